@@ -1,0 +1,25 @@
+# Every target is a line or two; `setup` makes .venv, and the others call it first.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONPATH :=
+
+.PHONY: help setup lock run test nightly lint format bench
+help:          ## show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
+setup:         ## make .venv with the `cordwood` command, and what the tests need
+	@$(PYTHON) tools/setup.py
+lock:          ## refresh requirements/dev.lock from pyproject.toml
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements/dev.lock
+run: setup     ## clean a copy of the log directory that ships with the project, and show it
+	@$(BIN)/python tools/demo.py
+test: setup lint  ## everything that CI checks
+	@$(BIN)/python -m pytest -m "not nightly"
+nightly: setup lint  ## the full figures too
+	@$(BIN)/python -m pytest -m "nightly or not nightly"
+lint: setup    ## ruff, mypy, import contracts
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
+format: setup  ## let ruff mend what it can
+	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+bench: setup   ## compare with Kafka's own cleaner
+	@$(BIN)/python benchmarks/bench_clean.py

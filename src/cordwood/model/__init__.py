@@ -1,0 +1,1 @@
+"""Words of the domain: no I/O, no other layer."""

@@ -1,0 +1,65 @@
+"""The error tree: bad input, corrupt bytes, full disks. A failed assert is a bug; these are not."""
+
+from __future__ import annotations
+
+
+class CordwoodError(Exception):
+    """Anything that Cordwood refuses; its text says what, where, and what to do."""
+
+
+class CorruptError(CordwoodError):
+    """Bytes that are not what the format says.
+
+    `path` and `position` (bytes from the start of the file or buffer) say where, when known.
+    """
+
+    def __init__(
+        self, reason: str, *, path: str | None = None, position: int | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+        self.position = position
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path else ""
+        at = f" at byte {self.position}" if self.position is not None else ""
+        return f"{where}{self.reason}{at}"
+
+    def located(self, *, path: str, base_position: int = 0) -> CorruptError:
+        """The same error with its file named and its position counted from the file's start."""
+        position = None if self.position is None else self.position + base_position
+        return type(self)(self.reason, path=path, position=position)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_corrupt, (type(self), self.reason, self.path, self.position))
+
+
+def _rebuild_corrupt(
+    kind: type[CorruptError], reason: str, path: str | None, position: int | None
+) -> CorruptError:
+    return kind(reason, path=path, position=position)
+
+
+class UnsupportedVersionError(CorruptError):
+    """A version of a format that this release does not know."""
+
+
+class ConfigError(CordwoodError):
+    """A setting that is unknown, or whose value Kafka would refuse."""
+
+
+class NotALogDirError(CordwoodError):
+    """A directory that is not an entry of a Kafka broker's log.dirs, nor a partition's."""
+
+
+class DirectoryInUseError(CordwoodError):
+    """Another process holds the directory's `.lock`."""
+
+
+class NoSpaceError(CordwoodError):
+    """The file system has no room for the work asked for."""
+
+
+class EngineError(CordwoodError):
+    """Spark could not be started, or cannot reach what it must work on."""

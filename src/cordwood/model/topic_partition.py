@@ -1,0 +1,43 @@
+"""Topic and partition names, as Kafka allows them in directory names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cordwood.model.errors import CordwoodError
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC_LENGTH_MAX = 249
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def is_internal(self) -> bool:
+        """True for names that begin with two underscores, Kafka's own topics."""
+        return self.topic.startswith("__")
+
+    @classmethod
+    def parse(cls, name: str) -> TopicPartition:
+        """The partition a directory called `name` holds.
+
+        Raises:
+            CordwoodError: `name` is not `<topic>-<partition>`.
+
+        Source: org.apache.kafka.storage.internals.log.UnifiedLog.parseTopicPartitionName.
+        """
+        topic, separator, number = name.rpartition("-")
+        if not separator or not number.isascii() or not number.isdigit():
+            raise CordwoodError(f"{name!r} is not of the form topic-partition")
+        if not _LEGAL.fullmatch(topic) or len(topic) > _TOPIC_LENGTH_MAX or topic in {".", ".."}:
+            raise CordwoodError(f"{topic!r} is not a legal topic name")
+        return cls(topic, int(number))

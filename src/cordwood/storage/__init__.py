@@ -1,0 +1,1 @@
+"""A log directory and its partitions on a file system."""

@@ -1,0 +1,71 @@
+"""Makes .venv with the `cordwood` command in it, and what the tests need: `make setup`.
+
+Runs with any Python 3.11 or newer, and needs nothing that is not in the standard library. On
+Debian, missing system packages are installed when root, else named. A second run is a no-op of a
+few milliseconds: the stamp in .venv holds a digest of everything the environment is made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / ".cordwood-setup"
+INPUTS = ("pyproject.toml", "requirements/dev.lock", "requirements/bootstrap.txt", "tools/setup.py")
+DEBIAN_PACKAGES = {"java": "openjdk-17-jre-headless", "mvn": "maven"}
+
+
+def _digest() -> str:
+    digest = hashlib.sha256(sys.version.encode() + str(ROOT).encode())
+    for name in INPUTS:
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def _run(*command: str, **environment: str) -> None:
+    subprocess.run(command, check=True, cwd=ROOT, env=os.environ | environment)
+
+
+def _system_packages() -> None:
+    missing = [package for tool, package in DEBIAN_PACKAGES.items() if not shutil.which(tool)]
+    try:
+        import ensurepip  # noqa: F401, PLC0415
+    except ImportError:
+        missing.append(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
+    if not missing:
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        sys.exit(f"setup: please install these packages first: {' '.join(missing)}")
+    print(f"setup: installing {' '.join(missing)}", flush=True)
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    _run("apt-get", "-qq", "update", **quiet)
+    _run("apt-get", "-qq", "install", "-y", "--no-install-recommends", *missing, **quiet)
+
+
+def main() -> None:
+    if sys.version_info < (3, 11):
+        sys.exit(f"setup: Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
+    wanted = _digest()
+    if STAMP.exists() and STAMP.read_text() == wanted:
+        return
+    _system_packages()
+    print("setup: making .venv (a few minutes the first time)", flush=True)
+    _run(sys.executable, "-m", "venv", str(VENV))
+    python = str(VENV / "bin" / "python")
+    _run(python, "-m", "pip", "install", "-q", "-r", "requirements/bootstrap.txt")
+    uv = (python, "-m", "uv", "pip")
+    _run(*uv, "sync", "-q", "--require-hashes", "--python", python, "requirements/dev.lock")
+    _run(*uv, "install", "-q", "--python", python, "-r", "requirements/bootstrap.txt")
+    _run(*uv, "install", "-q", "--python", python, "--no-deps", "--no-build-isolation", "-e", ".")
+    STAMP.write_text(wanted)
+    print("setup: done; the command is .venv/bin/cordwood", flush=True)
+
+
+if __name__ == "__main__":
+    main()
