@@ -1,0 +1,79 @@
+"""Fixtures of all tests: log directories to work on, a real Kafka, Hypothesis profiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from cordwood.testing import kafka
+from cordwood.testing.golden import Golden
+
+GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
+
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile(
+    "nightly",
+    deadline=None,
+    max_examples=2000,
+    print_blob=True,
+    phases=list(Phase),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def _wants_nightly(config: pytest.Config) -> bool:
+    expression: str = config.option.markexpr
+    return "nightly" in expression and "not nightly" != expression.strip()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    chosen = "nightly" if _wants_nightly(config) else "ci"
+    settings.load_profile(os.environ.get("CORDWOOD_HYPOTHESIS_PROFILE", chosen))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # A bare `pytest` is `make test`: the long runs have to be asked for.
+    if config.option.markexpr:
+        return
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.skip(reason="nightly: run `make nightly`"))
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """The jars of a real Kafka. Without Java or Maven: a skip, or under CI=true a failure."""
+    try:
+        return kafka.kafka_jars()
+    except kafka.KafkaUnavailableError as error:
+        reason = f"NO REAL KAFKA, NOTHING COMPARED WITH IT: {error}"
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def golden_a(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """The log directories that ship with the tests; copy one before changing it."""
+    return Golden.unpack(GOLDEN, tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture
+def copy_of(tmp_path: Path) -> Callable[[Path], Path]:
+    """Copies a log directory, modification times included, to where the test may change it."""
+
+    def copy(source: Path) -> Path:
+        number = sum(1 for _ in tmp_path.glob("copy-*"))
+        return kafka.copy_log_dir(source, tmp_path / f"copy-{number}" / source.name)
+
+    return copy
