@@ -1,0 +1,498 @@
+"""The settings that matter to logs and their cleanup, once: names, rules, defaults, meanings.
+
+A topic setting has one or more broker settings that give its default to all topics, in order of
+precedence (milliseconds before minutes before hours). `LogConfig` is what is in force for one
+topic, `BrokerConfig` for one broker; how they come about is told in `config_levels`.
+
+Source: org.apache.kafka.storage.internals.log.LogConfig, kafka.server.KafkaConfig and
+org.apache.kafka.server.config.ServerTopicConfigSynonyms, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from cordwood.model.config_values import LONG_MAX, Kind, Rule, Value, parse_value
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+_MIB = 1 << 20
+
+
+class ConfigResource(IntEnum):
+    """What a record of the metadata log configures.
+
+    Source: org.apache.kafka.common.config.ConfigResource.Type.
+    """
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerName:
+    """A broker setting that gives a topic setting its default; times `factor` in its unit."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSetting:
+    """One topic setting.
+
+    `broker_names` are the broker settings behind it, the first one set wins; none if it can be
+    set for a topic only. `default` None means unset.
+    """
+
+    name: str
+    rule: Rule
+    default: Value | None
+    unit: str
+    doc: str
+    broker_names: tuple[BrokerName, ...] = ()
+
+    def parse(self, text: str) -> Value:
+        """The value `text` stands for.
+
+        Raises:
+            ConfigError: Kafka would refuse it.
+        """
+        return parse_value(self.name, text, self.rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSetting:
+    """One broker setting; `dynamic` ones can be changed in the metadata log."""
+
+    name: str
+    rule: Rule
+    default: Value | None
+    unit: str
+    doc: str
+    dynamic: bool = False
+
+    def parse(self, text: str) -> Value:
+        """The value `text` stands for.
+
+        Raises:
+            ConfigError: Kafka would refuse it.
+        """
+        return parse_value(self.name, text, self.rule)
+
+
+_BOOLEAN = Rule(kind=Kind.BOOLEAN)
+_STRING = Rule(kind=Kind.STRING)
+_LISTED = Rule(kind=Kind.LIST)
+_POLICY = Rule(kind=Kind.LIST, choices=("compact", "delete"))
+_RATIO = Rule(kind=Kind.DOUBLE, at_least=0, at_most=1)
+_DOUBLE = Rule(kind=Kind.DOUBLE)
+_CODEC = Rule(
+    kind=Kind.STRING,
+    choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+)
+_TIMESTAMP_TYPE = Rule(kind=Kind.STRING, choices=("CreateTime", "LogAppendTime"))
+_THROTTLED = Rule(
+    kind=Kind.LIST,
+    element_pattern="([0-9]+:[0-9]+)?",
+    element_note="must be the literal '*' or a list of replicas in the following format: "
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+)
+
+
+def _int(at_least: int | None = None, at_most: int | None = None) -> Rule:
+    return Rule(kind=Kind.INT, at_least=at_least, at_most=at_most)
+
+
+def _long(at_least: int | None = None) -> Rule:
+    return Rule(kind=Kind.LONG, at_least=at_least)
+
+
+def _topic(  # noqa: PLR0917  # a row of the table
+    name: str, broker: str, rule: Rule, default: Value | None, unit: str, doc: str
+) -> TopicSetting:
+    names = tuple(BrokerName(name=name) for name in broker.split())
+    return TopicSetting(
+        name=name, rule=rule, default=default, unit=unit, doc=doc, broker_names=names
+    )
+
+
+def _timed(name: str, rule: Rule, default: int, doc: str, *broker: tuple[str, int]) -> TopicSetting:
+    names = tuple(BrokerName(name=key, factor=factor) for key, factor in broker)
+    return TopicSetting(
+        name=name, rule=rule, default=default, unit="ms", doc=doc, broker_names=names
+    )
+
+
+_TOPIC_TABLE = (
+    _topic("cleanup.policy", "log.cleanup.policy", _POLICY, ("delete",), "",
+           "What becomes of old segments: deleted, compacted, both, or (empty) neither."),
+    _timed("retention.ms", _long(-1), 168 * _HOUR_MS,
+           "How long records are retained by the delete policy; -1 for ever.",
+           ("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS),
+           ("log.retention.hours", _HOUR_MS)),
+    _topic("retention.bytes", "log.retention.bytes", _long(), -1, "bytes",
+           "How large a partition may grow before the delete policy removes any; -1 no limit."),
+    _topic("segment.bytes", "log.segment.bytes", _int(_MIB), 1 << 30, "bytes",
+           "Size of a segment's .log at which the next one is started."),
+    _topic("internal.segment.bytes", "", _int(), None, "bytes",
+           "Takes the place of segment.bytes in tests, where small segments are wanted."),
+    _timed("segment.ms", _long(1), 168 * _HOUR_MS,
+           "Time that a segment's records may span before the next one is started.",
+           ("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    _timed("segment.jitter.ms", _long(0), 0,
+           "Up to how much is taken off segment.ms at random, so that not all roll at once.",
+           ("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    _topic("segment.index.bytes", "log.index.size.max.bytes", _int(4), 10 * _MIB, "bytes",
+           "Largest size of an index file, and the size a new one is preallocated with."),
+    _topic("index.interval.bytes", "log.index.interval.bytes", _int(0), 4096, "bytes",
+           "Bytes of the log between two entries of its offset index."),
+    _topic("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", _RATIO, 0.5, "",
+           "Share of a log that must be dirty, strictly more than this, for it to be compacted."),
+    _topic("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", _long(0), 0, "ms",
+           "How long a record stays as it is before it may be compacted."),
+    _topic("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", _long(1), LONG_MAX, "ms",
+           "How long a record may stay before its log is compacted whatever the dirty ratio."),
+    _topic("delete.retention.ms", "log.cleaner.delete.retention.ms", _long(0), 24 * _HOUR_MS, "ms",
+           "How long tombstones and transaction markers outlive the first cleaning."),
+    _topic("file.delete.delay.ms", "log.segment.delete.delay.ms", _long(0), _MINUTE_MS, "ms",
+           "How long a removed file stays, renamed to .deleted."),
+    _topic("max.message.bytes", "message.max.bytes", _int(0), _MIB + 12, "bytes",
+           "Largest record batch that is accepted, its 12 leading bytes included."),
+    _topic("compression.type", "compression.type", _CODEC, "producer", "",
+           "Codec in which batches are stored; producer leaves each as it came."),
+    _topic("compression.gzip.level", "compression.gzip.level",
+           Rule(kind=Kind.INT, at_least=1, at_most=9, or_equal=-1), -1, "", "Level of gzip."),
+    _topic("compression.lz4.level", "compression.lz4.level", _int(1, 17), 9, "", "Level of lz4."),
+    _topic("compression.zstd.level", "compression.zstd.level", _int(-131072, 22), 3, "",
+           "Level of zstd."),
+    _topic("message.timestamp.type", "log.message.timestamp.type", _TIMESTAMP_TYPE, "CreateTime",
+           "", "Whose time a record bears: its producer's or the broker's."),
+    _topic("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", _long(0),
+           LONG_MAX, "ms", "How far in the past a producer's timestamp may lie."),
+    _topic("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", _long(0),
+           _HOUR_MS, "ms", "How far in the future a producer's timestamp may lie."),
+    _topic("preallocate", "log.preallocate", _BOOLEAN, False, "",
+           "Whether a new segment's .log takes its full size at once."),
+    _topic("flush.messages", "log.flush.interval.messages", _long(1), LONG_MAX, "records",
+           "Records appended between two flushes to disk."),
+    _timed("flush.ms", _long(0), LONG_MAX, "Time between two flushes to disk.",
+           ("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    _topic("min.insync.replicas", "min.insync.replicas", _int(1), 1, "replicas",
+           "Replicas that must be in sync for a write with acks=all."),
+    _topic("unclean.leader.election.enable", "unclean.leader.election.enable", _BOOLEAN, False, "",
+           "Whether a replica that is out of sync may lead, at the price of lost records."),
+    _topic("leader.replication.throttled.replicas", "", _THROTTLED, (), "",
+           "Replicas whose replication is throttled on the leader's side."),
+    _topic("follower.replication.throttled.replicas", "", _THROTTLED, (), "",
+           "Replicas whose replication is throttled on the follower's side."),
+    _topic("remote.storage.enable", "", _BOOLEAN, False, "", "Whether storage is tiered."),
+    _topic("remote.log.copy.disable", "", _BOOLEAN, False, "",
+           "Whether a tiered topic is no longer copied to remote storage."),
+    _topic("remote.log.delete.on.disable", "", _BOOLEAN, False, "",
+           "Whether remote data goes when tiered storage is switched off."),
+    _topic("local.retention.ms", "log.local.retention.ms", _long(-2), -2, "ms",
+           "retention.ms of the local part of a tiered topic; -2 the same."),
+    _topic("local.retention.bytes", "log.local.retention.bytes", _long(-2), -2, "bytes",
+           "retention.bytes of the local part of a tiered topic; -2 the same."),
+)  # fmt: skip
+
+
+def _broker(
+    name: str, rule: Rule, default: Value | None, unit: str, doc: str, *, dynamic: bool = False
+) -> BrokerSetting:
+    return BrokerSetting(name=name, rule=rule, default=default, unit=unit, doc=doc, dynamic=dynamic)
+
+
+_BROKER_TABLE = (
+    _broker("log.retention.ms", _long(), None, "ms",
+            "retention.ms of topics without their own; 0 is refused.", dynamic=True),
+    _broker("log.retention.minutes", _int(), None, "minutes", "Used if log.retention.ms is unset."),
+    _broker("log.retention.hours", _int(), 168, "hours",
+            "Used if log.retention.ms and log.retention.minutes are unset."),
+    _broker("log.roll.ms", _long(), None, "ms",
+            "segment.ms of topics without their own; at least 1.", dynamic=True),
+    _broker("log.roll.hours", _int(1), 168, "hours", "Used if log.roll.ms is unset."),
+    _broker("log.roll.jitter.ms", _long(), None, "ms",
+            "segment.jitter.ms of topics without their own; at least 0.", dynamic=True),
+    _broker("log.roll.jitter.hours", _int(0), 0, "hours", "Used if log.roll.jitter.ms is unset."),
+    _broker("log.flush.interval.ms", _long(), None, "ms",
+            "flush.ms of topics without their own.", dynamic=True),
+    _broker("log.flush.scheduler.interval.ms", _long(), LONG_MAX, "ms",
+            "Period of the flush task, and flush.ms if log.flush.interval.ms is unset."),
+    _broker("node.id", _int(0), None, "", "The broker's number in its cluster."),
+    _broker("broker.id", _int(), -1, "", "The older name of node.id; equal to it if both are set."),
+    _broker("process.roles",
+            Rule(kind=Kind.LIST, choices=("broker", "controller"), empty_refused=True), None, "",
+            "Whether the node is a broker, a controller, or both."),
+    _broker("controller.quorum.voters", _LISTED, (), "", "The controllers, as id@host:port."),
+    _broker("log.dirs", Rule(kind=Kind.LIST, empty_refused=True), None, "",
+            "The directories that hold logs; log.dir if unset."),
+    _broker("log.dir", Rule(kind=Kind.LIST, empty_refused=True), ("/tmp/kafka-logs",), "",  # noqa: S108
+            "The directories that hold logs, if log.dirs is unset."),
+    _broker("metadata.log.dir", _STRING, None, "",
+            "The directory of the metadata log; the first of log.dirs if unset."),
+    _broker("log.retention.check.interval.ms", _long(1), 5 * _MINUTE_MS, "ms",
+            "How often retention is enforced."),
+    _broker("log.flush.offset.checkpoint.interval.ms", _int(0), _MINUTE_MS, "ms",
+            "How often recovery points are written."),
+    _broker("log.flush.start.offset.checkpoint.interval.ms", _int(0), _MINUTE_MS, "ms",
+            "How often log start offsets are written."),
+    _broker("log.initial.task.delay.ms", _long(0), 30_000, "ms",
+            "How long after the start the tasks on logs first run."),
+    _broker("num.recovery.threads.per.data.dir", _int(1), 2, "threads",
+            "Threads that load the logs of one directory.", dynamic=True),
+    _broker("log.cleaner.enable", _BOOLEAN, True, "", "Whether logs are compacted at all."),
+    _broker("log.cleaner.threads", _int(0), 1, "threads", "Threads that compact.", dynamic=True),
+    _broker("log.cleaner.dedupe.buffer.size", _long(), 128 * _MIB, "bytes",
+            "Memory for the keys of the logs being compacted, for all threads.", dynamic=True),
+    _broker("log.cleaner.io.buffer.size", _int(0), 512 * 1024, "bytes",
+            "Memory for reading and writing in compaction, for all threads.", dynamic=True),
+    _broker("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "",
+            "How full the memory for keys may get.", dynamic=True),
+    _broker("log.cleaner.io.max.bytes.per.second", _DOUBLE, 1.7976931348623157e308, "bytes/s",
+            "Bound of reading and writing in compaction together.", dynamic=True),
+    _broker("log.cleaner.backoff.ms", _long(0), 15_000, "ms",
+            "How long the cleaner rests when there is nothing to compact.", dynamic=True),
+    _broker("producer.id.expiration.ms", _int(1), 24 * _HOUR_MS, "ms",
+            "How long after its last write an idempotent producer is forgotten.", dynamic=True),
+    _broker("producer.id.expiration.check.interval.ms", _int(1), 10 * _MINUTE_MS, "ms",
+            "How often producers are looked over for that."),
+    _broker("transactional.id.expiration.ms", _int(1), 168 * _HOUR_MS, "ms",
+            "How long an unused transactional id is remembered."),
+    _broker("transaction.max.timeout.ms", _int(1), 15 * _MINUTE_MS, "ms",
+            "Longest timeout a producer may ask for its transactions."),
+    _broker("transaction.state.log.segment.bytes", _int(1), 100 * _MIB, "bytes",
+            "segment.bytes of __transaction_state when it is created."),
+    _broker("transaction.state.log.num.partitions", _int(1), 50, "partitions",
+            "Partitions of __transaction_state when it is created."),
+    _broker("transaction.state.log.replication.factor", Rule(kind=Kind.SHORT, at_least=1), 3,
+            "replicas", "Replicas of __transaction_state when it is created."),
+    _broker("transaction.state.log.min.isr", _int(1), 2, "replicas",
+            "min.insync.replicas of __transaction_state when it is created."),
+    _broker("offsets.retention.minutes", _int(1), 10_080, "minutes",
+            "How long a group's committed offsets outlive its last member."),
+    _broker("offsets.retention.check.interval.ms", _long(1), 10 * _MINUTE_MS, "ms",
+            "How often committed offsets are looked over for that."),
+    _broker("offsets.topic.segment.bytes", _int(1), 100 * _MIB, "bytes",
+            "segment.bytes of __consumer_offsets when it is created."),
+    _broker("offsets.topic.num.partitions", _int(1), 50, "partitions",
+            "Partitions of __consumer_offsets when it is created."),
+    _broker("offsets.topic.replication.factor", Rule(kind=Kind.SHORT, at_least=1), 3, "replicas",
+            "Replicas of __consumer_offsets when it is created."),
+    _broker("offsets.topic.compression.codec", _int(), 0, "",
+            "Codec of batches written to __consumer_offsets, by number."),
+    _broker("share.coordinator.state.topic.segment.bytes", _int(1), 100 * _MIB, "bytes",
+            "segment.bytes of __share_group_state when it is created."),
+    _broker("share.coordinator.state.topic.min.isr", Rule(kind=Kind.SHORT, at_least=1), 2,
+            "replicas", "min.insync.replicas of __share_group_state when it is created."),
+    _broker("num.partitions", _int(1), 1, "partitions", "Partitions of a new topic."),
+    _broker("default.replication.factor", _int(), 1, "replicas", "Replicas of a new topic."),
+    _broker("auto.create.topics.enable", _BOOLEAN, True, "",
+            "Whether a topic is created when it is first asked for."),
+    _broker("delete.topic.enable", _BOOLEAN, True, "", "Whether topics may be deleted."),
+    _broker("log.dir.failure.timeout.ms", _long(1), 30_000, "ms",
+            "How long a failed directory may stay unknown to the controller."),
+    _broker("remote.log.storage.system.enable", _BOOLEAN, False, "",
+            "Whether topics may have tiered storage."),
+    _broker("metadata.log.segment.bytes", _int(8 * _MIB), 1 << 30, "bytes",
+            "Segment size of the metadata log."),
+    _broker("metadata.log.segment.ms", _long(), 168 * _HOUR_MS, "ms",
+            "Time a segment of the metadata log may span."),
+    _broker("metadata.max.retention.bytes", _long(), 100 * _MIB, "bytes",
+            "Size of the metadata log and its snapshots above which old ones go; -1 no limit."),
+    _broker("metadata.max.retention.ms", _long(), 168 * _HOUR_MS, "ms",
+            "Age of a snapshot of the metadata log after which it goes; -1 never."),
+)  # fmt: skip
+
+
+def _by_name_of_broker(
+    topics: Iterable[TopicSetting], own: Iterable[BrokerSetting]
+) -> dict[str, BrokerSetting]:
+    """All broker settings: those that merely repeat a topic setting's rule are derived from it.
+
+    The first broker name of a topic setting can be changed at run time; its coarser ones cannot.
+    """
+    table = {setting.name: setting for setting in own}
+    for setting in topics:
+        for broker in setting.broker_names[:1]:
+            known = table.get(broker.name)
+            assert known is None or known.dynamic, broker.name
+            if known is None:
+                table[broker.name] = BrokerSetting(
+                    name=broker.name,
+                    rule=setting.rule,
+                    default=setting.default,
+                    unit=setting.unit,
+                    doc=f"{setting.name} of topics without their own.",
+                    dynamic=True,
+                )
+    return table
+
+
+TOPIC_SETTINGS: Mapping[str, TopicSetting] = {setting.name: setting for setting in _TOPIC_TABLE}
+BROKER_SETTINGS: Mapping[str, BrokerSetting] = _by_name_of_broker(_TOPIC_TABLE, _BROKER_TABLE)
+assert len(TOPIC_SETTINGS) == len(_TOPIC_TABLE), "a topic setting is listed twice"
+assert {
+    broker.name for setting in _TOPIC_TABLE for broker in setting.broker_names
+} <= BROKER_SETTINGS.keys(), "a broker name without a rule"
+
+BROKER_NAME_OF_TOPIC_SETTING: Mapping[str, str] = {
+    setting.name: setting.broker_names[0].name for setting in _TOPIC_TABLE if setting.broker_names
+}
+"""For each topic setting that brokers give a default, the broker setting that wins.
+
+Source: org.apache.kafka.server.config.ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS, Kafka 4.3.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What is in force for the logs of one topic; the defaults are Kafka's.
+
+    Times are in ms, sizes in bytes. `retention_ms` and `retention_bytes` are -1 for no limit,
+    `cleanup_policy` is any of 'compact' and 'delete', empty to keep everything. `segment_bytes` is
+    internal.segment.bytes where that is set.
+
+    Source: org.apache.kafka.storage.internals.log.LogConfig, Kafka 4.3.
+    """
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    retention_ms: int = 168 * _HOUR_MS
+    retention_bytes: int = -1
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 168 * _HOUR_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * _MIB
+    index_interval_bytes: int = 4096
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = 24 * _HOUR_MS
+    file_delete_delay_ms: int = _MINUTE_MS
+    max_message_bytes: int = _MIB + 12
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = _HOUR_MS
+    preallocate: bool = False
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    remote_storage_enable: bool = False
+    remote_log_copy_disable: bool = False
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
+
+    @property
+    def compact(self) -> bool:
+        """Whether the log is compacted."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        """Whether segments go by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def segment_ms_max(self) -> int:
+        """Time in ms after which a segment is rolled, jitter aside.
+
+        A compacted log rolls early enough for max.compaction.lag.ms.
+
+        Source: LogConfig.maxSegmentMs, Kafka 4.3.
+        """
+        if self.compact and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Value]) -> LogConfig:
+        """The config with these values of topic settings, by Kafka's names; others have defaults.
+
+        Negative retention means no limit and becomes -1.
+        """
+        fields = {
+            name.replace(".", "_"): value
+            for name, value in values.items()
+            if name.replace(".", "_") in cls.__dataclass_fields__
+        }
+        if "internal.segment.bytes" in values:
+            fields["segment_bytes"] = values["internal.segment.bytes"]
+        for name in ("retention_ms", "retention_bytes"):
+            if name in fields:
+                fields[name] = max(-1, _whole(fields[name]))
+        policy = fields.pop("cleanup_policy", ("delete",))
+        assert isinstance(policy, tuple), policy
+        return cls(cleanup_policy=frozenset(policy), **fields)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What is in force for one broker, as far as logs and their cleanup go; Kafka's defaults.
+
+    Times are in ms unless their name says minutes, sizes in bytes. `node_id` is -1 when unknown.
+
+    Source: kafka.server.KafkaConfig and CleanerConfig, Kafka 4.3.
+    """
+
+    node_id: int = -1
+    process_roles: tuple[str, ...] = ()
+    controller_quorum_voters: tuple[str, ...] = ()
+    log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)  # noqa: S108
+    metadata_log_dir: str | None = None
+    producer_id_expiration_ms: int = 24 * _HOUR_MS
+    producer_id_expiration_check_interval_ms: int = 10 * _MINUTE_MS
+    transactional_id_expiration_ms: int = 168 * _HOUR_MS
+    log_retention_check_interval_ms: int = 5 * _MINUTE_MS
+    log_flush_scheduler_interval_ms: int = LONG_MAX
+    log_flush_offset_checkpoint_interval_ms: int = _MINUTE_MS
+    log_flush_start_offset_checkpoint_interval_ms: int = _MINUTE_MS
+    log_initial_task_delay_ms: int = 30_000
+    log_segment_delete_delay_ms: int = _MINUTE_MS
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_cleaner_dedupe_buffer_size: int = 128 * _MIB
+    log_cleaner_io_buffer_size: int = 512 * 1024
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
+    log_cleaner_backoff_ms: int = 15_000
+    num_recovery_threads_per_data_dir: int = 2
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
+    remote_log_storage_system_enable: bool = False
+
+    @property
+    def metadata_dir(self) -> str:
+        """The directory that holds the metadata log."""
+        return self.log_dirs[0] if self.metadata_log_dir is None else self.metadata_log_dir
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Value]) -> BrokerConfig:
+        """The config with these values of broker settings, by Kafka's names.
+
+        log.dir stands in for log.dirs, and broker.id for node.id.
+        """
+        fields = {
+            name.replace(".", "_"): value
+            for name, value in values.items()
+            if name.replace(".", "_") in cls.__dataclass_fields__
+        }
+        for name, older in (("log.dirs", "log.dir"), ("node.id", "broker.id")):
+            if name not in values and older in values:
+                fields[name.replace(".", "_")] = values[older]
+        return cls(**fields)  # type: ignore[arg-type]
+
+
+def _whole(value: Value) -> int:
+    assert isinstance(value, int), value
+    return value
