@@ -1,0 +1,237 @@
+"""The codecs of record batches, in the framing that Kafka's clients and brokers write and read.
+
+gzip: a gzip stream; snappy: snappy-java's ("xerial") framing of 32 KiB blocks, raw snappy being
+read too; lz4: an LZ4 frame of independent 64 KiB blocks without checksums of content; zstd: a zstd
+frame.
+
+Source: org.apache.kafka.common.compress.{Gzip,Snappy,Lz4,Zstd}Compression, Lz4BlockOutputStream,
+Lz4BlockInputStream; org.xerial.snappy.SnappyOutputStream, SnappyInputStream.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Any
+
+import cramjam
+
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import CorruptError
+
+# A batch that claims to hold more than this is refused: no honest batch's payload is longer.
+DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
+
+_SNAPPY_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+_SNAPPY_MAGIC = _SNAPPY_HEADER[:8]
+_SNAPPY_BLOCK_BYTES = 32 * 1024
+# Snappy's densest element copies 64 bytes and takes 2: what claims to expand more is corrupt.
+_SNAPPY_EXPANSION_MAX = 64
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+# Magic, version 1 with independent blocks (0x60), blocks of up to 64 KiB (0x40), header checksum.
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_INCOMPRESSIBLE = 1 << 31
+
+_GZIP_LEVEL_DEFAULT = 6
+_LZ4_LEVEL_DEFAULT = 9
+_ZSTD_LEVEL_DEFAULT = 3
+
+_MASK_32 = (1 << 32) - 1
+
+
+class Codec(enum.IntEnum):
+    """A batch's codec: the value of attribute bits 0 to 2."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def config_name(self) -> str:
+        """The name Kafka's settings and tools use: none, gzip, snappy, lz4, zstd."""
+        return self.name.lower()
+
+
+def codec_of(attributes: int, *, position: int | None = None) -> Codec:
+    """The codec that the low three bits of `attributes` name.
+
+    Raises:
+        CorruptError: they name none.
+    """
+    try:
+        return Codec(attributes & 0x07)
+    except ValueError:
+        reason = f"unknown compression codec {attributes & 0x07}"
+        raise CorruptError(reason, position=position) from None
+
+
+def compress(codec: Codec, data: Buffer, *, level: int | None = None, magic: int = 2) -> bytes:
+    """`data` compressed; `level` None is Kafka's default for that codec.
+
+    With magic 0 the LZ4 header checksum is the wrong one that such old batches carry.
+    """
+    payload = data if isinstance(data, bytes) else bytes(data)
+    if codec is Codec.GZIP:
+        gzip_level = _GZIP_LEVEL_DEFAULT if level is None or level < 0 else level
+        return bytes(cramjam.gzip.compress(payload, gzip_level))
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(payload)
+    if codec is Codec.LZ4:
+        return _compress_lz4(payload, _LZ4_LEVEL_DEFAULT if level is None else level, magic)
+    if codec is Codec.ZSTD:
+        return bytes(
+            cramjam.zstd.compress(payload, _ZSTD_LEVEL_DEFAULT if level is None else level)
+        )
+    return payload
+
+
+def decompress(
+    codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """What was compressed.
+
+    Memory grows with what the stream really expands to, not with what it claims.
+
+    Raises:
+        CorruptError: the stream is malformed or cut off, or expands to over `size_max` bytes.
+    """
+    payload = data if isinstance(data, bytes) else bytes(data)
+    if codec is Codec.GZIP:
+        return _decompress_stream("gzip", cramjam.gzip, payload, size_max)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(payload, size_max)
+    if codec is Codec.LZ4:
+        frame = _with_right_lz4_checksum(payload) if magic == 0 else payload
+        return _decompress_stream("lz4", cramjam.lz4, frame, size_max)
+    if codec is Codec.ZSTD:
+        return _decompress_stream("zstd", cramjam.zstd, payload, size_max)
+    return payload
+
+
+def _decompress_stream(name: str, library: Any, data: bytes, size_max: int) -> bytes:
+    if not data:
+        raise CorruptError(f"empty {name} stream")
+    size = min(size_max, 65_536 + 8 * len(data))
+    while True:
+        output = bytearray(size)
+        try:
+            written = library.decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            # The library's words for an output buffer that is too small.
+            if "whole buffer" not in str(error):
+                raise CorruptError(f"bad {name} stream: {error}") from error
+            if size >= size_max:
+                reason = f"{name} stream expands to more than {size_max} bytes"
+                raise CorruptError(reason) from error
+            size = min(size_max, size * 8)
+            continue
+        return bytes(memoryview(output)[:written])
+
+
+def _compress_snappy(data: bytes) -> bytes:
+    out = bytearray(_SNAPPY_HEADER)
+    for start in range(0, len(data), _SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
+        out += struct.pack(">i", len(block))
+        out += block
+    return bytes(out)
+
+
+def _decompress_snappy(data: bytes, size_max: int) -> bytes:
+    if not data.startswith(_SNAPPY_MAGIC):
+        return _decompress_snappy_block(data, size_max)
+    out = bytearray()
+    position = 0
+    while position < len(data):
+        if data.startswith(_SNAPPY_MAGIC, position):
+            position += len(_SNAPPY_HEADER)
+            if position > len(data):
+                raise CorruptError("snappy header is cut off")
+            continue
+        if position + 4 > len(data):
+            raise CorruptError("snappy block length is cut off", position=position)
+        (size,) = struct.unpack_from(">i", data, position)
+        position += 4
+        if size < 0 or size > len(data) - position:
+            reason = f"snappy block of {size} bytes, {len(data) - position} remain"
+            raise CorruptError(reason, position=position)
+        out += _decompress_snappy_block(data[position : position + size], size_max - len(out))
+        position += size
+    return bytes(out)
+
+
+def _decompress_snappy_block(block: bytes, size_max: int) -> bytes:
+    try:
+        size = int(cramjam.snappy.decompress_raw_len(block))
+        if size > size_max or size > _SNAPPY_EXPANSION_MAX * len(block):
+            raise CorruptError(f"snappy block of {len(block)} bytes claims to hold {size}")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CorruptError(f"bad snappy block: {error}") from error
+
+
+def _compress_lz4(data: bytes, level: int, magic: int) -> bytes:
+    out = bytearray(_LZ4_HEADER)
+    if magic == 0:
+        out[6] = _lz4_header_checksum(bytes(out[:6]))
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        block = data[start : start + _LZ4_BLOCK_BYTES]
+        # As in Kafka, the default level means the fast compressor.
+        packed = bytes(
+            cramjam.lz4.compress_block(block, store_size=False)
+            if level == _LZ4_LEVEL_DEFAULT
+            else cramjam.lz4.compress_block(
+                block, store_size=False, mode="high_compression", compression=level
+            )
+        )
+        if len(packed) >= len(block):
+            out += struct.pack("<I", len(block) | _LZ4_INCOMPRESSIBLE)
+            out += block
+        else:
+            out += struct.pack("<I", len(packed))
+            out += packed
+    out += bytes(4)
+    return bytes(out)
+
+
+def _with_right_lz4_checksum(data: bytes) -> bytes:
+    """The frame with the header checksum it should have; for magic 0 Kafka ignores it."""
+    if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
+        return data
+    has_content_size = data[4] & 0x08
+    end = 14 if has_content_size else 6
+    if len(data) <= end:
+        return data
+    return data[:end] + bytes([_lz4_header_checksum(data[4:end])]) + data[end + 1 :]
+
+
+def _lz4_header_checksum(descriptor: bytes) -> int:
+    return (_xxhash32(descriptor) >> 8) & 0xFF
+
+
+def _xxhash32(data: bytes) -> int:
+    """xxHash32 (seed 0) of fewer than 16 bytes."""
+    assert len(data) < 16, len(data)
+    value = (374761393 + len(data)) & _MASK_32
+    position = 0
+    while position + 4 <= len(data):
+        (word,) = struct.unpack_from("<I", data, position)
+        value = (value + word * 3266489917) & _MASK_32
+        value = (_rotate_left(value, 17) * 668265263) & _MASK_32
+        position += 4
+    for byte in data[position:]:
+        value = (value + byte * 374761393) & _MASK_32
+        value = (_rotate_left(value, 11) * 2654435761) & _MASK_32
+    value ^= value >> 15
+    value = (value * 2246822519) & _MASK_32
+    value ^= value >> 13
+    value = (value * 3266489917) & _MASK_32
+    return value ^ (value >> 16)
+
+
+def _rotate_left(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _MASK_32

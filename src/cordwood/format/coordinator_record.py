@@ -1,0 +1,98 @@
+"""Keys and values of the topics that coordinators keep their state in.
+
+A key is `int16 record type | fields`, a value `int16 version | fields`; a null value is a
+tombstone.
+
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRecordSerde.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cordwood.format.message_schema import (
+    MessageSchema,
+    MessageValue,
+    decode_message,
+    encode_message,
+    schemas,
+)
+from cordwood.model.errors import CorruptError, UnsupportedVersionError
+
+_PREFIX = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorKey:
+    """A decoded key: the number of the record's type, and its fields."""
+
+    record_type: int
+    name: str
+    fields: dict[str, Any]
+    message: MessageValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSchemas:
+    """The record types of one coordinator's topic, by the number that begins their keys."""
+
+    keys: Mapping[int, MessageSchema]
+    values: Mapping[int, MessageSchema]
+
+    @classmethod
+    def parse(cls, *, keys: str, values: str) -> CoordinatorSchemas:
+        """The types that two texts of schemas describe."""
+        return cls(
+            keys={schema.key: schema for schema in schemas(keys).values()},
+            values={schema.key: schema for schema in schemas(values).values()},
+        )
+
+    def decode_key(self, key: bytes | None) -> CoordinatorKey:
+        """The key of a record.
+
+        Raises:
+            UnsupportedVersionError: no type has the number it begins with.
+            CorruptError: it is null or malformed.
+        """
+        record_type = _prefix_of(key, "key")
+        schema = self.keys.get(record_type)
+        if schema is None or key is None:
+            raise UnsupportedVersionError(f"record type {record_type} is unknown")
+        message = decode_message(schema, schema.versions.lowest, key, position=_PREFIX.size)
+        return CoordinatorKey(
+            record_type=record_type, name=schema.name, fields=message.fields, message=message
+        )
+
+    def decode_value(self, record_type: int, value: bytes | None) -> MessageValue | None:
+        """The value of a record whose key is of that type; None for a tombstone.
+
+        Raises:
+            UnsupportedVersionError: the type or the value's version is unknown.
+            CorruptError: the value is malformed.
+        """
+        if value is None:
+            return None
+        schema = self.values.get(record_type)
+        if schema is None:
+            raise UnsupportedVersionError(f"record type {record_type} is unknown")
+        version = _prefix_of(value, "value")
+        return decode_message(schema, version, value, position=_PREFIX.size)
+
+    def encode_key(self, record_type: int, fields: Mapping[str, Any]) -> bytes:
+        """The bytes of a key of that type."""
+        schema = self.keys[record_type]
+        return _PREFIX.pack(record_type) + encode_message(schema, schema.versions.lowest, fields)
+
+    def encode_value(self, record_type: int, version: int, fields: Mapping[str, Any]) -> bytes:
+        """The bytes of a value of that type and version."""
+        return _PREFIX.pack(version) + encode_message(self.values[record_type], version, fields)
+
+
+def _prefix_of(data: bytes | None, what: str) -> int:
+    if data is None or len(data) < _PREFIX.size:
+        raise CorruptError(f"coordinator record without the start of a {what}")
+    (prefix,) = _PREFIX.unpack_from(data)
+    return int(prefix)

@@ -1,0 +1,497 @@
+"""Record batches of magic 2: the 61-byte header, the records after it, and how both are built.
+
+| position | bytes | field |
+|---|---|---|
+| 0 | 8 | base offset |
+| 8 | 4 | batch length: bytes after this field |
+| 12 | 4 | partition leader epoch, not covered by the CRC |
+| 16 | 1 | magic |
+| 17 | 4 | CRC-32C of the bytes from 21 to the end |
+| 21 | 2 | attributes |
+| 23 | 4 | last offset delta |
+| 27 | 8 | base timestamp, or the delete horizon (attribute bit 6) |
+| 35 | 8 | max timestamp |
+| 43 | 8 | producer id |
+| 51 | 2 | producer epoch |
+| 53 | 4 | base sequence |
+| 57 | 4 | records count |
+
+All integers are big-endian; timestamps are ms since the epoch.
+
+Source: org.apache.kafka.common.record.DefaultRecordBatch, MemoryRecordsBuilder,
+FileLogInputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cordwood.format.byte_reader import ByteReader
+from cordwood.format.compression import Codec, codec_of, compress, decompress
+from cordwood.format.crc32c import crc32c
+from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
+from cordwood.format.record import (
+    Header,
+    Record,
+    build_record,
+    increment_sequence,
+    parse_record,
+)
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import CorruptError, UnsupportedVersionError
+
+__all__ = [
+    "CREATE_TIME",
+    "HEADER_BYTES",
+    "LOG_APPEND_TIME",
+    "BatchHeader",
+    "Header",
+    "LegacyBatch",
+    "Record",
+    "RecordBatch",
+    "build_batch",
+    "build_empty_batch",
+    "build_header",
+    "iter_batches",
+    "parse_header",
+]
+
+HEADER_BYTES = 61
+LOG_OVERHEAD_BYTES = 12
+MAGIC_BYTES_MIN = 17  # bytes up to and including the magic of any version
+CRC_START = 21
+MAGIC = 2
+
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+NO_TIMESTAMP = -1
+
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+_LAYOUT = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+_PREFIX = struct.Struct(">qi")
+_INT32_MAX = (1 << 31) - 1
+
+assert _LAYOUT.size == HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHeader:
+    """The fields of a batch's header, as stored."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, inclusive, even if that record has been removed."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """One past the last offset."""
+        return self.last_offset + 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch, offset and length fields included."""
+        return self.batch_length + LOG_OVERHEAD_BYTES
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the records.
+
+        Raises:
+            CorruptError: the attributes name none.
+        """
+        return codec_of(self.attributes)
+
+    @property
+    def timestamp_type(self) -> str:
+        """`CreateTime` or `LogAppendTime`."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """True if the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """True if the batch holds control records, which no consumer sees."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """True if the base timestamp is a delete horizon."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers of this batch may go, or None."""
+        return self.base_timestamp if self.has_delete_horizon else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """True if an idempotent or transactional producer wrote the batch."""
+        return self.producer_id > -1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, -1 without one; after 2^31-1 comes 0."""
+        if self.base_sequence == -1:
+            return -1
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """A batch of magic 2: its header, and all its bytes.
+
+    `raw` may be a view of a larger buffer, and then lives as long as that.
+    """
+
+    header: BatchHeader
+    raw: Buffer
+
+    @property
+    def magic(self) -> int:
+        """The version of the batch format."""
+        return self.header.magic
+
+    @property
+    def base_offset(self) -> int:
+        """The batch's first offset."""
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        """The batch's last offset, inclusive."""
+        return self.header.last_offset
+
+    @property
+    def next_offset(self) -> int:
+        """One past the last offset."""
+        return self.header.next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch."""
+        return self.header.size_bytes
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of its records, in ms."""
+        return self.header.max_timestamp
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the records."""
+        return self.header.codec
+
+    @property
+    def timestamp_type(self) -> str:
+        """`CreateTime` or `LogAppendTime`."""
+        return self.header.timestamp_type
+
+    def computed_crc(self) -> int:
+        """The CRC-32C that the header should hold."""
+        return crc32c(memoryview(self.raw)[CRC_START:])
+
+    def is_valid(self) -> bool:
+        """True if the stored CRC is right.
+
+        Source: DefaultRecordBatch.isValid.
+        """
+        return len(self.raw) >= HEADER_BYTES and self.header.crc == self.computed_crc()
+
+    def require_valid(self) -> None:
+        """Refuses a batch whose CRC is wrong.
+
+        Raises:
+            CorruptError: the stored and the computed CRC differ.
+        """
+        if not self.is_valid():
+            raise CorruptError(
+                f"record batch at offset {self.base_offset} has CRC {self.header.crc:#010x}, "
+                f"its bytes give {self.computed_crc():#010x}"
+            )
+
+    def payload(self) -> bytes:
+        """The records' bytes, decompressed.
+
+        Raises:
+            CorruptError: the codec is unknown or the stream is malformed.
+        """
+        return decompress(self.codec, bytes(memoryview(self.raw)[HEADER_BYTES:]))
+
+    def records(self) -> list[Record]:
+        """The records, in the order stored.
+
+        Raises:
+            CorruptError: the payload is malformed, or its records are not as many as the header
+                says.
+        """
+        header = self.header
+        if header.records_count < 0:
+            raise CorruptError(
+                f"record batch at offset {header.base_offset} declares "
+                f"{header.records_count} records"
+            )
+        if header.records_count == 0 and len(self.raw) == HEADER_BYTES:
+            return []
+        reader = ByteReader(self.payload())
+        is_append_time = header.timestamp_type == LOG_APPEND_TIME
+        records = []
+        for _ in range(header.records_count):
+            # A record takes 7 bytes at least: a false count ends here, not in a long loop.
+            records.append(
+                parse_record(
+                    reader,
+                    base_offset=header.base_offset,
+                    base_timestamp=header.base_timestamp,
+                    base_sequence=header.base_sequence,
+                    log_append_time_ms=header.max_timestamp if is_append_time else None,
+                )
+            )
+        reader.require_end(f"the {header.records_count} records of the batch")
+        return records
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The 61-byte header at `position`; neither its CRC nor its length is judged.
+
+    Raises:
+        CorruptError: fewer than 61 bytes are there.
+        UnsupportedVersionError: the magic is not 2.
+    """
+    if position < 0 or len(buffer) - position < HEADER_BYTES:
+        raise CorruptError("record batch header is cut off", position=position)
+    fields = _LAYOUT.unpack_from(buffer, position)
+    if fields[3] != MAGIC:
+        raise UnsupportedVersionError(f"record batch of magic {fields[3]}", position=position)
+    return BatchHeader(
+        base_offset=fields[0],
+        batch_length=fields[1],
+        partition_leader_epoch=fields[2],
+        magic=fields[3],
+        crc=fields[4],
+        attributes=fields[5],
+        last_offset_delta=fields[6],
+        base_timestamp=fields[7],
+        max_timestamp=fields[8],
+        producer_id=fields[9],
+        producer_epoch=fields[10],
+        base_sequence=fields[11],
+        records_count=fields[12],
+    )
+
+
+def parse_batch(buffer: Buffer, position: int = 0) -> RecordBatch | LegacyBatch | None:
+    """The batch at `position`, or None if the buffer ends before the batch does.
+
+    Raises:
+        CorruptError: the length is less than any batch takes, or the magic is unknown.
+    """
+    view = memoryview(buffer)
+    if len(view) - position < MAGIC_BYTES_MIN:
+        return None
+    offset, batch_length = _PREFIX.unpack_from(view, position)
+    if batch_length < LEGACY_OVERHEAD_V0:
+        raise CorruptError(
+            f"record batch at offset {offset} has length {batch_length}, "
+            f"less than the minimum of {LEGACY_OVERHEAD_V0}",
+            position=position,
+        )
+    size_bytes = batch_length + LOG_OVERHEAD_BYTES
+    if size_bytes > len(view) - position:
+        return None
+    magic = view[position + 16]
+    raw = view[position : position + size_bytes]
+    if magic in {0, 1}:
+        return LegacyBatch.parse(raw, position=position)
+    if magic != MAGIC:
+        raise UnsupportedVersionError(
+            f"record batch at offset {offset} has magic {magic}", position=position
+        )
+    if size_bytes < HEADER_BYTES:
+        raise CorruptError(
+            f"record batch at offset {offset} takes {size_bytes} bytes, less than its header",
+            position=position,
+        )
+    return RecordBatch(parse_header(raw), raw)
+
+
+def iter_batches(
+    buffer: Buffer, *, start: int = 0
+) -> Iterator[tuple[int, RecordBatch | LegacyBatch]]:
+    """Every batch from position `start` on, with its position; CRCs are not checked.
+
+    Stops silently where fewer than 17 bytes remain or a batch extends past the end, as a log's torn
+    tail does.
+
+    Raises:
+        CorruptError: a length is less than any batch takes, or a magic is unknown.
+    """
+    position = start
+    while (batch := parse_batch(buffer, position)) is not None:
+        yield position, batch
+        position += batch.size_bytes
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int,
+    codec: Codec = Codec.NONE,
+    timestamp_type: str = CREATE_TIME,
+    log_append_time_ms: int = NO_TIMESTAMP,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    partition_leader_epoch: int = -1,
+    last_offset: int | None = None,
+    delete_horizon_ms: int | None = None,
+    level: int | None = None,
+) -> bytes:
+    """The bytes of a batch with those records, or b"" if there are none.
+
+    The base timestamp is the delete horizon, or else the first record's timestamp. `last_offset`
+    (inclusive) overrides that of the last record: a compacted batch keeps the offset range it had.
+
+    Raises:
+        ValueError: an offset is too far from the base offset.
+
+    Source: MemoryRecordsBuilder.
+    """
+    if not records:
+        return b""
+    end = records[-1].offset if last_offset is None else last_offset
+    base_timestamp = records[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    body = bytearray()
+    for record in records:
+        if not 0 <= record.offset - base_offset <= _INT32_MAX:
+            raise ValueError(f"offset {record.offset} is out of reach of {base_offset}")
+        body += build_record(record, base_offset=base_offset, base_timestamp=base_timestamp)
+    if timestamp_type == LOG_APPEND_TIME:
+        max_timestamp = log_append_time_ms
+    else:
+        max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in records))
+    payload = compress(codec, bytes(body), level=level)
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
+        partition_leader_epoch=partition_leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=_attributes(
+            codec=codec,
+            timestamp_type=timestamp_type,
+            is_transactional=is_transactional,
+            is_control=is_control,
+            has_delete_horizon=delete_horizon_ms is not None,
+        ),
+        last_offset_delta=end - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=len(records),
+    )
+    return _with_crc(build_header(header) + payload)
+
+
+def build_empty_batch(header: BatchHeader) -> bytes:
+    """The 61 bytes that stand for a batch all of whose records were removed.
+
+    It keeps offsets, sequences, producer, leader epoch, timestamp type, max timestamp and what kind
+    of batch it was; it has no codec, no delete horizon and no base timestamp.
+
+    Source: DefaultRecordBatch.writeEmptyHeader.
+    """
+    return _with_crc(
+        build_header(
+            BatchHeader(
+                base_offset=header.base_offset,
+                batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES,
+                partition_leader_epoch=header.partition_leader_epoch,
+                magic=MAGIC,
+                crc=0,
+                attributes=_attributes(
+                    codec=Codec.NONE,
+                    timestamp_type=header.timestamp_type,
+                    is_transactional=header.is_transactional,
+                    is_control=header.is_control,
+                    has_delete_horizon=False,
+                ),
+                last_offset_delta=header.last_offset_delta,
+                base_timestamp=NO_TIMESTAMP,
+                max_timestamp=header.max_timestamp,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+                records_count=0,
+            )
+        )
+    )
+
+
+def build_header(header: BatchHeader) -> bytes:
+    """The header's 61 bytes, with the CRC that it names."""
+    return _LAYOUT.pack(
+        header.base_offset,
+        header.batch_length,
+        header.partition_leader_epoch,
+        header.magic,
+        header.crc,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.records_count,
+    )
+
+
+def _attributes(
+    *,
+    codec: Codec,
+    timestamp_type: str,
+    is_transactional: bool,
+    is_control: bool,
+    has_delete_horizon: bool,
+) -> int:
+    return (
+        int(codec)
+        | (TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if is_transactional else 0)
+        | (CONTROL_BIT if is_control else 0)
+        | (DELETE_HORIZON_BIT if has_delete_horizon else 0)
+    )
+
+
+def _with_crc(batch: bytes) -> bytes:
+    crc = crc32c(batch[CRC_START:])
+    return batch[:MAGIC_BYTES_MIN] + _CRC.pack(crc) + batch[CRC_START:]

@@ -1,0 +1,34 @@
+"""UTF-8 as Java reads it: malformed input becomes U+FFFD and never an error."""
+
+from __future__ import annotations
+
+import codecs
+
+from cordwood.format.varint import Buffer
+
+_HANDLER = "cordwood.java-replace"
+
+
+def decode_utf8(data: Buffer) -> str:
+    """The text of `data`, as `new String(data, UTF_8)` of Java gives it.
+
+    Python and Java agree on how many U+FFFD stand for a malformed sequence, but for surrogates
+    (ED A0..BF ..): Java takes the whole sequence for one, Python each byte.
+
+    Source: java.lang.String (JDK 17).
+    """
+    return codecs.decode(data, "utf-8", _HANDLER)
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data, start = error.object, error.start
+    is_surrogate = data[start] == 0xED and start + 1 < len(data) and 0xA0 <= data[start + 1] <= 0xBF
+    if not is_surrogate:
+        return "\ufffd", error.end
+    has_third = start + 2 < len(data) and data[start + 2] & 0xC0 == 0x80
+    return "\ufffd", start + (3 if has_third else 2)
+
+
+codecs.register_error(_HANDLER, _replace_as_java)

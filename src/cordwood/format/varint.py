@@ -1,0 +1,122 @@
+"""Variable-length integers: 7 bits per byte, least significant group first, high bit = more follow.
+
+Signed values are zigzag-coded first. A varint is 32 bits wide (at most 5 bytes), a varlong 64 bits
+(at most 10); bits beyond the width are dropped, as Java's shifts drop them.
+
+Source: org.apache.kafka.common.utils.ByteUtils.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from cordwood.model.errors import CorruptError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+VARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+_MASK_32 = (1 << 32) - 1
+_MASK_64 = (1 << 64) - 1
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """`value` (0 .. 2^32-1) in 1 to 5 bytes."""
+    return _encode_groups(value & _MASK_32)
+
+
+def encode_unsigned_varlong(value: int) -> bytes:
+    """`value` (0 .. 2^64-1) in 1 to 10 bytes."""
+    return _encode_groups(value & _MASK_64)
+
+
+def encode_varint(value: int) -> bytes:
+    """`value` (int32) zigzag-coded in 1 to 5 bytes."""
+    return _encode_groups(((value << 1) ^ (value >> 31)) & _MASK_32)
+
+
+def encode_varlong(value: int) -> bytes:
+    """`value` (int64) zigzag-coded in 1 to 10 bytes."""
+    return _encode_groups(((value << 1) ^ (value >> 63)) & _MASK_64)
+
+
+def decode_unsigned_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """The value (0 .. 2^32-1) at `position`, and the position after it.
+
+    Raises:
+        CorruptError: it runs past the end of `buffer`, or is longer than 5 bytes.
+    """
+    return _decode_groups(buffer, position, VARINT_BYTES_MAX, _MASK_32)
+
+
+def decode_unsigned_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """The value (0 .. 2^64-1) at `position`, and the position after it.
+
+    Raises:
+        CorruptError: it runs past the end of `buffer`, or is longer than 10 bytes.
+    """
+    return _decode_groups(buffer, position, VARLONG_BYTES_MAX, _MASK_64)
+
+
+def decode_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """The zigzag-coded int32 at `position`, and the position after it.
+
+    Raises:
+        CorruptError: it runs past the end of `buffer`, or is longer than 5 bytes.
+    """
+    value, position = _decode_groups(buffer, position, VARINT_BYTES_MAX, _MASK_32)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def decode_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """The zigzag-coded int64 at `position`, and the position after it.
+
+    Raises:
+        CorruptError: it runs past the end of `buffer`, or is longer than 10 bytes.
+    """
+    value, position = _decode_groups(buffer, position, VARLONG_BYTES_MAX, _MASK_64)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def size_of_unsigned_varint(value: int) -> int:
+    """Bytes that `encode_unsigned_varint(value)` takes."""
+    return _size_of_groups(value & _MASK_32)
+
+
+def size_of_varint(value: int) -> int:
+    """Bytes that `encode_varint(value)` takes."""
+    return _size_of_groups(((value << 1) ^ (value >> 31)) & _MASK_32)
+
+
+def size_of_varlong(value: int) -> int:
+    """Bytes that `encode_varlong(value)` takes."""
+    return _size_of_groups(((value << 1) ^ (value >> 63)) & _MASK_64)
+
+
+def _size_of_groups(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+def _encode_groups(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _decode_groups(buffer: Buffer, position: int, bytes_max: int, mask: int) -> tuple[int, int]:
+    start = position
+    size = len(buffer)
+    value = 0
+    for shift in range(0, 7 * bytes_max, 7):
+        if not 0 <= position < size:
+            raise CorruptError("variable-length integer is cut off", position=start)
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & mask, position
+    raise CorruptError(f"variable-length integer is longer than {bytes_max} bytes", position=start)
