@@ -33,7 +33,7 @@ settings.register_profile(
 
 def _wants_nightly(config: pytest.Config) -> bool:
     expression: str = config.option.markexpr
-    return "nightly" in expression and "not nightly" != expression.strip()
+    return "nightly" in expression and expression.strip() != "not nightly"
 
 
 def pytest_configure(config: pytest.Config) -> None:
