@@ -1,0 +1,502 @@
+"""Which value of a setting is in force: level first, source second, as in Kafka.
+
+The levels, the first that has a value wins:
+
+1. topic: `--set TOPIC:KEY`, then the config file's `topics`, then the metadata log;
+2. dynamic broker: the metadata log, for this broker's id;
+3. dynamic cluster default: the metadata log, for all brokers;
+4. static broker: `--set KEY`, then the config file's `broker`, then `server.properties`;
+5. Kafka's default.
+
+Inside a level milliseconds come before minutes before hours, whatever the source. Kafka does so by
+laying the levels over one another, a dynamic value taking away all its coarser forms beneath; only
+the finest form of a setting is dynamic, the others are ignored in the metadata log.
+
+A topic that no source describes has no settings: a missing file must never mean that its records
+may go after seven days.
+
+Source: kafka.server.DynamicBrokerConfig.updateCurrentConfig, KafkaConfig.extractLogConfigMap and
+validateValues, LogConfig.fromProps and validateValues, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Protocol
+
+from cordwood.model.config import (
+    BROKER_NAME_OF_TOPIC_SETTING,
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    BrokerSetting,
+    ConfigResource,
+    LogConfig,
+    TopicSetting,
+)
+from cordwood.model.config_names import (
+    advise_on_broker_name,
+    advise_on_topic_name,
+    is_misnamed_broker_setting,
+)
+from cordwood.model.config_values import Value, format_value
+from cordwood.model.errors import ConfigError
+
+SET_OPTION = "--set"
+METADATA_LOG = "metadata log"
+CREATION = "as Kafka creates it"
+KAFKA = "Kafka"
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Level(StrEnum):
+    """Where in the order of precedence a value was found."""
+
+    TOPIC = "topic"
+    DYNAMIC_BROKER = "dynamic broker"
+    DYNAMIC_DEFAULT = "dynamic cluster default"
+    STATIC_BROKER = "static broker"
+    DEFAULT = "default"
+
+
+class MetadataSettings(Protocol):
+    """What the metadata log says of topics and settings."""
+
+    @property
+    def topic_names(self) -> AbstractSet[str]:
+        """The topics there are."""
+
+    @property
+    def configs(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
+        """Settings by kind of resource and its name; all brokers are the broker called ''."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the value of a setting comes from: `key` = `value`, at `level`, read in `source`."""
+
+    value: str
+    level: Level
+    source: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedTopic:
+    """The settings in force for one topic, and for each, by Kafka's name, where it comes from."""
+
+    topic: str
+    config: LogConfig
+    origin: Mapping[str, Origin]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedBroker:
+    """The settings in force for one broker; `origin` names only what some source sets."""
+
+    config: BrokerConfig
+    origin: Mapping[str, Origin]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """All that was given, checked: every name is a setting's, every value one Kafka would take.
+
+    `topic_set` and `broker_set` are of `--set`, `file_topics` and `file_broker` of the config file;
+    `defaults` says that Kafka's defaults describe any topic. The `*_name` are for messages.
+
+    Raises:
+        ConfigError: an unknown name, or a value that Kafka refuses, other than in the metadata log.
+    """
+
+    topic_set: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_set: Mapping[str, str] = field(default_factory=dict)
+    file_topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    file_broker: Mapping[str, str] = field(default_factory=dict)
+    server_properties: Mapping[str, str] = field(default_factory=dict)
+    metadata: MetadataSettings | None = None
+    defaults: bool = False
+    config_file_name: str = "--config-file"
+    server_properties_name: str = "--server-properties"
+    warnings: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for topics, name in (
+            (self.topic_set, SET_OPTION),
+            (self.file_topics, self.config_file_name),
+        ):
+            for topic, settings in topics.items():
+                for key, value in settings.items():
+                    _parse_topic_setting(key, value, where=_where(name, key, value, topic=topic))
+        static = _static_settings(self, with_set=True)
+        _require_sound_broker(static)
+        object.__setattr__(self, "warnings", tuple(_static_warnings(self, static)))
+
+    def describes(self, topic: str) -> bool:
+        """Whether these sources say how `topic` is to be kept.
+
+        The properties of a server alone do not: overrides of the topic would be unknown. Nor do
+        settings of the broker describe Kafka's own topics, or any topic if they are about other
+        things than topics.
+        """
+        if self.defaults or topic in self.topic_set or topic in self.file_topics:
+            return True
+        if self.metadata is not None and topic in self.metadata.topic_names:
+            return True
+        given = self.broker_set.keys() | self.file_broker.keys()
+        return not topic.startswith("__") and any(_bears_on_topics(key) for key in given)
+
+
+def resolve_topic(sources: Sources, topic: str, *, node_id: int | None) -> ResolvedTopic | None:
+    """The settings in force for `topic` on the broker `node_id`; None if no source describes it.
+
+    Broker settings of `--set` never touch topics that begin with two underscores. Those of Kafka's
+    own topics that the metadata log does not list are taken to be as Kafka creates them.
+
+    Raises:
+        ConfigError: the metadata log holds a value that Kafka refuses, or the shortest compaction
+            lag given is above the longest.
+    """
+    if not sources.describes(topic):
+        return None
+    warnings: list[str] = []
+    overrides = _topic_settings(sources, topic, warnings)
+    broker = _broker_settings(
+        sources, node_id, with_set=not topic.startswith("__"), warnings=warnings
+    )
+    values: dict[str, Value] = {}
+    origin: dict[str, Origin] = {}
+    for name, setting in TOPIC_SETTINGS.items():
+        found = _find(setting, overrides.get(name), broker)
+        if found is None:
+            continue
+        values[name], origin[name] = found
+    _require_ordered_lags(values, origin)
+    return ResolvedTopic(
+        topic=topic,
+        config=LogConfig.from_values(values),
+        origin=origin,
+        warnings=tuple(warnings),
+    )
+
+
+def resolve_broker(sources: Sources, *, node_id: int | None) -> ResolvedBroker:
+    """The settings in force for the broker `node_id`.
+
+    Raises:
+        ConfigError: the metadata log holds a value that Kafka refuses.
+    """
+    warnings: list[str] = []
+    given = _broker_settings(sources, node_id, with_set=True, warnings=warnings)
+    values = {name: each.parsed for name, each in given.items()}
+    if node_id is not None:
+        values["node.id"] = node_id
+    return ResolvedBroker(
+        config=BrokerConfig.from_values(values),
+        origin={name: each.origin for name, each in given.items()},
+        warnings=tuple(warnings),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """A value that some source gives."""
+
+    parsed: Value
+    origin: Origin
+
+
+def _find(
+    setting: TopicSetting, override: _Given | None, broker: Mapping[str, _Given]
+) -> tuple[Value, Origin] | None:
+    if override is not None:
+        return override.parsed, override.origin
+    for name in setting.broker_names:
+        given = broker.get(name.name)
+        if given is None:
+            continue
+        if name.factor == 1:
+            return given.parsed, given.origin
+        assert isinstance(given.parsed, int), name
+        return given.parsed * name.factor, given.origin
+    if setting.default is None:
+        return None
+    return setting.default, Origin(
+        value=format_value(setting.default), level=Level.DEFAULT, source=KAFKA, key=setting.name
+    )
+
+
+def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[str, _Given]:
+    """The topic's own settings, by name; each from the first source that has it."""
+    listed = sources.metadata is not None and topic in sources.metadata.topic_names
+    recorded = _recorded(sources, ConfigResource.TOPIC, topic)
+    layers = (
+        (SET_OPTION, sources.topic_set.get(topic, _NOTHING)),
+        (sources.config_file_name, sources.file_topics.get(topic, _NOTHING)),
+        (METADATA_LOG, recorded),
+        (CREATION, _NOTHING if listed else _settings_at_creation(sources, topic)),
+    )
+    found: dict[str, _Given] = {}
+    for source, settings in layers:
+        for key, value in settings.items():
+            if key not in TOPIC_SETTINGS and source == METADATA_LOG:
+                warnings.append(f"{source}, topic {topic}: {key} is unknown, and ignored")
+                continue
+            if key in found:
+                continue
+            parsed = _parse_topic_setting(key, value, where=_where(source, key, value, topic=topic))
+            found[key] = _Given(
+                parsed=parsed,
+                origin=Origin(value=value, level=Level.TOPIC, source=source, key=key),
+            )
+    return found
+
+
+def _settings_at_creation(sources: Sources, topic: str) -> Mapping[str, str]:
+    """The settings that Kafka gives one of its own topics when it creates it.
+
+    Source: GroupCoordinatorService.groupMetadataTopicConfigs, TransactionCoordinator's
+    transactionStateTopicConfigs, ShareCoordinatorService.shareGroupStateTopicConfigs and
+    TopicBasedRemoteLogMetadataManager, Kafka 4.3.
+    """
+
+    def static(key: str) -> str:
+        default = BROKER_SETTINGS[key].default
+        assert default is not None, key
+        return sources.server_properties.get(key, format_value(default))
+
+    match topic:
+        case "__consumer_offsets":
+            return {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": static("offsets.topic.segment.bytes"),
+            }
+        case "__transaction_state":
+            return {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": static("transaction.state.log.min.isr"),
+                "segment.bytes": static("transaction.state.log.segment.bytes"),
+                "unclean.leader.election.enable": "false",
+            }
+        case "__share_group_state":
+            return {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": static("share.coordinator.state.topic.min.isr"),
+                "retention.ms": "-1",
+                "segment.bytes": static("share.coordinator.state.topic.segment.bytes"),
+            }
+        case "__remote_log_metadata":
+            return {"cleanup.policy": "delete", "retention.ms": "-1"}
+        case _:
+            return _NOTHING
+
+
+def _broker_settings(
+    sources: Sources, node_id: int | None, *, with_set: bool, warnings: list[str]
+) -> dict[str, _Given]:
+    """The broker's settings of all levels laid over one another, by name."""
+    merged = _static_settings(sources, with_set=with_set)
+    layers = [(Level.DYNAMIC_DEFAULT, "")]
+    if node_id is not None:
+        layers.append((Level.DYNAMIC_BROKER, str(node_id)))
+    for level, name in layers:
+        where = f"{METADATA_LOG}, {f'broker {name}' if name else 'all brokers'}"
+        for key, value in _recorded(sources, ConfigResource.BROKER, name).items():
+            setting = BROKER_SETTINGS.get(key)
+            if setting is None:
+                continue
+            if not setting.dynamic:
+                warnings.append(f"{where}: {key} cannot be changed dynamically, and is ignored")
+                continue
+            parsed = _parse(setting, value, where=f"{where}, {key}={value}")
+            for other in _forms_of(key):
+                merged.pop(other, None)
+            merged[key] = _Given(
+                parsed=parsed,
+                origin=Origin(value=value, level=level, source=METADATA_LOG, key=key),
+            )
+    _require_sound_broker(merged, lags=False)
+    return merged
+
+
+def _static_settings(sources: Sources, *, with_set: bool) -> dict[str, _Given]:
+    """The static settings of the broker, by their names as the broker's."""
+    merged: dict[str, _Given] = {}
+    layers = [
+        (sources.config_file_name, sources.file_broker),
+        (sources.server_properties_name, sources.server_properties),
+    ]
+    if with_set:
+        layers.insert(0, (SET_OPTION, sources.broker_set))
+    for source, settings in layers:
+        lenient = settings is sources.server_properties
+        for key, value, name in _named(settings, source, lenient=lenient):
+            parsed = _parse(BROKER_SETTINGS[name], value, where=_where(source, key, value))
+            merged.setdefault(
+                name,
+                _Given(
+                    parsed=parsed,
+                    origin=Origin(value=value, level=Level.STATIC_BROKER, source=source, key=name),
+                ),
+            )
+    return merged
+
+
+def _named(
+    settings: Mapping[str, str], source: str, *, lenient: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Keys, values, and the names of the broker settings that the keys stand for.
+
+    A lenient source is one that Kafka reads too: what is unknown there may be another's.
+    """
+    seen: dict[str, str] = {}
+    for key, value in settings.items():
+        if lenient and key not in BROKER_SETTINGS:
+            continue
+        name = key if key in BROKER_SETTINGS else BROKER_NAME_OF_TOPIC_SETTING.get(key)
+        if name is None:
+            raise ConfigError(
+                _with_advice(
+                    f"{_where(source, key, value)}: unknown broker setting {key}",
+                    advise_on_broker_name(key),
+                )
+            )
+        if name in seen and settings[seen[name]] != value:
+            raise ConfigError(f"{source}: {seen[name]} and {key} are one setting with two values")
+        seen[name] = key
+        yield key, value, name
+
+
+def _static_warnings(sources: Sources, static: Mapping[str, _Given]) -> Iterator[str]:
+    source = sources.server_properties_name
+    for key in sources.server_properties:
+        if is_misnamed_broker_setting(key):
+            yield _with_advice(f"{source}: {key} is ignored", advise_on_broker_name(key))
+    for setting in TOPIC_SETTINGS.values():
+        given = [static[name.name] for name in setting.broker_names if name.name in static]
+        for weaker in given[1:]:
+            if weaker.origin.source != given[0].origin.source:
+                yield (
+                    f"{weaker.origin.source}: {weaker.origin.key}={weaker.origin.value} has no "
+                    f"effect, for {given[0].origin.key}={given[0].origin.value} "
+                    f"({given[0].origin.source}) comes before it"
+                )
+
+
+def _require_sound_broker(given: Mapping[str, _Given], *, lags: bool = True) -> None:
+    """What Kafka asks of a broker's settings together; of the lags only when it starts."""
+    for name, at_least, complaint in (
+        ("segment.ms", 1, "log.roll.ms must be greater than or equal to 1"),
+        ("segment.jitter.ms", 0, "log.roll.jitter.ms must be greater than or equal to 0"),
+    ):
+        found = _find(TOPIC_SETTINGS[name], None, given)
+        assert found is not None, name
+        value, origin = found
+        assert isinstance(value, int), name
+        if value < at_least:
+            raise ConfigError(_at(origin, complaint))
+    found = _find(TOPIC_SETTINGS["retention.ms"], None, given)
+    assert found is not None, "retention.ms"
+    if found[0] == 0:
+        raise ConfigError(
+            _at(
+                found[1],
+                "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+            )
+        )
+    if lags:
+        pair = [
+            _find(TOPIC_SETTINGS[name], None, given)
+            for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+        ]
+        assert pair[0] is not None, "min.compaction.lag.ms"
+        assert pair[1] is not None, "max.compaction.lag.ms"
+        _require_order(pair[0], pair[1])
+
+
+def _require_ordered_lags(values: Mapping[str, Value], origin: Mapping[str, Origin]) -> None:
+    """Refuses lags out of order if the caller gave one of them for the topic.
+
+    Kafka checks them when a topic's settings change, and not again when a broker's do later.
+    """
+    names = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    shortest, longest = ((values[name], origin[name]) for name in names)
+    if any(
+        origin[name].level is Level.TOPIC and origin[name].source != METADATA_LOG for name in names
+    ):
+        _require_order(shortest, longest)
+
+
+def _require_order(shortest: tuple[Value, Origin], longest: tuple[Value, Origin]) -> None:
+    assert isinstance(shortest[0], int), shortest
+    assert isinstance(longest[0], int), longest
+    if shortest[0] > longest[0]:
+        culprit = max((shortest[1], longest[1]), key=lambda origin: origin.level != Level.DEFAULT)
+        raise ConfigError(
+            _at(
+                culprit,
+                f"conflict topic config setting min.compaction.lag.ms ({shortest[0]}) > "
+                f"max.compaction.lag.ms ({longest[0]})",
+            )
+        )
+
+
+def _recorded(sources: Sources, kind: ConfigResource, name: str) -> Mapping[str, str]:
+    if sources.metadata is None:
+        return _NOTHING
+    return sources.metadata.configs.get((kind, name), _NOTHING)
+
+
+def _bears_on_topics(key: str) -> bool:
+    return key in BROKER_NAME_OF_TOPIC_SETTING or any(
+        key == name.name for setting in TOPIC_SETTINGS.values() for name in setting.broker_names
+    )
+
+
+def _forms_of(broker_name: str) -> tuple[str, ...]:
+    """All broker settings that set the same thing as `broker_name`, itself among them."""
+    for setting in TOPIC_SETTINGS.values():
+        names = tuple(name.name for name in setting.broker_names)
+        if broker_name in names:
+            return names
+    return (broker_name,)
+
+
+def _parse_topic_setting(key: str, value: str, *, where: str) -> Value:
+    setting = TOPIC_SETTINGS.get(key)
+    if setting is None:
+        raise ConfigError(
+            _with_advice(f"{where}: Unknown topic config name: {key}", advise_on_topic_name(key))
+        )
+    return _parse(setting, value, where=where)
+
+
+def _parse(setting: TopicSetting | BrokerSetting, value: str, *, where: str) -> Value:
+    try:
+        return setting.parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _where(source: str, key: str, value: str, *, topic: str | None = None) -> str:
+    if source == SET_OPTION:
+        return f"{source} {topic}:{key}={value}" if topic else f"{source} {key}={value}"
+    return f"{source}, topic {topic}, {key}={value}" if topic else f"{source}, {key}={value}"
+
+
+def _at(origin: Origin, complaint: str) -> str:
+    return f"{_where(origin.source, origin.key, origin.value)} ({origin.level}): {complaint}"
+
+
+def _with_advice(text: str, advice: str) -> str:
+    return f"{text}; {advice}" if advice else text
