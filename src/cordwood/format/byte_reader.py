@@ -7,6 +7,7 @@ import struct
 from cordwood.format.utf8 import decode_utf8
 from cordwood.format.varint import (
     Buffer,
+    CutOffError,
     decode_unsigned_varint,
     decode_varint,
     decode_varlong,
@@ -42,7 +43,15 @@ class ByteReader:
         Raises:
             CorruptError: `size_bytes` is negative, or fewer remain.
         """
-        start = self._advance(size_bytes)
+        start = self.position
+        if not 0 <= size_bytes <= self.remaining:
+            # The words of Kafka's ByteBufferAccessor, which its tools pass on.
+            raise CorruptError(
+                f"Error reading byte array of {size_bytes} byte(s): "
+                f"only {self.remaining} byte(s) available",
+                position=start,
+            )
+        self.position = start + size_bytes
         return bytes(self._buffer[start : self.position])
 
     def int8(self) -> int:
@@ -117,11 +126,9 @@ class ByteReader:
 
     def _advance(self, size_bytes: int) -> int:
         start = self.position
-        if size_bytes < 0:
-            raise CorruptError(f"length {size_bytes} is negative", position=start)
         if start < 0 or size_bytes > len(self._buffer) - start:
-            raise CorruptError(
-                f"{size_bytes} bytes are declared, {self.remaining} remain", position=start
+            raise CutOffError(
+                f"{size_bytes} bytes are needed, {self.remaining} remain", position=start
             )
         self.position = start + size_bytes
         return start

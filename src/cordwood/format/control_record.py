@@ -12,7 +12,8 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from cordwood.format.message_schema import MessageValue, decode_message, schemas
+from cordwood.format.byte_reader import ByteReader
+from cordwood.format.message_schema import MessageValue, read_message, schemas
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.model.errors import CorruptError
@@ -192,4 +193,4 @@ def parse_kraft_control_value(control_type: ControlType, value: bytes | None) ->
     if value is None or len(value) < 2:
         raise CorruptError(f"{control_type.name} without a version")
     (version,) = struct.unpack_from(">h", value)
-    return decode_message(schema, version, value)
+    return read_message(schema, version, ByteReader(value))

@@ -1,7 +1,7 @@
 """Keys and values of the topics that coordinators keep their state in.
 
 A key is `int16 record type | fields`, a value `int16 version | fields`; a null value is a
-tombstone.
+tombstone. As in Kafka, bytes after the last field are not looked at.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRecordSerde.
 """
@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cordwood.format.byte_reader import ByteReader
 from cordwood.format.message_schema import (
     MessageSchema,
     MessageValue,
-    decode_message,
     encode_message,
+    read_message,
     schemas,
 )
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
@@ -61,7 +62,7 @@ class CoordinatorSchemas:
         schema = self.keys.get(record_type)
         if schema is None or key is None:
             raise UnsupportedVersionError(f"record type {record_type} is unknown")
-        message = decode_message(schema, schema.versions.lowest, key, position=_PREFIX.size)
+        message = read_message(schema, schema.versions.lowest, ByteReader(key, _PREFIX.size))
         return CoordinatorKey(
             record_type=record_type, name=schema.name, fields=message.fields, message=message
         )
@@ -79,7 +80,7 @@ class CoordinatorSchemas:
         if schema is None:
             raise UnsupportedVersionError(f"record type {record_type} is unknown")
         version = _prefix_of(value, "value")
-        return decode_message(schema, version, value, position=_PREFIX.size)
+        return read_message(schema, version, ByteReader(value, _PREFIX.size))
 
     def encode_key(self, record_type: int, fields: Mapping[str, Any]) -> bytes:
         """The bytes of a key of that type."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 
+from cordwood.format.byte_reader import ByteReader
 from cordwood.format.coordinator_record import CoordinatorKey, CoordinatorSchemas
 from cordwood.format.group_schemas import CONSUMER_PROTOCOL, KEYS, VALUES
-from cordwood.format.message_schema import MessageValue, decode_message, schemas
+from cordwood.format.message_schema import MessageValue, read_message, schemas
 from cordwood.model.errors import CorruptError
 
 OFFSET_COMMIT_TYPES = frozenset({0, 1})
@@ -63,4 +64,4 @@ def _decode_consumer_protocol(name: str, data: bytes) -> MessageValue:
     if len(data) < 2:
         raise CorruptError(f"{name} without a version")
     (version,) = struct.unpack_from(">h", data)
-    return decode_message(_CONSUMER_PROTOCOL[name], version, data, position=2)
+    return read_message(_CONSUMER_PROTOCOL[name], version, ByteReader(data, 2))

@@ -146,8 +146,19 @@ class LegacyBatch:
             CorruptError: the set is empty or malformed, or its messages are of another magic or
                 compressed themselves.
         """
+        return [
+            Record(message.offset, message.timestamp, message.key, message.value)
+            for message in self.messages()
+        ]
+
+    def messages(self) -> list[LegacyBatch]:
+        """This message, or those of the compressed set, with absolute offsets.
+
+        Raises:
+            CorruptError: as `records`.
+        """
         if self.codec is Codec.NONE:
-            return [Record(self.offset, self.timestamp, self.key, self.value)]
+            return [self]
         if self.value is None:
             raise CorruptError(f"compressed message at offset {self.offset} has a null value")
         inner = [message for _, message in _iter_inner(self)]
@@ -156,11 +167,10 @@ class LegacyBatch:
         shift = self.offset - inner[-1].offset if self.magic == 1 else 0
         is_append_time = self.timestamp_type == "LogAppendTime"
         return [
-            Record(
-                message.offset + shift,
-                self.timestamp if is_append_time else message.timestamp,
-                message.key,
-                message.value,
+            replace(
+                message,
+                offset=message.offset + shift,
+                timestamp=self.timestamp if is_append_time else message.timestamp,
             )
             for message in inner
         ]

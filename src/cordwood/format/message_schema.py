@@ -34,6 +34,7 @@ from cordwood.model.errors import CorruptError, UnsupportedVersionError
 
 _VERSION_MAX = 32767
 _UUID_BYTES = 16
+_STRING_BYTES_MAX = 32767
 _LAYOUTS = {
     "int8": ">b",
     "int16": ">h",
@@ -142,6 +143,8 @@ def decode_message(
 
 def read_message(schema: MessageSchema, version: int, reader: ByteReader) -> MessageValue:
     """The message at the reader's position, which moves past it.
+
+    Errors are put in the words of Kafka's generated readers, which its tools pass on.
 
     Raises:
         UnsupportedVersionError: the version is not one of the schema's.
@@ -275,7 +278,9 @@ def _read_tags(
         tag = reader.unsigned_varint()
         payload = reader.take(reader.unsigned_varint())
         field = known.get(tag)
-        if field is not None and version in field.versions:
+        if field is not None:
+            if version not in field.versions:
+                raise CorruptError(f"Tag {tag} is not valid for version {version}")
             inner = ByteReader(payload)
             values[field.name] = _read_field(field, version, True, inner)
             inner.require_end(f"tagged field {field.name}")
@@ -289,7 +294,9 @@ def _read_field(field: Field, version: int, is_flexible: bool, reader: ByteReade
     else:
         value = _read_one(field, version, is_flexible, reader)
     if value is None and (field.nullable is None or version not in field.nullable):
-        raise CorruptError(f"field {field.name} is null", position=reader.position)
+        raise CorruptError(
+            f"non-nullable field {field.name} was serialized as null", position=reader.position
+        )
     return value
 
 
@@ -301,14 +308,18 @@ def _read_array(
         return None
     if count > reader.remaining:
         raise CorruptError(
-            f"field {field.name} declares {count} elements in {reader.remaining} bytes",
+            f"Tried to allocate a collection of size {count}, "
+            f"but there are only {reader.remaining} bytes remaining.",
             position=reader.position,
         )
     elements = []
     for _ in range(count):
         element = _read_one(field, version, is_flexible, reader)
         if element is None:
-            raise CorruptError(f"null inside {field.name}", position=reader.position)
+            raise CorruptError(
+                f"non-nullable field {field.name} element was serialized as null",
+                position=reader.position,
+            )
         elements.append(element)
     return elements
 
@@ -325,6 +336,8 @@ def _read_one(field: Field, version: int, is_flexible: bool, reader: ByteReader)
             size = reader.int16() if field.kind == "string" else reader.int32()
         if size < 0:
             return None
+        if field.kind == "string" and size > _STRING_BYTES_MAX:
+            raise CorruptError(f"string field {field.name} had invalid length {size}")
         return reader.text(size) if field.kind == "string" else reader.take(size)
     if field.kind == "bool":
         return reader.int8() != 0

@@ -249,30 +249,34 @@ class RecordBatch:
             CorruptError: the payload is malformed, or its records are not as many as the header
                 says.
         """
+        return list(self.iter_records())
+
+    def iter_records(self) -> Iterator[Record]:
+        """The records one by one: those before a malformed one are still given.
+
+        Raises:
+            CorruptError: as `records`.
+        """
         header = self.header
         if header.records_count < 0:
             raise CorruptError(
                 f"record batch at offset {header.base_offset} declares "
                 f"{header.records_count} records"
             )
-        if header.records_count == 0 and len(self.raw) == HEADER_BYTES:
-            return []
+        if header.records_count == 0:
+            return
         reader = ByteReader(self.payload())
         is_append_time = header.timestamp_type == LOG_APPEND_TIME
-        records = []
         for _ in range(header.records_count):
             # A record takes 7 bytes at least: a false count ends here, not in a long loop.
-            records.append(
-                parse_record(
-                    reader,
-                    base_offset=header.base_offset,
-                    base_timestamp=header.base_timestamp,
-                    base_sequence=header.base_sequence,
-                    log_append_time_ms=header.max_timestamp if is_append_time else None,
-                )
+            yield parse_record(
+                reader,
+                base_offset=header.base_offset,
+                base_timestamp=header.base_timestamp,
+                base_sequence=header.base_sequence,
+                log_append_time_ms=header.max_timestamp if is_append_time else None,
             )
         reader.require_end(f"the {header.records_count} records of the batch")
-        return records
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -282,11 +286,21 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         CorruptError: fewer than 61 bytes are there.
         UnsupportedVersionError: the magic is not 2.
     """
+    header = parse_header_of_any_magic(buffer, position)
+    if header.magic != MAGIC:
+        raise UnsupportedVersionError(f"record batch of magic {header.magic}", position=position)
+    return header
+
+
+def parse_header_of_any_magic(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The 61 bytes at `position` read as a header of magic 2, whatever magic they name.
+
+    Raises:
+        CorruptError: fewer than 61 bytes are there.
+    """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptError("record batch header is cut off", position=position)
     fields = _LAYOUT.unpack_from(buffer, position)
-    if fields[3] != MAGIC:
-        raise UnsupportedVersionError(f"record batch of magic {fields[3]}", position=position)
     return BatchHeader(
         base_offset=fields[0],
         batch_length=fields[1],

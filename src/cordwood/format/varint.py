@@ -21,6 +21,10 @@ _MASK_32 = (1 << 32) - 1
 _MASK_64 = (1 << 64) - 1
 
 
+class CutOffError(CorruptError):
+    """The bytes end in the midst of a number (java.nio.BufferUnderflowException in Kafka)."""
+
+
 def encode_unsigned_varint(value: int) -> bytes:
     """`value` (0 .. 2^32-1) in 1 to 5 bytes."""
     return _encode_groups(value & _MASK_32)
@@ -113,7 +117,7 @@ def _decode_groups(buffer: Buffer, position: int, bytes_max: int, mask: int) -> 
     value = 0
     for shift in range(0, 7 * bytes_max, 7):
         if not 0 <= position < size:
-            raise CorruptError("variable-length integer is cut off", position=start)
+            raise CutOffError("variable-length integer is cut off", position=start)
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
