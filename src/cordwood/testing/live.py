@@ -19,8 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from cordwood.testing.kafka import RealKafka, read_checkpoint
+from cordwood.testing.kafka import RealKafka, copy_log_dir, read_checkpoint
 from cordwood.testing.workload import DAY_MS, Workload
+
+Timestamps = Callable[[int], int]
+"""Milliseconds since the epoch, by a record's number."""
 
 _COMPACT: Final = {
     "cleanup.policy": "compact",
@@ -132,28 +135,16 @@ class Pair:
     server_properties: Path
 
     @classmethod
-    def keep_before(cls, kafka: RealKafka, target: Path) -> Self:
-        """Copies the stopped broker's directories; `keep_after` goes with it."""
+    def record(cls, kafka: RealKafka, target: Path) -> Self:
+        """Copies the stopped broker's directories, lets it clean, and copies them again."""
         before = kafka.copy_data(target / "before")
-        after = [target / "after" / copy.relative_to(target / "before") for copy in before]
-        properties = target / "server.properties"
-        return cls(before=before, after=after, now_ms=0, server_properties=properties)
-
-    def cleaned_by(self, kafka: RealKafka) -> Pair:
-        """Lets the stopped broker clean, and keeps what is then in its directories."""
         now_ms = time.time_ns() // 1_000_000
         kafka.run_cleaner_until()
-        target = self.server_properties.parent
-        kafka.copy_data(target / "after")
-        shutil.copy(kafka.config_file, self.server_properties)
-        done = Pair(
-            before=self.before,
-            after=self.after,
-            now_ms=now_ms,
-            server_properties=self.server_properties,
-        )
-        (target / "pair.json").write_text(json.dumps(asdict(done), indent=1, default=str))
-        return done
+        after = kafka.copy_data(target / "after")
+        properties = Path(shutil.copy(kafka.config_file, target / "server.properties"))
+        pair = cls(before=before, after=after, now_ms=now_ms, server_properties=properties)
+        (target / "pair.json").write_text(json.dumps(asdict(pair), indent=1, default=str))
+        return pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +155,7 @@ class Live:
     work: Workload
     now_ms: int
 
-    def ago(self, days: float) -> Callable[[int], int]:
+    def ago(self, days: float) -> Timestamps:
         """Timestamps that begin `days` ago, a millisecond apart."""
         return lambda number: self.now_ms - int(days * DAY_MS) + number
 
@@ -277,7 +268,8 @@ def _write_common(live: Live) -> None:
     work.commit_offsets(["ratio-one", "edge-keys"], groups=5, commits=60)
 
 
-def _write_first(live: Live) -> None:
+def write_first_round(live: Live) -> None:
+    """Makes the topics and writes to them, then changes some of their settings."""
     work = live.work
     work.create(TOPICS)
     work.create(PARTITIONED, partitions=PARTITIONS)
@@ -302,7 +294,8 @@ def _write_first(live: Live) -> None:
     work.alter("grouping-smaller", {"internal.segment.bytes": "9000"})
 
 
-def _write_second(live: Live) -> None:
+def write_second_round(live: Live) -> None:
+    """Writes as much again after a cleaning, and sets thresholds by what it made."""
     work = live.work
     producer = work.transactional("left-open")
     work.fill("open-then-ended", 50, producer=producer)
@@ -327,13 +320,75 @@ def record_rounds(root: Path, *, seed: int) -> list[Pair]:
     with RealKafka(root / "kafka", log_dirs=log_dirs, properties=STATIC_PROPERTIES) as kafka:
         work = Workload(kafka, seed)
         pairs = []
-        for number, write in enumerate((_write_first, _write_second), start=1):
+        for number, write in enumerate((write_first_round, write_second_round), start=1):
             kafka.start_without_cleaning()
             write(Live(kafka=kafka, work=work, now_ms=time.time_ns() // 1_000_000))
             kafka.stop()
-            pair = Pair.keep_before(kafka, root / f"round-{number}")
-            pairs.append(pair.cleaned_by(kafka))
+            pairs.append(Pair.record(kafka, root / f"round-{number}"))
         return pairs
+
+
+KILL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
+    name: {**config, "segment.index.bytes": "4096"}
+    for name, config in {
+        "kill-compact": _COMPACT,
+        "kill-tombstones": {**_COMPACT, "internal.segment.bytes": "9000"},
+        "kill-transactions": _COMPACT,
+        "kill-retention": {**_DELETE, "retention.ms": str(DAY_MS)},
+        "kill-both": {**_BOTH, "retention.ms": str(DAY_MS)},
+    }.items()
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A broker's directory when it was last stopped cleanly, and when it was later killed.
+
+    The killed one's recovery points are still those of the clean stop. Kafka cleaned a copy of
+    each: `stopped` and, after its recovery, `killed`.
+    """
+
+    stopped: Pair
+    killed: Pair
+
+
+def _write_to_be_killed(live: Live) -> None:
+    work = live.work
+    for topic in ("kill-compact", "kill-tombstones"):
+        work.fill(topic, 900, tombstones=0.1)
+    work.transactions("kill-transactions", 40)
+    work.fill("kill-transactions", 200)
+
+
+def record_kill(root: Path, *, seed: int) -> Kill:
+    """Writes, stops cleanly, writes more and kills; Kafka then cleans a copy of either state."""
+    with RealKafka(root / "kafka") as kafka:
+        work = Workload(kafka, seed)
+        live = Live(kafka=kafka, work=work, now_ms=time.time_ns() // 1_000_000)
+        kafka.start_without_cleaning()
+        work.create(KILL_TOPICS)
+        _write_to_be_killed(live)
+        for topic in ("kill-retention", "kill-both"):
+            work.fill(topic, 500, timestamp=live.ago(3))
+            work.fill(topic, 400, timestamp=live.ago(0.1))
+        kafka.stop()
+        (stopped,) = kafka.copy_data(root / "stopped-data")
+        kafka.start_without_cleaning({"log.flush.offset.checkpoint.interval.ms": str(DAY_MS)})
+        _write_to_be_killed(live)
+        for topic in ("kill-retention", "kill-both"):
+            work.fill(topic, 400, timestamp=live.ago(0.1))
+        kafka.kill()
+        (killed,) = kafka.copy_data(root / "killed-data")
+    return Kill(
+        stopped=clean_copy(stopped, root / "stopped"), killed=clean_copy(killed, root / "killed")
+    )
+
+
+def clean_copy(before: Path, target: Path) -> Pair:
+    """Lets a new broker clean a copy of a stopped broker's only log directory."""
+    data = copy_log_dir(before, target / "kafka" / "data")
+    with RealKafka(target / "kafka", log_dirs=[data]) as kafka:
+        return Pair.record(kafka, target)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -342,7 +397,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    for pair in record_rounds(options.out, seed=options.seed):
+    kill = record_kill(options.out / "kill", seed=options.seed)
+    rounds = record_rounds(options.out, seed=options.seed)
+    for pair in (*rounds, kill.stopped, kill.killed):
         print(pair.server_properties.parent, pair.now_ms)  # noqa: T201
     return 0
 

@@ -1,0 +1,64 @@
+"""`cordwood clean` on golden directories leaves what Kafka's own cleaner left, topic by topic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cordwood.testing.clean import digest_tree, run_clean
+from cordwood.testing.compare import compare_log_dirs, partition_names
+from cordwood.testing.golden import Golden
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
+
+ROOT = Path(__file__).resolve().parents[2]
+CLEANED_AFTER_MS = 60_000  # Kafka cleaned within a minute of the writing.
+SEEDS = (11, 23, 47, 101, 1009)
+
+
+def agree(cleaned: Path, after: Path) -> list[str]:
+    """The partitions that agree; fails with all differences if any does not."""
+    differences = compare_log_dirs(cleaned, after)
+    assert not differences, "\n".join(map(str, differences))
+    return partition_names(after)
+
+
+@pytest.mark.parametrize("round_number", [1, 2])
+def test_each_golden_topic_agrees_with_kafka(
+    golden_a: Golden, copy_of: Callable[[Path], Path], round_number: int
+) -> None:
+    suffix = "" if round_number == 1 else "-2"
+    made_at_ms = golden_a.made_at_ms if round_number == 1 else golden_a.made_at_2_ms
+    cleaned = copy_of(golden_a.root / f"before{suffix}")
+    run_clean([cleaned], now_ms=made_at_ms + CLEANED_AFTER_MS)
+    assert len(agree(cleaned, golden_a.root / f"after{suffix}")) == 26
+
+
+def test_second_run_with_the_same_now_changes_no_byte(
+    golden_a: Golden, copy_of: Callable[[Path], Path]
+) -> None:
+    cleaned = copy_of(golden_a.root / "before")
+    now_ms = golden_a.made_at_ms + CLEANED_AFTER_MS
+    run_clean([cleaned], now_ms=now_ms)
+    once = digest_tree(cleaned)
+    run_clean([cleaned], now_ms=now_ms)
+    assert digest_tree(cleaned) == once
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", SEEDS)
+def test_golden_directories_made_anew_agree_with_kafka(
+    tmp_path: Path, copy_of: Callable[[Path], Path], seed: int
+) -> None:
+    out = tmp_path / "golden"
+    generator = [sys.executable, str(ROOT / "tools" / "make_golden.py")]
+    subprocess.run([*generator, "--seed", str(seed), "--out", str(out)], check=True, timeout=900)
+    golden = Golden.read(out)
+    for suffix, made_at_ms in (("", golden.made_at_ms), ("-2", golden.made_at_2_ms)):
+        cleaned = copy_of(golden.root / f"before{suffix}")
+        run_clean([cleaned], now_ms=made_at_ms + CLEANED_AFTER_MS)
+        agree(cleaned, golden.root / f"after{suffix}")

@@ -1,0 +1,238 @@
+"""One stopped directory, given to a real Kafka and to `cordwood clean`: the same is left.
+
+Some sixty topics share a broker, each about one rule of Kafka's; see `cordwood.testing.live`. In
+nightly runs the same is done with further seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cordwood.testing.clean import digest_tree, run_clean
+from cordwood.testing.compare import Difference, compare_log_dirs, dump_files
+from cordwood.testing.kafka import copy_log_dir, read_checkpoint
+from cordwood.testing.live import (
+    KILL_TOPICS,
+    PARTITIONED,
+    TOPICS,
+    Kill,
+    Pair,
+    clean_copy,
+    record_kill,
+    record_rounds,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
+
+SEED = 1
+NIGHTLY_SEEDS = (2, 3, 5, 8, 13, 21)
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+EVERY_TOPIC = (*TOPICS, *PARTITIONED, *INTERNAL)
+
+
+def clean_pair(pair: Pair, target: Path) -> list[Path]:
+    """Runs `cordwood clean` on a copy of what Kafka was given, with the same settings."""
+    copies = [copy_log_dir(before, target / before.name) for before in pair.before]
+    run_clean(copies, now_ms=pair.now_ms, server_properties=pair.server_properties)
+    return copies
+
+
+def differences_of(pair: Pair, target: Path) -> list[Difference]:
+    return [
+        difference
+        for cleaned, after in zip(clean_pair(pair, target), pair.after, strict=True)
+        for difference in compare_log_dirs(cleaned, after, include_internal=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """Kafka's two cleanings."""
+
+    pairs: list[Pair]
+
+    def checkpoint(self, number: int, partition: str) -> int | None:
+        """Up to where Kafka has cleaned the partition after a round."""
+        found = [
+            read_checkpoint(after / "cleaner-offset-checkpoint").get(partition)
+            for after in self.pairs[number - 1].after
+        ]
+        return next((offset for offset in found if offset is not None), None)
+
+    def segments(self, number: int, partition: str, side: str) -> list[int]:
+        """Base offsets of a partition's segments, `before` or `after` Kafka's cleaning."""
+        pair = self.pairs[number - 1]
+        dirs = pair.before if side == "before" else pair.after
+        return sorted(int(log.stem) for d in dirs for log in (d / partition).glob("*.log"))
+
+
+@pytest.fixture(scope="module")
+def rounds(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Rounds:
+    return Rounds(pairs=record_rounds(tmp_path_factory.mktemp("live"), seed=SEED))
+
+
+@pytest.fixture(scope="module")
+def differences(rounds: Rounds, tmp_path_factory: pytest.TempPathFactory) -> list[list[Difference]]:
+    """Ours of the same input, compared: a list for each round."""
+    target = tmp_path_factory.mktemp("cleaned")
+    return [differences_of(pair, target / str(n)) for n, pair in enumerate(rounds.pairs)]
+
+
+@pytest.mark.parametrize("topic", EVERY_TOPIC)
+@pytest.mark.parametrize("number", [1, 2])
+def test_topic_is_left_as_kafka_leaves_it(
+    differences: list[list[Difference]], number: int, topic: str
+) -> None:
+    ours = [d for d in differences[number - 1] if d.partition.rpartition("-")[0] == topic]
+    assert not ours, "\n".join(map(str, ours))
+
+
+def test_no_difference_outside_the_named_topics(differences: list[list[Difference]]) -> None:
+    unexpected = [
+        str(difference)
+        for found in differences
+        for difference in found
+        if difference.partition.rpartition("-")[0] not in EVERY_TOPIC
+    ]
+    assert not unexpected
+
+
+# What follows holds Kafka itself to the rule each topic is about: without it, a topic that never
+# came near its threshold would agree, and prove nothing.
+
+
+def test_kafka_cleans_above_the_dirty_ratio_and_not_at_it(rounds: Rounds) -> None:
+    first = {t: rounds.checkpoint(1, f"{t}-0") for t in ("ratio-above", "ratio-equal")}
+    assert rounds.checkpoint(2, "ratio-above-0") != first["ratio-above"]
+    assert rounds.checkpoint(2, "ratio-equal-0") == first["ratio-equal"]
+    assert rounds.checkpoint(2, "ratio-below-0") == rounds.checkpoint(1, "ratio-below-0")
+    assert rounds.checkpoint(1, "ratio-one-0") is None
+
+
+def test_kafka_cleans_what_the_dynamic_default_of_the_dirty_ratio_allows(rounds: Rounds) -> None:
+    assert rounds.checkpoint(2, "dynamic-ratio-0") != rounds.checkpoint(1, "dynamic-ratio-0")
+
+
+def test_kafka_obeys_the_lags(rounds: Rounds) -> None:
+    for topic in ("max-lag-due", "max-lag-one-old", "min-lag-half", "min-lag-hump", "both-lags"):
+        assert rounds.checkpoint(1, f"{topic}-0"), topic
+    assert rounds.checkpoint(1, "max-lag-not-due-0") is None
+    last = rounds.segments(1, "min-lag-hump-0", "after")[-1]
+    assert (rounds.checkpoint(1, "min-lag-hump-0") or 0) < last
+
+
+def test_kafka_deletes_by_size_to_the_byte(rounds: Rounds) -> None:
+    gone = {
+        topic: len(rounds.segments(1, f"{topic}-0", "before"))
+        - len(rounds.segments(1, f"{topic}-0", "after"))
+        for topic in ("retention-bytes-exact", "retention-bytes-more")
+    }
+    assert gone == {"retention-bytes-exact": 2, "retention-bytes-more": 1}
+
+
+def test_kafka_deletes_by_broker_wide_settings(rounds: Rounds) -> None:
+    for topic in ("dynamic-retention-0", "dynamic-bytes-0"):
+        before, after = (rounds.segments(1, topic, side) for side in ("before", "after"))
+        assert 0 < len(after) < len(before), topic
+
+
+def test_kafka_keeps_several_segments_of_its_internal_topics(rounds: Rounds) -> None:
+    for topic in INTERNAL:
+        for partition in (f"{topic}-0", f"{topic}-1"):
+            assert len(rounds.segments(2, partition, "before")) >= 2, partition
+            assert rounds.checkpoint(1, partition), partition
+
+
+def test_a_second_run_changes_nothing(rounds: Rounds, tmp_path: Path) -> None:
+    pair = rounds.pairs[1]
+    copies = clean_pair(pair, tmp_path)
+    once = [digest_tree(copy) for copy in copies]
+    run_clean(copies, now_ms=pair.now_ms, server_properties=pair.server_properties)
+    assert [digest_tree(copy) for copy in copies] == once
+
+
+@pytest.fixture(scope="module")
+def kill(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Kill:
+    return record_kill(tmp_path_factory.mktemp("kill"), seed=SEED)
+
+
+@pytest.fixture(scope="module")
+def cleaned_after_kill(kill: Kill, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clean_pair(kill.killed, tmp_path_factory.mktemp("killed"))[0]
+
+
+def records(partition: Path) -> list[str]:
+    """The records of a partition in order, control records too, without their batches."""
+    logs = sorted(partition.glob("*.log"))
+    dump = dump_files(logs)
+    return [line for log in logs for line in dump.comparable(log) if line.startswith("| offset: ")]
+
+
+def unflushed(killed: Path, partition: str) -> Iterator[Path]:
+    """The files of segments that hold the recovery point, or lie above it."""
+    recovery_point = read_checkpoint(killed / "recovery-point-offset-checkpoint")[partition]
+    bases = sorted(int(log.stem) for log in (killed / partition).glob("*.log"))
+    boundary = max(base for base in bases if base <= recovery_point)
+    for path in sorted((killed / partition).iterdir()):
+        of_segment = path.suffix in {".log", ".index", ".timeindex", ".txnindex"}
+        if of_segment and int(path.stem) >= boundary:
+            yield path
+
+
+@pytest.mark.parametrize("topic", KILL_TOPICS)
+def test_after_a_kill_nothing_above_the_recovery_point_is_touched(
+    kill: Kill, cleaned_after_kill: Path, topic: str
+) -> None:
+    (killed,) = kill.killed.before
+    files = list(unflushed(killed, f"{topic}-0"))
+    assert len(files) > 3
+    for path in files:
+        ours = cleaned_after_kill / path.relative_to(killed)
+        assert ours.read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("topic", KILL_TOPICS)
+def test_after_a_kill_what_lies_below_the_recovery_point_is_cleaned(
+    kill: Kill, cleaned_after_kill: Path, topic: str
+) -> None:
+    (stopped,) = kill.stopped.after
+    partition = f"{topic}-0"
+    *flushed, _ = sorted((stopped / partition).glob("*.log"))
+    ours = [cleaned_after_kill / partition / log.name for log in flushed]
+    dump = dump_files([*flushed, *ours])
+    for theirs, mine in zip(flushed, ours, strict=True):
+        here = [line for line in dump.comparable(mine) if line.startswith("| offset: ")]
+        kafka = [line for line in dump.comparable(theirs) if line.startswith("| offset: ")]
+        assert here == kafka, mine.name
+    bases = {int(log.stem) for log in (cleaned_after_kill / partition).glob("*.log")}
+    recovery_point = read_checkpoint(stopped / "recovery-point-offset-checkpoint")[partition]
+    assert {base for base in bases if base < recovery_point} == {
+        int(log.stem) for log in (stopped / partition).glob("*.log")
+    }
+
+
+def test_after_a_kill_no_clean_shutdown_is_pretended(cleaned_after_kill: Path) -> None:
+    assert not (cleaned_after_kill / ".kafka_cleanshutdown").exists()
+
+
+def test_after_a_kill_kafka_ends_where_it_would_have_ended_alone(
+    kill: Kill, cleaned_after_kill: Path, tmp_path: Path
+) -> None:
+    (alone,) = kill.killed.after
+    (finished,) = clean_copy(cleaned_after_kill, tmp_path / "finished").after
+    for topic in KILL_TOPICS:
+        partition = f"{topic}-0"
+        assert records(finished / partition) == records(alone / partition), topic
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
+def test_further_seeds_agree_with_kafka(tmp_path: Path, seed: int) -> None:
+    pairs = record_rounds(tmp_path / "recorded", seed=seed)
+    for number, pair in enumerate(pairs, start=1):
+        differences = differences_of(pair, tmp_path / f"cleaned-{number}")
+        assert not differences, "\n".join(map(str, differences))
