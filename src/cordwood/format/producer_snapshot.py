@@ -58,14 +58,21 @@ def parse_producer_snapshot(buffer: Buffer) -> list[ProducerEntry]:
         raise CorruptError(f"producer snapshot of {len(buffer)} bytes")
     version, crc, count = _HEADER.unpack_from(buffer)
     if version != VERSION:
-        raise UnsupportedVersionError(f"producer snapshot of version {version}")
-    if count < 0 or len(buffer) != HEADER_BYTES + count * ENTRY_BYTES:
-        raise CorruptError(f"producer snapshot of {len(buffer)} bytes declares {count} entries")
+        raise UnsupportedVersionError(f"Snapshot contained an unknown file version {version}")
+    if count < 0 or len(buffer) < HEADER_BYTES + count * ENTRY_BYTES:
+        raise CorruptError(
+            "Snapshot failed schema validation: "
+            f"{len(buffer)} bytes cannot hold the {count} entries declared"
+        )
     computed = crc32c(memoryview(buffer)[CRC_START:])
     if crc != computed:
         raise CorruptError(
-            f"producer snapshot has CRC {crc}, its bytes give {computed}", position=2
+            "Snapshot is corrupt (CRC is no longer valid). "
+            f"Stored crc: {crc}. Computed crc: {computed}",
+            position=2,
         )
+    if len(buffer) > HEADER_BYTES + count * ENTRY_BYTES:
+        raise CorruptError(f"producer snapshot of {len(buffer)} bytes declares {count} entries")
     return [
         ProducerEntry(
             producer_id=fields[0],

@@ -72,7 +72,7 @@ message RemoteLogSegmentMetadataSnapshotRecord key=3 versions=0 flexible=0+
 """
 )
 
-_SCHEMA_OF_API_KEY = {schema.key: schema for schema in SCHEMAS.values()}
+SCHEMA_OF_API_KEY = {schema.key: schema for schema in SCHEMAS.values()}
 
 
 def decode_remote_log_metadata(value: Buffer) -> MessageValue:
@@ -89,7 +89,7 @@ def decode_remote_log_metadata(value: Buffer) -> MessageValue:
         raise UnsupportedVersionError(f"remote log metadata in a frame of version {frame_version}")
     api_key = reader.unsigned_varint()
     version = reader.unsigned_varint()
-    schema = _SCHEMA_OF_API_KEY.get(api_key)
+    schema = SCHEMA_OF_API_KEY.get(api_key)
     if schema is None:
         raise UnsupportedVersionError(f"remote log metadata of unknown type {api_key}")
     message = read_message(schema, version, reader)

@@ -1,0 +1,1 @@
+"""What `cordwood dump-log` prints: a module to each kind of file."""

@@ -1,0 +1,64 @@
+"""The text of producer snapshots.
+
+Source: DumpLogSegments.dumpProducerIdSnapshot, ProducerStateManager.readSnapshot.
+"""
+
+from __future__ import annotations
+
+from cordwood.format.producer_snapshot import ProducerEntry, parse_producer_snapshot
+from cordwood.format.record import SEQUENCE_MAX
+from cordwood.model.errors import CorruptError
+from cordwood.surfaces.dump.files import NamedFile
+from cordwood.surfaces.dump.java_text import java_optional
+from cordwood.surfaces.dump.output import Output
+
+
+def dump_producer_snapshot(file: NamedFile, output: Output) -> None:
+    """Prints a producer snapshot, or on stderr why it cannot be read."""
+    try:
+        entries = parse_producer_snapshot(file.path.read_bytes())
+    except CorruptError as error:
+        output.error(error.reason)
+        return
+    for entry in entries:
+        transaction = entry.current_txn_first_offset
+        output.item(
+            entry_text(entry),
+            "producer",
+            producerId=entry.producer_id,
+            producerEpoch=entry.producer_epoch,
+            coordinatorEpoch=entry.coordinator_epoch,
+            currentTxnFirstOffset=transaction if transaction >= 0 else None,
+            lastTimestamp=entry.timestamp,
+            lastSequence=entry.last_sequence,
+            lastOffset=entry.last_offset,
+            offsetDelta=entry.offset_delta,
+        )
+
+
+def first_sequence(entry: ProducerEntry) -> int:
+    """The sequence of the first record of the producer's last batch.
+
+    Source: BatchMetadata.firstSeq, DefaultRecordBatch.decrementSequence.
+    """
+    if entry.last_sequence < entry.offset_delta:
+        return SEQUENCE_MAX - (entry.offset_delta - entry.last_sequence) + 1
+    return entry.last_sequence - entry.offset_delta
+
+
+def entry_text(entry: ProducerEntry) -> str:
+    """The line of one producer."""
+    transaction = entry.current_txn_first_offset
+    text = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} "
+        f"currentTxnFirstOffset: {java_optional(transaction if transaction >= 0 else None)} "
+        f"lastTimestamp: {entry.timestamp}"
+    )
+    if entry.last_offset < 0:
+        return text
+    return (
+        f"{text} firstSequence: {first_sequence(entry)} lastSequence: {entry.last_sequence} "
+        f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} "
+        f"timestamp: {entry.timestamp}"
+    )
