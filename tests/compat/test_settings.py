@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import html
-import itertools
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
@@ -96,11 +94,11 @@ class Broker:
 
     def set_cluster(self, value: str | None) -> None:
         """Sets log.retention.ms of all brokers, or takes it away."""
-        # Taking away what is not there is refused.
-        said = self.alter_cluster("--add-config", f"log.retention.ms={value or -1}")
-        assert "Completed updating" in said
         if value is None:
-            said = self.alter_cluster("--delete-config", "log.retention.ms")
+            # Refused if it is not there.
+            self.alter_cluster("--delete-config", "log.retention.ms")
+        else:
+            said = self.alter_cluster("--add-config", f"log.retention.ms={value}")
             assert "Completed updating" in said
 
     def set_broker(self, value: str | None, *, cluster: str | None) -> None:
@@ -146,6 +144,9 @@ def ours(found: ResolvedTopic) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     with RealKafka(tmp_path_factory.mktemp("settings"), properties=OTHER_STATIC) as kafka:
+        # Formatting reads the settings too: the directory is made before any are wrong.
+        kafka.start()
+        kafka.stop()
         yield kafka
 
 
@@ -153,11 +154,10 @@ STATICS: list[dict[str, str]] = [
     {},
     {"log.retention.hours": "16", "log.retention.minutes": "15", "log.retention.ms": "14"},
     {"log.retention.hours": "0", "log.retention.minutes": "-2"},
-    {"log.retention.hours": "2"},
 ]
 
 
-@pytest.mark.parametrize("static", STATICS, ids=["default", "all", "negative", "hours"])
+@pytest.mark.parametrize("static", STATICS, ids=["default", "all", "negative"])
 def test_topics_are_described_alike(kafka: RealKafka, static: dict[str, str]) -> None:
     admin = kafka.start(static)
     try:
@@ -171,11 +171,12 @@ def test_topics_are_described_alike(kafka: RealKafka, static: dict[str, str]) ->
                 future.result(timeout=30)
         for cluster in (None, "-1", "13"):
             broker.set_cluster(cluster)
-            for own, topic in itertools.product((None, "-1", "12"), TOPICS):
+            for own in (None, "-1", "12"):
                 broker.set_broker(own, cluster=cluster)
-                by_kafka = broker.topic(topic)
-                by_us = ours(broker.resolve(topic))
-                assert by_us == {name: by_kafka[name] for name in by_us}, (cluster, own, topic)
+                for topic in TOPICS:
+                    by_kafka = broker.topic(topic)
+                    by_us = ours(broker.resolve(topic))
+                    assert by_us == {name: by_kafka[name] for name in by_us}, (cluster, own, topic)
     finally:
         kafka.stop()
 
@@ -208,11 +209,19 @@ def test_refusals_are_alike(kafka: RealKafka) -> None:
                 )
             said = str(by_us.value).partition(": ")[2].partition(";")[0]
             assert said in by_kafka.value.args[0].str(), name
+        broker.set_cluster(None)
+        broker.set_broker(None, cluster=None)
         own = ConfigResource(ResourceType.BROKER, str(NODE))
         for change in ("log.retention.ms=0", "log.retention.hours=5", "log.retention.minutes=5"):
-            with pytest.raises(KafkaException, match="must be unlimited|Cannot update"):
+            with pytest.raises(KafkaException, match=r"must be unlimited|Cannot update"):
                 broker.alter(own, *change.split("="))
             assert "Completed updating" not in broker.alter_cluster("--add-config", change)
+        # Behind a value of the broker's own, one that would be refused is not looked at.
+        broker.set_broker("12", cluster=None)
+        broker.set_cluster("0")
+        assert broker.resolve("refused").config.retention_ms == 12
+        assert broker.topic("refused")["retention.ms"] == "12"
+        broker.set_cluster(None)
     finally:
         kafka.stop()
 
@@ -242,18 +251,14 @@ UNLIMITED = "log.retention.ms must be unlimited (-1) or, greater than or equal t
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
 def test_kafka_does_not_start_with_what_we_refuse(
-    tmp_path: Path, static: dict[str, str], text: str
+    kafka: RealKafka, static: dict[str, str], text: str
 ) -> None:
     with pytest.raises(ConfigError) as by_us:
         Sources(server_properties=static)
     assert str(by_us.value).endswith(text)
-    with RealKafka(tmp_path) as kafka:
-        # Formatting reads the settings too: the directory is made before they are wrong.
-        kafka.start()
-        kafka.stop()
-        with pytest.raises(KafkaRunError):
-            kafka.start(static)
-        assert text in kafka.log_since_start
+    with pytest.raises(KafkaRunError):
+        kafka.start(static)
+    assert text in kafka.log_since_start
 
 
 _ROW = re.compile(r"<tr><th>(.*?):</th><td>(.*?)</td></tr>")
@@ -285,7 +290,8 @@ def in_kafkas_notation(setting: TopicSetting | BrokerSetting) -> dict[str, str]:
         valid = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     elif setting.name == "controller.quorum.voters":
         valid = "non-empty list"
-    default = "null" if setting.default is None else format_value(setting.default)
+    without_default = "" if setting.name in {"node.id", "process.roles"} else "null"
+    default = without_default if setting.default is None else format_value(setting.default)
     return {"Type": rule.kind.lower(), "Default": default, "Valid Values": valid}
 
 
@@ -302,7 +308,7 @@ def test_the_table_is_kafkas() -> None:
             page = pages[name]
             expected = in_kafkas_notation(setting)
             # Long defaults are followed by the same in words: 604800000 (7 days).
-            page["Default"] = page.get("Default", "null").partition(" (")[0]
+            page["Default"] = page.get("Default", "null").partition(" (")[0].replace('""', "")
             assert expected == {key: page[key] for key in expected}, name
             if isinstance(setting, BrokerSetting):
                 assert setting.dynamic == (page["Update Mode"] != "read-only"), name

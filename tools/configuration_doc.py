@@ -1,0 +1,121 @@
+"""Writes docs/configuration.md from the table of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSetting, TopicSetting
+from cordwood.model.config_values import format_value
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+
+INTRODUCTION = """\
+# Settings
+
+<!-- Written by tools/configuration_doc.py from src/cordwood/model/config.py: change it there. -->
+
+Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds and error texts.
+
+## Where a setting comes from
+
+Level first, source second, as in Kafka. The first level that has a value wins:
+
+| level | sources, the first one that has the setting counts |
+| --- | --- |
+| topic | `--set TOPIC:KEY=VALUE`, the config file's `topics`, the metadata log |
+| dynamic broker | the metadata log, for this broker |
+| dynamic cluster default | the metadata log, for all brokers |
+| static broker | `--set KEY=VALUE`, the config file's `broker`, `--server-properties` |
+| default | Kafka |
+
+- Inside a level milliseconds come before minutes before hours, whatever the source. A setting that
+  has no effect for that reason is told.
+- Only settings marked *dynamic* can be changed in the metadata log; Kafka ignores the others there,
+  and so does Cordwood.
+- A negative retention means no limit. A retention of 0 is refused for a broker; for a topic
+  it means that records may go at once.
+- `--set KEY=VALUE` takes a topic setting's name too, and then means the broker setting behind it.
+  It never touches topics whose names begin with two underscores.
+- A name that is not Kafka's is refused in `--set` and in a config file, with the right one if there
+  is one near. In `server.properties`, where Kafka passes over what it does not know, names that are
+  known to be old or wrong are warned of.
+- **A topic that no source describes is left alone**, unless `--defaults` is given. The metadata log
+  describes the topics it lists; `--set TOPIC:KEY` and a config file's `topics` describe those they
+  name; `--set KEY` and a config file's `broker` describe all topics but those whose names begin
+  with two underscores, if they are about topics at all. `server.properties` alone describes none:
+  what was set for a topic itself would be unknown.
+- Kafka's own topics (`__consumer_offsets`, `__transaction_state`, `__share_group_state`,
+  `__remote_log_metadata`) that the metadata log does not list are taken to be as Kafka creates
+  them.
+
+## The config file
+
+JSON or YAML:
+
+```yaml
+topics:
+  orders:
+    cleanup.policy: [compact, delete]
+    retention.ms: 86400000
+broker:
+  log.retention.hours: 24
+```
+"""
+
+TOPICS = """
+## Settings of topics
+
+| name | default | unit | values | of the broker | meaning |
+| --- | --- | --- | --- | --- | --- |
+"""
+
+BROKERS = """
+## Settings of brokers
+
+| name | type | default | unit | values | dynamic | meaning |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    topics = (_topic_row(setting) for setting in TOPIC_SETTINGS.values())
+    brokers = (_broker_row(setting) for _, setting in sorted(BROKER_SETTINGS.items()))
+    return INTRODUCTION + TOPICS + "".join(topics) + BROKERS + "".join(brokers)
+
+
+def _topic_row(setting: TopicSetting) -> str:
+    brokers = ", ".join(f"`{name.name}`" for name in setting.broker_names) or "-"
+    values = setting.rule.valid_values or setting.rule.kind.lower()
+    return _row(
+        (f"`{setting.name}`", _default(setting), setting.unit, values, brokers, setting.doc)
+    )
+
+
+def _broker_row(setting: BrokerSetting) -> str:
+    return _row(
+        (
+            f"`{setting.name}`",
+            setting.rule.kind.lower(),
+            _default(setting),
+            setting.unit,
+            setting.rule.valid_values,
+            "yes" if setting.dynamic else "",
+            setting.doc,
+        )
+    )
+
+
+def _default(setting: TopicSetting | BrokerSetting) -> str:
+    if setting.default is None:
+        return "unset"
+    return format_value(setting.default) or "(empty)"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
