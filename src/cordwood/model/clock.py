@@ -26,3 +26,8 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds from an arbitrary start, never going back."""
         return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Lets other processes go on for a moment, while waiting for what they make."""
+    time.sleep(seconds)

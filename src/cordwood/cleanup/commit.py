@@ -1,0 +1,243 @@
+"""Makes plans true: retention's removals, and a round's rewritten groups, by the log's owner.
+
+Nothing here decides anything. Each function first checks that what was planned on is still there.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteSegments, LocalLog.replaceSegments,
+LogCleanerManager.doneCleaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.retention import RetentionPlan
+from cordwood.cleanup.rewrite import Discarded, Manifest
+from cordwood.cleanup.round import Round
+from cordwood.cleanup.tasks import CANCEL_NAME, announced
+from cordwood.format.file_names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    RECOVERY_POINT_CHECKPOINT,
+    TIME_INDEX_SUFFIX,
+    segment_file_name,
+)
+from cordwood.format.leader_epoch_checkpoint import (
+    build_leader_epoch_checkpoint,
+    parse_leader_epoch_checkpoint,
+)
+from cordwood.format.producer_snapshot import build_producer_snapshot
+from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage import filesystem
+from cordwood.storage.log_dir import LogDir
+from cordwood.storage.replace import (
+    STAGED_SUFFIX,
+    Dispose,
+    RoundJournal,
+    StagedSegment,
+    dispose_deleted,
+    put_in_place,
+    remove_file,
+    retire,
+)
+
+
+class StalePlanError(CordwoodError):
+    """What a plan was made on has changed; nothing was done."""
+
+
+@dataclass(slots=True)
+class RoundResult:
+    """How a round over one partition ended; `error` is None when it is committed."""
+
+    name: str
+    manifests: list[Manifest] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def discarded(self) -> Discarded:
+        """Records that went, by reason."""
+        total = Discarded()
+        for manifest in self.manifests:
+            total = total.plus(manifest.discarded)
+        return total
+
+
+def commit_retention(
+    captured: Captured, plan: RetentionPlan, *, dispose: Dispose = remove_file
+) -> None:
+    """Removes the expired segments, after an empty one was made where all go.
+
+    The leader epochs below the new log start offset go with them. A crash leaves fewer segments
+    expired, and planning again gives the rest.
+
+    Raises:
+        StalePlanError: the segments are not those that were captured.
+    """
+    directory = captured.segments[0].directory
+    view = captured.view
+    bases = [segment.base_offset for segment in plan.expired]
+    if bases != [s.base_offset for s in captured.segments[: len(bases)]]:
+        raise StalePlanError(f"{view.topic_partition}: its segments have changed since the plan")
+    if plan.roll and view.active.base_offset == view.log_end_offset:
+        raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
+    if plan.roll:
+        make_empty_segment(captured, view.log_end_offset)
+    retire(directory, bases)
+    filesystem.sync_directory(directory)
+    dispose_deleted(directory, dispose)
+    truncate_leader_epochs(directory, plan.log_start_offset)
+
+
+def restart_log(captured: Captured, offset: int, *, dispose: Dispose = remove_file) -> None:
+    """Starts a log anew, empty, at `offset`: what Kafka does when that lies beyond the log's end.
+
+    Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd.
+    """
+    directory = captured.segments[0].directory
+    make_empty_segment(captured, offset)
+    retire(directory, [s.base_offset for s in captured.segments if s.base_offset != offset])
+    filesystem.sync_directory(directory)
+    dispose_deleted(directory, dispose)
+    epochs = directory / LEADER_EPOCH_CHECKPOINT
+    if epochs.exists():
+        filesystem.replace_durably(epochs, build_leader_epoch_checkpoint([]))
+
+
+def make_empty_segment(captured: Captured, base_offset: int) -> None:
+    """A new active segment, with a producer snapshot at its base as a roll leaves one."""
+    directory = captured.segments[0].directory
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        path = directory / segment_file_name(base_offset, suffix)
+        if not path.exists():
+            filesystem.replace_durably(path, b"", model=captured.model)
+    snapshot = directory / segment_file_name(base_offset, PRODUCER_SNAPSHOT_SUFFIX)
+    if not snapshot.exists():
+        data = build_producer_snapshot(captured.producers)
+        filesystem.replace_durably(snapshot, data, model=captured.model)
+
+
+def truncate_leader_epochs(directory: Path, log_start_offset: int) -> None:
+    """Drops epochs that ended before the log start offset.
+
+    Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.truncateFromStart.
+    """
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    try:
+        entries = parse_leader_epoch_checkpoint(path.read_bytes())
+    except FileNotFoundError:
+        return
+    below = [entry for entry in entries if entry[1] <= log_start_offset]
+    if not below or below == [(below[-1][0], log_start_offset)]:
+        return
+    rest = [entry for entry in entries if entry[1] > log_start_offset]
+    kept = [(below[-1][0], log_start_offset), *rest]
+    filesystem.replace_durably(path, build_leader_epoch_checkpoint(kept))
+
+
+class RoundCommitter:
+    """Puts the groups of one round in place, in order, as their manifests appear."""
+
+    def __init__(self, round_: Round, *, dispose: Dispose = remove_file) -> None:
+        self.round = round_
+        self.result = RoundResult(round_.name)
+        self._directory = Path(round_.directory)
+        self._journal = RoundJournal(self._directory)
+        self._dispose = dispose
+        self._next = round_.groups_done
+        self._begun = self._journal.path.exists()
+        self._known: dict[int, Manifest] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether every group is in place."""
+        return self._next >= len(self.round.groups)
+
+    def skip(self, manifests: dict[int, Manifest]) -> None:
+        """Takes note of groups that stay as they are, by number."""
+        self._known = manifests
+
+    def poll(self) -> bool:
+        """Puts in place what is ready; whether anything was.
+
+        Raises:
+            OSError, CordwoodError: a group could not be put in place.
+        """
+        moved = False
+        while not self.done:
+            manifest = self._known.get(self._next)
+            base = self.round.groups[self._next][0]
+            if manifest is None:
+                manifest = announced(self._directory, base)
+            if manifest is None:
+                break
+            self._commit(manifest)
+            moved = True
+        return moved
+
+    def _commit(self, manifest: Manifest) -> None:
+        group = self.round.groups[self._next]
+        if not manifest.unchanged:
+            if not self._begun:
+                self._journal.begin(self.round.to_json())
+                self._begun = True
+            staged = StagedSegment(
+                directory=self.round.directory,
+                base_offset=manifest.base_offset,
+                token=manifest.token,
+            )
+            self._journal.intend(self._next, manifest.token, manifest.after)
+            put_in_place(staged, group, dispose=self._dispose)
+        self.result.manifests.append(manifest)
+        self._next += 1
+        for path in self._directory.glob(f"{group[0]:020d}.manifest.*{STAGED_SUFFIX}"):
+            filesystem.remove(path)
+
+    def give_up(self, error: str) -> None:
+        """Stops the round: tasks under way are told, groups in place stay, as in Kafka."""
+        self.result.error = error
+        (self._directory / CANCEL_NAME).touch()
+
+    def close(self) -> None:
+        """Clears away what tasks staged in vain, and forgets the round's journal."""
+        for path in self._directory.glob(f"*{STAGED_SUFFIX}"):
+            filesystem.remove(path)
+        if self._begun:
+            self._journal.end()
+
+
+def finish_round(committer: RoundCommitter, log_dir: LogDir, partition: TopicPartition) -> None:
+    """Records the round in the cleaner's checkpoint; the journal goes last."""
+    log_dir.set_checkpoint(
+        CLEANER_OFFSET_CHECKPOINT, partition, committer.round.first_uncleanable
+    )
+    committer.close()
+
+
+def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
+    """The log start offset's line, as Kafka writes it: only where it lies inside a segment.
+
+    The recovery point is raised to the log start offset where it was below.
+
+    Source: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.maybeIncrementLogStartOffset.
+    """
+    view = captured.view
+    inside = view.log_start_offset > view.segments[0].base_offset
+    log_dir.set_checkpoint(
+        LOG_START_OFFSET_CHECKPOINT,
+        view.topic_partition,
+        view.log_start_offset if inside else None,
+    )
+    recovery_points = log_dir.checkpoints()[0].recovery_point
+    recovery_point = recovery_points.get(view.topic_partition)
+    if recovery_point is not None and recovery_point < view.log_start_offset:
+        log_dir.set_checkpoint(
+            RECOVERY_POINT_CHECKPOINT, view.topic_partition, view.log_start_offset
+        )
+

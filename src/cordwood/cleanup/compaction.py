@@ -1,0 +1,84 @@
+"""Which segments are rewritten into one: a pure function of view and settings.
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.groupSegmentsBySize.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cordwood.cleanup.cleanable import Cleanable
+from cordwood.cleanup.log_view import LogView, SegmentView
+
+_RELATIVE_OFFSET_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """One round over one log.
+
+    `groups` holds the base offsets of the segments of each group, ascending. `legacy_horizon_ms`
+    is the horizon for tombstones of magic 0 and 1.
+    """
+
+    first_dirty: int
+    first_uncleanable: int
+    groups: tuple[tuple[int, ...], ...]
+    legacy_horizon_ms: int
+
+
+def plan_compaction(view: LogView, cleanable: Cleanable) -> CompactionPlan:
+    """The groups of a round that covers the whole dirty section."""
+    end = cleanable.first_uncleanable
+    segments = [s for s in view.segments if s.base_offset < end]
+    clean = [s for s in segments if s.base_offset < cleanable.first_dirty]
+    return CompactionPlan(
+        first_dirty=cleanable.first_dirty,
+        first_uncleanable=end,
+        groups=tuple(
+            tuple(s.base_offset for s in group) for group in group_segments(view, segments, end)
+        ),
+        legacy_horizon_ms=clean[-1].modified_ms - view.config.delete_retention_ms if clean else 0,
+    )
+
+
+def group_segments(
+    view: LogView, segments: list[SegmentView], end: int
+) -> list[list[SegmentView]]:
+    """Consecutive segments, as many to a group as fit into one by size, indexes and offsets.
+
+    A group of one is always allowed. Sizes are those before cleaning.
+
+    Args:
+        view: for its settings.
+        segments: those of the round, ascending.
+        end: the first uncleanable offset.
+    """
+    config = view.config
+    groups: list[list[SegmentView]] = []
+    size = index = time_index = 0
+    for number, segment in enumerate(segments):
+        follows = segments[number + 1].base_offset if number + 1 < len(segments) else end
+        fits = (
+            bool(groups)
+            and size + segment.size_bytes <= config.segment_bytes
+            and index + segment.index_bytes <= config.segment_index_bytes
+            and time_index + segment.time_index_bytes <= config.segment_index_bytes
+            and (
+                segment.size_bytes == 0
+                or follows - 1 - groups[-1][0].base_offset <= _RELATIVE_OFFSET_MAX
+            )
+        )
+        if fits:
+            groups[-1].append(segment)
+            size += segment.size_bytes
+            index += segment.index_bytes
+            time_index += segment.time_index_bytes
+        else:
+            groups.append([segment])
+            size, index, time_index = (
+                segment.size_bytes,
+                segment.index_bytes,
+                segment.time_index_bytes,
+            )
+    return groups

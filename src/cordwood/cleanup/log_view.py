@@ -1,0 +1,85 @@
+"""A frozen picture of one partition: all that a planner may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cordwood.model.config import LogConfig
+from cordwood.model.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentView:
+    """One segment.
+
+    `largest_record_timestamp` (ms) is -1 when no record has one; `modified_ms` stands in then.
+    `first_batch_timestamp` (ms) is the maximum timestamp of its first batch, -1 when unknown.
+    Sizes are in bytes: of the log, and of the entries of both indexes.
+    """
+
+    base_offset: int
+    size_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+    largest_record_timestamp: int
+    first_batch_timestamp: int
+    modified_ms: int
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest record timestamp, else the modification time (ms).
+
+        Source: LogSegment.largestTimestamp.
+        """
+        if self.largest_record_timestamp >= 0:
+            return self.largest_record_timestamp
+        return self.modified_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogView:
+    """One partition at one moment.
+
+    Offsets `log_end_offset`, `high_watermark` and `last_stable_offset` are exclusive bounds. After
+    an unclean stop the high watermark is no higher than the recovery point, so that nothing above
+    either is touched. `cleaner_checkpoint` is None where there is none.
+
+    Invariant: segments ascend by base offset; there is at least one, the last is active.
+    """
+
+    topic_partition: TopicPartition
+    segments: tuple[SegmentView, ...]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    cleaner_checkpoint: int | None
+    config: LogConfig
+
+    @property
+    def active(self) -> SegmentView:
+        """The active segment."""
+        return self.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum of all segments' logs."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def next_base(self, number: int) -> int:
+        """The base of the segment after segment `number`, the log end offset for the last."""
+        if number + 1 < len(self.segments):
+            return self.segments[number + 1].base_offset
+        return self.log_end_offset
+
+    def values(self, start: int, end: int) -> Sequence[SegmentView]:
+        """The segments from the one that holds `start` to `end`, exclusive.
+
+        Source: LogSegments.values.
+        """
+        if start >= end:
+            return ()
+        bases = [s.base_offset for s in self.segments if s.base_offset <= start]
+        first = bases[-1] if bases else self.segments[0].base_offset
+        return tuple(s for s in self.segments if first <= s.base_offset < end)

@@ -1,0 +1,116 @@
+"""What a cleaning did, as values that a table or a JSON document shows."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cordwood.cleanup.rewrite import Discarded
+
+
+class Status(enum.StrEnum):
+    """How a partition fared."""
+
+    CLEANED = "cleaned"
+    UNCHANGED = "unchanged"
+    PLANNED = "planned"
+    LEFT_ALONE = "left alone"
+    NO_SPACE = "no space"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A partition's segments, bytes of logs, and records where they were counted."""
+
+    segments: int
+    bytes: int
+    records: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionReport:
+    """One partition. Sizes are None where it was left alone."""
+
+    topic: str
+    partition: int
+    log_dir: str
+    status: Status
+    reason: str = ""
+    policy: str = ""
+    before: Size | None = None
+    after: Size | None = None
+    discarded: Discarded = field(default_factory=Discarded)
+    expired: list[dict[str, Any]] = field(default_factory=list)
+    cleaner_checkpoint: int | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_freed(self) -> int:
+        """How many bytes of logs went, or would go."""
+        return (self.before.bytes - self.after.bytes) if self.before and self.after else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        sizes = {
+            f"{name}_{when}": getattr(size, name) if size else None
+            for when, size in (("before", self.before), ("after", self.after))
+            for name in ("segments", "bytes", "records")
+        }
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "log_dir": self.log_dir,
+            "status": str(self.status),
+            "reason": self.reason,
+            "policy": self.policy,
+            **sizes,
+            "discarded": asdict(self.discarded),
+            "expired": self.expired,
+            "cleaner_checkpoint": self.cleaner_checkpoint,
+            "warnings": self.warnings,
+        }
+
+
+@dataclass(slots=True)
+class Timing:
+    """Seconds spent in each stage."""
+
+    session: float = 0.0
+    capture: float = 0.0
+    plan: float = 0.0
+    execute: float = 0.0
+    commit: float = 0.0
+    total: float = 0.0
+
+
+@dataclass(slots=True)
+class Report:
+    """The whole run."""
+
+    now_ms: int
+    dry_run: bool
+    partitions: list[PartitionReport] = field(default_factory=list)
+    plan: list[Mapping[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    engine: dict[str, Any] = field(default_factory=dict)
+    timing: Timing = field(default_factory=Timing)
+
+    @property
+    def failed(self) -> list[PartitionReport]:
+        """Partitions that could not be cleaned."""
+        return [p for p in self.partitions if p.status in {Status.FAILED, Status.NO_SPACE}]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that --json prints."""
+        return {
+            "now_ms": self.now_ms,
+            "dry_run": self.dry_run,
+            "plan": list(self.plan),
+            "partitions": [p.to_json() for p in self.partitions],
+            "warnings": self.warnings,
+            "engine": self.engine,
+            "timing_s": {k: round(v, 3) for k, v in asdict(self.timing).items()},
+        }

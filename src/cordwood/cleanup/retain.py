@@ -1,0 +1,112 @@
+"""What is kept: the whole truth on records, batches, tombstones and markers, in plain Python.
+
+`cordwood.cleanup.rewrite` applies the same rules to many batches at once; the reference cleaner of
+`cordwood.testing` applies these functions one batch at a time, and tests compare the two.
+
+Source: org.apache.kafka.storage.internals.log.Cleaner (shouldDiscardBatch, shouldRetainRecord),
+org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from cordwood.format.native import records as keys
+
+
+class Action(enum.IntEnum):
+    """What becomes of a batch; the numbers are those of the native code."""
+
+    DISCARD = 0
+    COPY = 1
+    REBUILD = 2
+    EMPTY = 3
+
+
+assert (Action.DISCARD, Action.COPY) == (keys.DISCARD, keys.COPY)
+assert (Action.REBUILD, Action.EMPTY) == (keys.REBUILD, keys.EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRecord:
+    """What the producer state knows of an active producer's newest data.
+
+    `last_data_offset` is None when only a marker of that producer is known.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_data_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A batch's action and, for REBUILD, the delete horizon (ms) of the new batch, if any."""
+
+    action: Action
+    delete_horizon_ms: int | None = None
+
+
+def should_discard_records(
+    *, can_discard: bool, is_control: bool, delete_horizon_ms: int | None, now_ms: int
+) -> bool:
+    """Whether all records of a batch go, whatever their keys.
+
+    The data of an aborted transaction goes at once, a marker that is no longer needed when the
+    horizon that an earlier round stamped on it has come.
+    """
+    if not is_control:
+        return can_discard
+    return can_discard and delete_horizon_ms is not None and delete_horizon_ms <= now_ms
+
+
+def should_retain_tombstone(*, delete_horizon_ms: int | None, now_ms: int) -> bool:
+    """Whether a magic 2 tombstone stays: it has no horizon yet, or now is before it."""
+    return delete_horizon_ms is None or now_ms < delete_horizon_ms
+
+
+def is_last_of_producer(
+    last: LastRecord | None, *, last_offset: int, producer_epoch: int, is_control: bool
+) -> bool:
+    """Whether a batch holds its producer's last sequence number, and so must leave a header."""
+    if last is None:
+        return False
+    if last.last_data_offset is not None:
+        return last.last_data_offset == last_offset
+    return is_control and last.producer_epoch == producer_epoch
+
+
+def decide_batch(
+    *,
+    count: int,
+    kept: int,
+    kept_tombstones: int,
+    can_discard: bool,
+    is_control: bool,
+    must_leave_header: bool,
+    delete_horizon_ms: int | None,
+    now_ms: int,
+    delete_retention_ms: int,
+) -> Verdict:
+    """The verdict on a magic 2 batch.
+
+    Args:
+        count: records in the batch.
+        kept: how many survive the rules on records.
+        kept_tombstones: how many of these have a null value.
+        can_discard: the transaction tracker's verdict.
+        is_control: it holds a marker.
+        must_leave_header: the last of its producer, or of the round.
+        delete_horizon_ms: the horizon it carries.
+        now_ms: the round's time.
+        delete_retention_ms: delete.retention.ms.
+    """
+    if kept == 0:
+        return Verdict(action=Action.EMPTY if must_leave_header else Action.DISCARD)
+    marker_of_nothing = can_discard and is_control
+    stamp = (kept_tombstones > 0 or marker_of_nothing) and delete_horizon_ms is None
+    if kept == count and not stamp:
+        return Verdict(action=Action.COPY)
+    horizon = now_ms + delete_retention_ms if stamp else delete_horizon_ms
+    return Verdict(action=Action.REBUILD, delete_horizon_ms=horizon)

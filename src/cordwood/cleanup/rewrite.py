@@ -1,0 +1,515 @@
+"""Rewrites one group of segments into one, by the bits that say which records survive.
+
+A batch that keeps everything is copied with its CRC; one that loses records, or is stamped with a
+delete horizon, is built anew with its own codec. The output goes to staged files whose names no
+Kafka knows; the owner of the log puts them in place (`cordwood.storage.replace`).
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.retain import Action, LastRecord
+from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader, SegmentSource
+from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
+from cordwood.cleanup.transactions import (
+    AbortedTransactions,
+    TransactionSummary,
+    TransactionTracker,
+)
+from cordwood.format.compression import Codec, compress
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import records as keys
+from cordwood.format.record_batch import build_batch
+from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import FileFacts, FileWriter, remove, set_modified, take_after
+from cordwood.storage.replace import StagedSegment
+
+_CONTROL = 0x20
+_TRANSACTIONAL = 0x10
+_HORIZON = 0x40
+_FLUSH_BYTES = 1 << 20
+_UNKNOWN = -1
+# A record built anew may need this many bytes more: a timestamp delta of ten and a longer length.
+_GROWTH_PER_RECORD = 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivingSegment:
+    """A segment to be copied from, with the bits of `SegmentFacts` in their final state."""
+
+    source: SegmentSource
+    keep: bytes
+    nulls: bytes
+    unkeyed: int
+    aborted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteSpec:
+    """All that a task needs to rewrite a group.
+
+    `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
+    magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
+    the transactions at both ends of the group. It may take `space_max` bytes, if set, and is read
+    back with `verify`.
+    """
+
+    staged: StagedSegment
+    segments: tuple[SurvivingSegment, ...]
+    upper_bound: int
+    now_ms: int
+    delete_retention_ms: int
+    index_interval_bytes: int
+    legacy_horizon_ms: int
+    producers: tuple[LastRecord, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    before: TransactionSummary
+    after: TransactionSummary
+    model: FileFacts
+    space_max: int | None = None
+    verify: bool = False
+
+
+@dataclass(slots=True)
+class Discarded:
+    """How many records went, by reason."""
+
+    superseded: int = 0
+    tombstone: int = 0
+    aborted: int = 0
+    marker: int = 0
+    unkeyed: int = 0
+
+    def plus(self, other: Discarded) -> Discarded:
+        """The sum of both."""
+        mine, theirs = asdict(self), asdict(other)
+        return Discarded(**{reason: mine[reason] + theirs[reason] for reason in mine})
+
+
+@dataclass(slots=True)
+class Manifest:
+    """What a rewrite made: sizes of the staged files, and counts for the report.
+
+    `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
+    of the transactions behind the group, from which a round that was cut short goes on.
+    """
+
+    base_offset: int
+    token: str
+    log_bytes: int = 0
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+    transaction_index_bytes: int = 0
+    bytes_before: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    batches_before: int = 0
+    batches_after: int = 0
+    unchanged: bool = False
+    after: list[Any] = field(default_factory=list)
+    discarded: Discarded = field(default_factory=Discarded)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Manifest:
+        """The inverse of `to_json`."""
+        return cls(**(value | {"discarded": Discarded(**value["discarded"])}))
+
+
+class GroupRewriter:
+    """Rewrites groups, one after the other, with buffers it keeps."""
+
+    def __init__(self, progress: Progress = no_progress) -> None:
+        self._reader = SegmentReader()
+        self._payloads = PayloadReader()
+        self._out = np.zeros(4 << 20, dtype=np.uint8)
+        self._progress = progress
+
+    def rewrite(self, spec: RewriteSpec) -> Manifest:
+        """Writes the staged files of a group, durably.
+
+        Raises:
+            CorruptError: a source changed or is damaged.
+            NoSpaceError: the file system is full; what was staged is removed again.
+        """
+        output = _Output(spec)
+        try:
+            tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)
+            for segment in spec.segments:
+                self._copy(spec, segment, tracker, output)
+            return output.finish(tracker.kept_aborted)
+        except BaseException:
+            output.discard()
+            raise
+
+    def _copy(
+        self,
+        spec: RewriteSpec,
+        segment: SurvivingSegment,
+        tracker: TransactionTracker,
+        output: _Output,
+    ) -> None:
+        keep = np.frombuffer(segment.keep + b"\0" * 8, dtype=np.uint8).copy()
+        nulls = np.frombuffer(segment.nulls + b"\0" * 8, dtype=np.uint8)
+        manifest = output.manifest
+        manifest.bytes_before += segment.source.size_bytes
+        manifest.discarded.aborted += segment.aborted
+        manifest.discarded.unkeyed += segment.unkeyed
+        manifest.discarded.superseded -= segment.unkeyed + segment.aborted
+        rules = _Rules(spec, segment.source)
+        ordinal = 0
+        for block in self._reader.blocks(segment.source):
+            counts = block.table[:, rows_of.COUNT]
+            ordinals = ordinal + np.cumsum(counts) - counts
+            ordinal += int(counts.sum())
+            if ordinal > 8 * len(segment.keep):
+                raise CorruptError("the segment has changed since it was read", path=segment.source.path)
+            verdicts = rules.decide(block, ordinals, keep, nulls, tracker, manifest)
+            if block.legacy is not None:
+                self._rebuild_legacy(block, int(ordinals[0]), keep, output)
+            else:
+                self._write(segment.source, block, ordinals, keep, verdicts, output)
+            self._progress(int(block.table[:, rows_of.SIZE].sum()))
+
+    def _write(
+        self,
+        source: SegmentSource,
+        block: Block,
+        ordinals: Ints,
+        keep: Bytes,
+        verdicts: _Verdicts,
+        output: _Output,
+    ) -> None:
+        table = block.table
+        rebuilt = verdicts.actions == Action.REBUILD
+        compressed = rebuilt & ((table[:, rows_of.ATTRIBUTES] & 7) != 0)
+        room = np.where(verdicts.actions == Action.DISCARD, 0, table[:, rows_of.SIZE])
+        room += np.where(rebuilt, _GROWTH_PER_RECORD * verdicts.kept, 0)
+        written = np.empty((block.rows, 3), dtype=np.int64)
+        stops = [*np.flatnonzero(compressed).tolist(), block.rows]
+        row = 0
+        for stop in stops:
+            while row < stop:
+                last = self._last_that_fits(room, row, stop)
+                target, count, done = keys.assemble(
+                    block.buffer,
+                    table,
+                    row,
+                    last,
+                    verdicts.actions,
+                    verdicts.stamp,
+                    verdicts.horizons,
+                    ordinals,
+                    keep,
+                    self._out,
+                    0,
+                    written,
+                    0,
+                )
+                assert done == last, "a batch that was walked before cannot be read now"
+                output.append(memoryview(self._out)[:target], written, count)
+                row = last
+            if stop < block.rows:
+                self._rebuild_compressed(source, block, stop, ordinals, keep, verdicts, output)
+                row = stop + 1
+
+    def _last_that_fits(self, room: Ints, row: int, stop: int) -> int:
+        sums = np.cumsum(room[row:stop])
+        last = row + int(np.searchsorted(sums, self._out.shape[0] - rows_of.HEADER_SIZE, "right"))
+        if last == row:
+            self._out = np.zeros(int(room[row]) + rows_of.HEADER_SIZE, dtype=np.uint8)
+            return row + 1
+        return last
+
+    def _rebuild_compressed(
+        self,
+        source: SegmentSource,
+        block: Block,
+        row: int,
+        ordinals: Ints,
+        keep: Bytes,
+        verdicts: _Verdicts,
+        output: _Output,
+    ) -> None:
+        batch = block.table[row]
+        position = int(batch[rows_of.POSITION])
+        size = int(batch[rows_of.SIZE])
+        self._payloads.reset()
+        start, end = self._payloads.decompressed(
+            source,
+            block,
+            row,
+            memoryview(block.buffer)[position + rows_of.HEADER_SIZE : position + size],
+        )
+        wanted = end - start + _GROWTH_PER_RECORD * int(verdicts.kept[row])
+        if wanted > self._out.shape[0]:
+            self._out = np.zeros(wanted, dtype=np.uint8)
+        meta = np.empty(3, dtype=np.int64)
+        stamped = bool(verdicts.stamp[row])
+        after = keys.retained_records(
+            self._payloads.buffer,
+            start,
+            end,
+            batch,
+            int(ordinals[row]),
+            keep,
+            int(verdicts.horizons[row]),
+            stamped,
+            self._out,
+            0,
+            meta,
+        )
+        assert after >= 0, "a batch that was walked before cannot be read now"
+        attributes = int(batch[rows_of.ATTRIBUTES])
+        payload = compress(Codec(attributes & 7), self._out[:after].tobytes())
+        data = np.empty(rows_of.HEADER_SIZE + len(payload) + 8, dtype=np.uint8)
+        data[rows_of.HEADER_SIZE : rows_of.HEADER_SIZE + len(payload)] = np.frombuffer(
+            payload, dtype=np.uint8
+        )
+        total = rows_of.HEADER_SIZE + len(payload)
+        keys.put_header(
+            data,
+            0,
+            block.buffer,
+            position,
+            total,
+            (attributes & 0x3F) | (_HORIZON if stamped else 0),
+            int(meta[0]),
+            int(meta[1]),
+            int(meta[2]),
+        )
+        row_written = np.array([[total, batch[rows_of.LAST_OFFSET], meta[1]]], dtype=np.int64)
+        output.append(memoryview(data)[:total], row_written, 1)
+
+    def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: _Output) -> None:
+        """A magic 0 or 1 entry becomes a magic 2 batch of what survives of it."""
+        entry = block.legacy
+        assert entry is not None, "called for a legacy block"
+        records = [
+            record
+            for i, record in enumerate(entry.records())
+            if keep[(ordinal + i) >> 3] >> ((ordinal + i) & 7) & 1
+        ]
+        if not records:
+            return
+        append_time = entry.timestamp_type == "LogAppendTime"
+        data = build_batch(
+            records,
+            base_offset=records[0].offset,
+            codec=entry.codec,
+            timestamp_type="LogAppendTime" if append_time else "CreateTime",
+            log_append_time_ms=entry.max_timestamp if append_time else -1,
+        )
+        newest = entry.max_timestamp if append_time else max(r.timestamp for r in records)
+        written = np.array([[len(data), records[-1].offset, newest]], dtype=np.int64)
+        output.append(memoryview(data), written, 1)
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """`decide_batch` for all rows of a block."""
+
+    actions: npt.NDArray[np.int8]
+    stamp: npt.NDArray[np.uint8]
+    horizons: Ints
+    kept: Ints
+
+
+class _Rules:
+    """The rules of `cordwood.cleanup.retain`, for whole blocks."""
+
+    def __init__(self, spec: RewriteSpec, source: SegmentSource) -> None:
+        self._spec = spec
+        self._source = source
+        producers = sorted(spec.producers, key=lambda p: p.producer_id)
+        self._ids = np.array([p.producer_id for p in producers], dtype=np.int64)
+        self._epochs = np.array([p.producer_epoch for p in producers], dtype=np.int64)
+        self._lasts = np.array(
+            [_UNKNOWN if p.last_data_offset is None else p.last_data_offset for p in producers],
+            dtype=np.int64,
+        )
+
+    def decide(
+        self,
+        block: Block,
+        ordinals: Ints,
+        keep: Bytes,
+        nulls: Bytes,
+        tracker: TransactionTracker,
+        manifest: Manifest,
+    ) -> _Verdicts:
+        table, spec = block.table, self._spec
+        attributes = table[:, rows_of.ATTRIBUTES]
+        counts = table[:, rows_of.COUNT]
+        control = (attributes & _CONTROL) != 0
+        can_discard = np.zeros(block.rows, dtype=np.bool_)
+        for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():
+            can_discard[row] = verdict_of(tracker, self._source, block, row)
+        has_horizon = (attributes & _HORIZON) != 0
+        horizon = table[:, rows_of.BASE_TIMESTAMP]
+        past = has_horizon & (horizon <= spec.now_ms)
+        drop_nulls = past
+        if block.legacy is not None:
+            modified_ms = self._source.modified_ns // 1_000_000
+            drop_nulls = np.full(block.rows, modified_ms <= spec.legacy_horizon_ms)
+        kept = np.empty(block.rows, dtype=np.int64)
+        kept_nulls = np.empty(block.rows, dtype=np.int64)
+        newest = kept_by_key = 0
+        first = int(ordinals[0])
+        total = int(counts.sum())
+        kept_by_key = keys.count_bits(keep, first, total)
+        keys.count_survivors(
+            table, block.rows, ordinals, keep, nulls, drop_nulls.astype(np.uint8), kept, kept_nulls
+        )
+        newest = int(kept.sum())
+        markers = int(counts[control].sum())
+        kept[control] = np.where(can_discard & past, 0, counts)[control]
+        kept_markers = int(kept[control].sum())
+        manifest.batches_before += block.rows
+        manifest.records_before += total
+        manifest.discarded.superseded += total - markers - kept_by_key
+        manifest.discarded.tombstone += kept_by_key - newest
+        manifest.discarded.marker += markers - kept_markers
+        manifest.records_after += newest + kept_markers
+        stamp = ((kept_nulls > 0) | (can_discard & control)) & ~has_horizon
+        leaves_header = self._must_leave_header(table, control)
+        actions = np.full(block.rows, Action.REBUILD, dtype=np.int8)
+        actions[(kept == counts) & ~stamp] = Action.COPY
+        actions[kept == 0] = np.where(leaves_header, Action.EMPTY, Action.DISCARD)[kept == 0]
+        manifest.batches_after += int((actions != Action.DISCARD).sum())
+        return _Verdicts(
+            actions=actions,
+            stamp=(stamp | has_horizon).astype(np.uint8),
+            horizons=np.where(has_horizon, horizon, spec.now_ms + spec.delete_retention_ms),
+            kept=kept,
+        )
+
+    def _must_leave_header(
+        self, table: Ints, control: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        lasts = table[:, rows_of.LAST_OFFSET]
+        must: npt.NDArray[np.bool_] = lasts + 1 == self._spec.upper_bound
+        if len(self._ids):
+            ids = table[:, rows_of.PRODUCER_ID]
+            at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+            known = (self._ids[at] == ids) & (ids >= 0)
+            epochs = table[:, rows_of.PRODUCER_EPOCH]
+            by_marker = control & (self._epochs[at] == epochs)
+            must |= known & np.where(
+                self._lasts[at] == _UNKNOWN, by_marker, self._lasts[at] == lasts
+            )
+        return must
+
+
+class _Output:
+    """The staged files of one group, and their indexes."""
+
+    def __init__(self, spec: RewriteSpec) -> None:
+        self._spec = spec
+        self._base_offset = spec.staged.base_offset
+        self.manifest = Manifest(
+            self._base_offset, spec.staged.token, after=spec.after.to_json()
+        )
+        self._paths = spec.staged.paths()
+        self._log = FileWriter(self._paths[".log"])
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._state = np.array([0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN], dtype=np.int64)
+        self._offset_entries: list[Ints] = []
+        self._time_entries: list[Ints] = []
+        self._closed = False
+
+    def append(self, data: memoryview, written: Ints, count: int) -> None:
+        """Appends `count` batches, described by the rows of `written`."""
+        if not count:
+            return
+        if len(data) >= _FLUSH_BYTES:
+            self._flush()
+            self._log.write(data)
+        else:
+            self._pending.append(bytes(data))
+            self._pending_bytes += len(data)
+            if self._pending_bytes >= _FLUSH_BYTES:
+                self._flush()
+        offsets = np.empty((count, 2), dtype=np.int64)
+        times = np.empty((count, 2), dtype=np.int64)
+        filled = np.zeros(2, dtype=np.int64)
+        keys.index_written(
+            written, count, self._spec.index_interval_bytes, self._state, offsets, times, filled
+        )
+        if filled[0]:
+            self._offset_entries.append(offsets[: filled[0]].copy())
+        if filled[1]:
+            self._time_entries.append(times[: filled[1]].copy())
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._log.write(b"".join(self._pending))
+            self._pending.clear()
+            self._pending_bytes = 0
+
+    def finish(self, kept_aborted: Sequence[AbortedTransaction]) -> Manifest:
+        """Writes the indexes, makes everything durable, and says what there is."""
+        self._flush()
+        newest, newest_offset, indexed = (int(v) for v in self._state[2:])
+        if newest > indexed:
+            self._time_entries.append(np.array([[newest, newest_offset]], dtype=np.int64))
+        manifest = self.manifest
+        self._closed = True
+        self._log.close()
+        manifest.log_bytes = self._log.size_bytes
+        manifest.index_bytes = self._write(".index", self._offset_index())
+        manifest.time_index_bytes = self._write(".timeindex", self._time_index())
+        if kept_aborted:
+            manifest.transaction_index_bytes = self._write(
+                ".txnindex", build_transaction_index(kept_aborted)
+            )
+        modified_ns = self._spec.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
+        for suffix, path in self._paths.items():
+            if path.exists():
+                take_after(path, self._spec.model)
+                if suffix != ".txnindex":
+                    set_modified(path, modified_ns)
+        return manifest
+
+    def _offset_index(self) -> bytes:
+        entries = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._offset_entries])
+        out = np.empty((len(entries), 2), dtype=">i4")
+        out[:, 0] = entries[:, 0] - self._base_offset
+        out[:, 1] = entries[:, 1]
+        return out.tobytes()
+
+    def _time_index(self) -> bytes:
+        entries = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._time_entries])
+        out = np.empty(len(entries), dtype=[("timestamp", ">i8"), ("offset", ">i4")])
+        out["timestamp"] = entries[:, 0]
+        out["offset"] = entries[:, 1] - self._base_offset
+        return out.tobytes()
+
+    def _write(self, suffix: str, data: bytes) -> int:
+        writer = FileWriter(self._paths[suffix])
+        try:
+            writer.write(data)
+        finally:
+            writer.close()
+        return len(data)
+
+    def discard(self) -> None:
+        """Removes what was staged."""
+        if not self._closed:
+            self._log.close(durably=False)
+        for path in self._paths.values():
+            remove(Path(path))

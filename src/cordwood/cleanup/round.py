@@ -1,0 +1,161 @@
+"""One compaction round over one log: what every task of it must know, and how it is cut up.
+
+A round is a plain value that travels to tasks as JSON, is written to the journal before anything is
+touched, and is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.retain import LastRecord
+from cordwood.cleanup.scan import SegmentSource
+from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.storage.filesystem import FileFacts
+
+# No record of magic 2 takes less: a length, attributes, two deltas, two lengths and a count.
+_RECORD_BYTES_MIN = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A round over one partition.
+
+    `segments` are those of [0, first uncleanable offset), ascending; `groups` their base offsets,
+    a tuple a group. Groups before `groups_done` are in place already, and `before` is the state of
+    the transactions behind them. A task writes no group that takes more than `space_max` bytes,
+    works through at most `throttle_bytes` a second, and with `verify` reads back what it wrote.
+    """
+
+    name: str
+    directory: str
+    now_ms: int
+    first_dirty: int
+    first_uncleanable: int
+    delete_retention_ms: int
+    index_interval_bytes: int
+    segment_bytes: int
+    legacy_horizon_ms: int
+    segments: tuple[SegmentSource, ...]
+    groups: tuple[tuple[int, ...], ...]
+    producers: tuple[LastRecord, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    model: FileFacts
+    seed: int
+    space_max: int | None = None
+    throttle_bytes: int | None = None
+    verify: bool = False
+    groups_done: int = 0
+    before: list[Any] = field(default_factory=lambda: [[], []])
+
+    @property
+    def dirty(self) -> tuple[SegmentSource, ...]:
+        """The segments with offsets at or above the first dirty one."""
+        return tuple(s for s in self.segments if s.next_base_offset > self.first_dirty)
+
+    @property
+    def clean(self) -> tuple[SegmentSource, ...]:
+        """The segments with offsets below the first dirty one; one may be in both sections."""
+        return tuple(s for s in self.segments if s.base_offset < self.first_dirty)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its segments."""
+        return sum(s.size_bytes for s in self.segments)
+
+    def group(self, number: int) -> tuple[SegmentSource, ...]:
+        """The segments of a group."""
+        bases = set(self.groups[number])
+        return tuple(s for s in self.segments if s.base_offset in bases)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the journal and for tasks."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Round:
+        """The inverse of `to_json`."""
+        return cls(
+            **value
+            | {
+                "segments": tuple(SegmentSource(**s) for s in value["segments"]),
+                "groups": tuple(tuple(g) for g in value["groups"]),
+                "producers": tuple(LastRecord(**p) for p in value["producers"]),
+                "aborted": tuple(AbortedTransaction(**a) for a in value["aborted"]),
+                "model": FileFacts(**value["model"]),
+            }
+        )
+
+
+def records_max(segments: Sequence[SegmentSource]) -> int:
+    """An upper bound of the records in `segments`, from offsets and, if plain, sizes alone."""
+    return sum(max(0, s.next_base_offset - s.base_offset) for s in segments)
+
+
+def plan_round(
+    captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int
+) -> Round:
+    """The round that a plan over a captured log stands for.
+
+    Transactions that touch nothing of the round are left out of `aborted`.
+    """
+    view = captured.view
+    config = view.config
+    sources = []
+    for number, segment in enumerate(captured.segments):
+        if segment.base_offset >= plan.first_uncleanable:
+            break
+        sources.append(
+            SegmentSource(
+                path=str(segment.path()),
+                base_offset=segment.base_offset,
+                next_base_offset=view.next_base(number),
+                size_bytes=segment.size_bytes,
+                modified_ns=segment.modified_ns,
+            )
+        )
+    return Round(
+        name=str(view.topic_partition),
+        directory=str(captured.segments[0].directory),
+        now_ms=now_ms,
+        first_dirty=plan.first_dirty,
+        first_uncleanable=plan.first_uncleanable,
+        delete_retention_ms=config.delete_retention_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        segment_bytes=config.segment_bytes,
+        legacy_horizon_ms=plan.legacy_horizon_ms,
+        segments=tuple(sources),
+        groups=plan.groups,
+        producers=tuple(
+            LastRecord(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_data_offset=entry.last_offset if entry.last_offset >= 0 else None,
+            )
+            for entry in captured.producers
+        ),
+        aborted=tuple(e for e in captured.aborted if e.first_offset < plan.first_uncleanable),
+        model=captured.model,
+        seed=seed,
+    )
+
+
+def split_by_bytes(
+    segments: Sequence[SegmentSource], parts: int
+) -> list[tuple[SegmentSource, ...]]:
+    """Consecutive segments in at most `parts` chunks of about the same number of bytes."""
+    total = sum(s.size_bytes for s in segments)
+    chunks: list[list[SegmentSource]] = [[]]
+    done = 0
+    for segment in segments:
+        # A segment belongs to the chunk that holds its middle byte.
+        wanted = int((done + segment.size_bytes / 2) * parts / max(total, 1))
+        if chunks[-1] and wanted >= len(chunks):
+            chunks.append([])
+        chunks[-1].append(segment)
+        done += segment.size_bytes
+    return [tuple(chunk) for chunk in chunks if chunk]

@@ -1,0 +1,257 @@
+"""Reads segments as blocks of whole batches, checked, in bounded memory.
+
+Every batch is checked here before anything is decided about it: its length, its magic, its CRC. A
+magic 0 or 1 entry comes out as a block of one magic 2 batch with the same records, made in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.format.compression import Codec
+from cordwood.format.legacy import LegacyBatch
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native.payload import PayloadArena
+from cordwood.format.record_batch import build_batch, parse_batch
+from cordwood.model.errors import CordwoodError, CorruptError
+from cordwood.storage.filesystem import FileReader
+
+READ_BYTES = 4 << 20
+_SLACK = 64
+_ROWS = 1 << 15
+_ARENA_BYTES = 16 << 20
+
+_REASONS = {
+    rows_of.BAD_LENGTH: "a batch whose length field is too small",
+    rows_of.BAD_MAGIC: "a batch of unknown magic",
+    rows_of.BAD_CRC: "a batch whose CRC does not match",
+    rows_of.BAD_COUNT: "a batch whose record count or offsets are impossible",
+}
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSource:
+    """One segment to be read: its file and how much of it counts.
+
+    `next_base_offset` is the base of the segment after it, exclusive bound of its offsets.
+    """
+
+    path: str
+    base_offset: int
+    next_base_offset: int
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(slots=True)
+class Block:
+    """Some consecutive batches of one segment, in memory until the next block is asked for.
+
+    `table` is int64 of shape (rows, COLUMNS); `position` is where `buffer` starts in the file.
+    `legacy` is set when the one row stands for a magic 0 or 1 entry.
+    """
+
+    buffer: Bytes
+    table: Ints
+    position: int
+    legacy: LegacyBatch | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many batches."""
+        return int(self.table.shape[0])
+
+    def position_of(self, row: int) -> int:
+        """Where in the file a batch starts."""
+        return self.position + int(self.table[row, rows_of.POSITION])
+
+
+class SegmentReader:
+    """Blocks of a segment; one reader serves many segments and keeps its buffers."""
+
+    def __init__(self, read_bytes: int = READ_BYTES) -> None:
+        self._buffer = np.zeros(read_bytes + _SLACK, dtype=np.uint8)
+        self._table = np.empty((_ROWS, rows_of.COLUMNS), dtype=np.int64)
+
+    def _grow(self, wanted: int) -> None:
+        bigger = np.zeros(wanted + _SLACK, dtype=np.uint8)
+        bigger[: self._buffer.shape[0]] = self._buffer
+        self._buffer = bigger
+
+    def blocks(self, source: SegmentSource) -> Iterator[Block]:
+        """The batches of a segment, in order.
+
+        Raises:
+            CorruptError: a batch is bad; names the file and the position in it.
+            OSError: the file cannot be read.
+        """
+        with closing(FileReader(Path(source.path))) as reader:
+            yield from self._blocks(source, reader)
+
+    def _blocks(self, source: SegmentSource, reader: FileReader) -> Iterator[Block]:
+        position = 0  # in the file, of the buffer's first byte
+        have = 0
+        while position < source.size_bytes:
+            room = self._buffer.shape[0] - _SLACK
+            wanted = min(room, source.size_bytes - position)
+            while have < wanted:
+                came = reader.read_into(memoryview(self._buffer)[have:wanted], position + have)
+                if came == 0:
+                    raise CorruptError(
+                        f"the file ends before its {source.size_bytes} bytes",
+                        path=source.path,
+                        position=position + have,
+                    )
+                have += came
+            start = 0
+            while True:
+                rows, after, status = rows_of.scan_batches(
+                    self._buffer, start, have, self._table, True
+                )
+                if rows:
+                    yield Block(self._buffer, self._table[:rows], position)
+                start = after
+                if status == rows_of.LEGACY:
+                    block, size = self._legacy_block(source, position, start, have)
+                    yield block
+                    start += size
+                elif status != rows_of.FULL:
+                    break
+            if status in _REASONS:
+                raise CorruptError(
+                    _REASONS[status], path=source.path, position=position + start
+                )
+            at_end = position + have >= source.size_bytes
+            if at_end and start < have:
+                raise CorruptError(
+                    "a batch that extends past the end of the segment",
+                    path=source.path,
+                    position=position + start,
+                )
+            if start == 0 and not at_end:
+                self._grow(min(2 * room, source.size_bytes - position))
+            self._buffer[: have - start] = self._buffer[start:have].copy()
+            position += start
+            have -= start
+
+    def _legacy_block(
+        self, source: SegmentSource, position: int, start: int, end: int
+    ) -> tuple[Block, int]:
+        try:
+            entry = parse_batch(memoryview(self._buffer)[start:end].tobytes())
+            assert isinstance(entry, LegacyBatch), "the scan said that a legacy entry is here"
+            entry.require_valid()
+            records = entry.records()
+            if not records:
+                raise CorruptError("a legacy entry without records")
+            data = build_batch(records, base_offset=records[0].offset)
+        except CorruptError as error:
+            raise error.located(path=source.path, base_position=position + start) from error
+        buffer = np.zeros(len(data) + _SLACK, dtype=np.uint8)
+        buffer[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+        table = np.empty((1, rows_of.COLUMNS), dtype=np.int64)
+        rows, _, _ = rows_of.scan_batches(buffer, 0, len(data), table, False)
+        assert rows == 1, "a batch just built does not scan"
+        return Block(buffer, table, position + start, entry), entry.size_bytes
+
+
+@dataclass(slots=True)
+class Payload:
+    """Where the records of some batches of a block are: `spans[i]` is (start, end) in `buffer`.
+
+    A start of -1 marks a batch that has none to look at.
+    """
+
+    buffer: Bytes
+    spans: Ints
+    first: int
+    last: int
+
+
+class PayloadReader:
+    """The records of a block's batches, decompressed where needed, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._arena = PayloadArena()
+
+    def payloads(
+        self, source: SegmentSource, block: Block, wanted: npt.NDArray[np.bool_]
+    ) -> Iterator[Payload]:
+        """Runs of rows with their records; rows not `wanted` have none.
+
+        Raises:
+            CorruptError: a batch does not decompress; names the file and the position in it.
+        """
+        table = block.table
+        codecs = table[:, rows_of.ATTRIBUTES] & 7
+        plain = codecs == 0
+        spans = np.empty((block.rows, 2), dtype=np.int64)
+        spans[:, 0] = table[:, rows_of.POSITION] + rows_of.HEADER_SIZE
+        spans[:, 1] = table[:, rows_of.POSITION] + table[:, rows_of.SIZE]
+        compressed = np.flatnonzero(wanted & ~plain)
+        spans[~wanted] = -1
+        if not len(compressed):
+            yield Payload(block.buffer, spans, 0, block.rows)
+            return
+        # Plain batches among compressed ones are looked at in a run of their own.
+        if np.any(wanted & plain):
+            only_plain = spans.copy()
+            only_plain[~plain] = -1
+            yield Payload(block.buffer, only_plain, 0, block.rows)
+        spans[plain] = -1
+        view = memoryview(block.buffer)
+        first = 0
+        self._arena.reset()
+        for row in compressed.tolist():
+            if self._arena.used > _ARENA_BYTES:
+                yield Payload(self._arena.buffer, spans, first, row)
+                self._arena.reset()
+                first = row
+            spans[row] = self.decompressed(source, block, row, view[spans[row, 0] : spans[row, 1]])
+        yield Payload(self._arena.buffer, spans, first, block.rows)
+
+    def decompressed(
+        self, source: SegmentSource, block: Block, row: int, data: memoryview
+    ) -> tuple[int, int]:
+        """Adds one batch's records to the arena."""
+        codec = int(block.table[row, rows_of.ATTRIBUTES]) & 7
+        try:
+            start, end = self._arena.add(codec, data)
+        except CordwoodError as error:
+            raise CorruptError(
+                f"a batch whose records do not decompress ({_codec_name(codec)}): {error}",
+                path=source.path,
+                position=block.position_of(row),
+            ) from error
+        if int(block.table[row, rows_of.COUNT]) * 7 > end - start:
+            raise CorruptError(
+                "a batch that claims more records than it holds",
+                path=source.path,
+                position=block.position_of(row),
+            )
+        return start, end
+
+    @property
+    def buffer(self) -> Bytes:
+        """The arena's bytes."""
+        return self._arena.buffer
+
+    def reset(self) -> None:
+        """Empties the arena."""
+        self._arena.reset()
+
+
+def _codec_name(codec: int) -> str:
+    try:
+        return Codec(codec).config_name
+    except ValueError:
+        return str(codec)

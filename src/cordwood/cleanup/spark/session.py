@@ -1,0 +1,142 @@
+"""The Spark session of a cleaning: embedded by default, or an address.
+
+Source: Spark's configuration page; Spark Connect client.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cordwood.model.errors import EngineError
+
+JVM_HEAP = "1g"
+
+
+def require_java() -> None:
+    """Checks that Spark can start its virtual machine here.
+
+    Raises:
+        EngineError: there is no Java, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not java or not os.path.exists(java):
+        raise EngineError(
+            "compaction runs on Spark, which needs Java 17 or newer; none was found. Install it "
+            "(Debian: openjdk-17-jre-headless) or set JAVA_HOME. --retention-only needs no Java."
+        )
+
+
+@contextmanager
+def spark_session(master: str, *, jvm_heap: str = JVM_HEAP) -> Iterator[Any]:
+    """A session on `master`: local[N], spark://host:port, yarn, k8s://..., or sc://host:port.
+
+    Raises:
+        EngineError: Spark does not start.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    remote = master.startswith("sc://")
+    if not remote:
+        require_java()
+    # Spark writes to the process's own stdout and stderr from Java; --json promises one document.
+    with _quiet():
+        session = _connect(master) if remote else _start(master, jvm_heap)
+    try:
+        yield session
+    finally:
+        with _quiet():
+            session.stop()
+
+
+def _connect(master: str) -> Any:
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415  # seconds to import
+
+        session = SparkSession.builder.remote(master).getOrCreate()
+        session.range(1).collect()
+    except Exception as error:
+        raise EngineError(f"no Spark Connect server answers at {master}: {error}") from error
+    return session
+
+
+def _start(master: str, jvm_heap: str) -> Any:
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415  # seconds to import
+
+        builder = (
+            SparkSession.builder.master(master)
+            .appName("cordwood")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", jvm_heap)
+            .config("spark.driver.host", "127.0.0.1" if master.startswith("local") else "localhost")
+            .config("spark.sql.adaptive.enabled", "false")
+            .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+            .config("spark.sql.execution.arrow.maxRecordsPerBatch", "256")
+            .config("spark.python.worker.reuse", "true")
+            .config("spark.python.daemon.module", "cordwood.cleanup.spark.daemon")
+            .config("spark.driver.extraJavaOptions", _JAVA_OPTIONS)
+            .config("spark.sql.warehouse.dir", tempfile.gettempdir())
+            .config("spark.task.maxFailures", "4")
+        )
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+    except Exception as error:
+        raise EngineError(f"Spark did not start on {master}: {error}") from error
+    return session
+
+
+_JAVA_OPTIONS = " ".join(
+    [
+        "-XX:+UseSerialGC",
+        "-Dlog4j2.level=OFF",
+        "--add-modules=jdk.incubator.vector",
+    ]
+)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Sends the process's stdout and stderr to nowhere while Spark starts or stops."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for handle in (*saved, nowhere):
+            os.close(handle)
+
+
+def slots_of(session: Any, master: str) -> int:
+    """How many tasks run at once."""
+    try:
+        return max(1, int(session.sparkContext.defaultParallelism))
+    except Exception:  # noqa: BLE001  # a Connect session has no context, and says so in its way
+        return _slots_by_name(master)
+
+
+def _slots_by_name(master: str) -> int:
+    if master.startswith("local[") and master[6:-1].isdigit():
+        return int(master[6:-1])
+    return os.cpu_count() or 1
+
+
+def java_version() -> str:
+    """The first line of what `java -version` says, for reports."""
+    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    return done.stderr.partition("\n")[0]

@@ -1,0 +1,470 @@
+"""Which records survive, as one bit a record: index the dirty section, probe the clean one.
+
+The key of every record of the dirty section goes into a table that keeps its newest record. Within
+a chunk (some consecutive segments that one task reads) records are numbered by their order: the
+*ordinal*, which starts anew at a multiple of 8 at each segment so that the bits of a segment are
+whole bytes. A chunk whose keys outgrow the table's budget spills: the table is emptied into entries
+by shard, as a *generation*, and filled again. `merge` then finds, over all chunks and generations
+of a shard, the entries that a newer one supersedes.
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.buildOffsetMap, with no limit on the number
+of keys, so that one round always covers the whole dirty section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader, SegmentSource
+from cordwood.cleanup.transactions import (
+    AbortedTransactions,
+    TransactionSummary,
+    TransactionTracker,
+)
+from cordwood.format.control_record import parse_control_type_id
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import records as keys
+from cordwood.format.record_batch import parse_batch
+from cordwood.model.errors import CorruptError
+
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_HORIZON = 0x40
+_TABLE_SLOTS_MIN = 1 << 12
+
+Progress = Callable[[int], None]
+
+
+def no_progress(_bytes: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What a walk over a segment found.
+
+    `keep` and `nulls` hold one bit a record, in order, lowest bit first: survives by its key, and
+    has a null value. Control records and records of aborted transactions are never in `keep`.
+    """
+
+    base_offset: int
+    records: int = 0
+    batches: int = 0
+    unkeyed: int = 0
+    aborted: int = 0
+    #: A batch whose bytes may have to change although all its records survive.
+    special: bool = False
+    keep: bytes = b""
+    nulls: bytes = b""
+    transactions: TransactionSummary = field(default_factory=TransactionSummary)
+
+
+@dataclass(slots=True)
+class Secrets:
+    """What keys the hashes of one run; `words` is uint64[9], the last one a mask (all ones)."""
+
+    words: npt.NDArray[np.uint64]
+
+    @classmethod
+    def from_seed(cls, seed: int, *, mask: int = (1 << 64) - 1) -> Secrets:
+        """The secrets that a seed of 128 bits stands for; a mask weakens the first hash."""
+        words = np.random.default_rng(seed).integers(1, (1 << 64) - 1, 9, dtype=np.uint64)
+        words |= np.uint64(1)
+        words[8] = np.uint64(mask)
+        return cls(words)
+
+
+class _Bits:
+    """A growing array of bits, all clear at first."""
+
+    def __init__(self) -> None:
+        self.bytes = np.zeros(1 << 12, dtype=np.uint8)
+
+    def require(self, bits: int) -> None:
+        if bits > 8 * self.bytes.shape[0]:
+            bigger = np.zeros(max(bits // 8 + 64, 2 * self.bytes.shape[0]), dtype=np.uint8)
+            bigger[: self.bytes.shape[0]] = self.bytes
+            self.bytes = bigger
+
+
+@dataclass(slots=True)
+class Spill:
+    """The keys of one generation: `entries` is uint64 (n, 4), shard `s` at `starts[s]`."""
+
+    generation: int
+    entries: npt.NDArray[np.uint64]
+    starts: Ints
+
+
+class Walk:
+    """Walks segments in order and learns which of their records survive.
+
+    The same walk serves both sections: above `first_dirty` keys go into the table, below it they
+    are looked up in it, or spilled as well when `spill_clean` is set.
+    """
+
+    def __init__(
+        self,
+        *,
+        first_dirty: int,
+        aborted: AbortedTransactions,
+        secrets: Secrets,
+        progress: Progress = no_progress,
+    ) -> None:
+        self._first_dirty = first_dirty
+        self._aborted = aborted
+        self._secrets = secrets.words
+        self._progress = progress
+        self._reader = SegmentReader()
+        self._payloads = PayloadReader()
+        self.table = keys.new_table(_TABLE_SLOTS_MIN)
+        self.used = np.zeros(1, dtype=np.int64)
+
+    def index(
+        self, segments: Sequence[SegmentSource], *, entries_max: int | None = None, shards: int = 1
+    ) -> Generator[Spill, None, list[SegmentFacts]]:
+        """Puts the keys of `segments` into the table, and says which records are newest so far.
+
+        Args:
+            segments: in offset order.
+            entries_max: the table is emptied into a spill before it holds many more, and at the
+                end; None keeps all in the table.
+            shards: how many parts a spill is split into.
+
+        Yields:
+            Generations, oldest first.
+
+        Returns:
+            The facts of each segment.
+        """
+        newest, keyed, nulls = _Bits(), _Bits(), _Bits()
+        facts: list[SegmentFacts] = []
+        ordinal = generation = 0
+        starts: list[int] = []
+        for segment in segments:
+            ordinal = -(-ordinal // 8) * 8
+            starts.append(ordinal)
+            walk = _SegmentWalk(segment, self._aborted)
+            for block in self._reader.blocks(segment):
+                wanted, ordinals, after = walk.begin(block, ordinal)
+                for bits in (newest, keyed, nulls):
+                    bits.require(after)
+                for payload in self._payloads.payloads(segment, block, wanted):
+                    row = payload.first
+                    while row < payload.last:
+                        status, row = keys.index_batches(
+                            payload.buffer,
+                            block.table,
+                            row,
+                            payload.last,
+                            payload.spans,
+                            self._first_dirty,
+                            ordinals,
+                            self.table,
+                            self.used,
+                            keyed.bytes,
+                            nulls.bytes,
+                            self._secrets,
+                        )
+                        if status == keys.BAD_RECORD:
+                            raise _bad_record(segment, block, row)
+                        if status == keys.TABLE_FULL:
+                            if entries_max is not None and self.used[0] >= entries_max:
+                                yield self._empty_table(newest.bytes, generation, shards)
+                                generation += 1
+                            self._make_room(int(block.table[row, rows_of.COUNT]))
+                walk.end(block, ordinals, wanted, keyed.bytes, nulls.bytes)
+                ordinal = after
+                self._progress(_bytes_of(block))
+            facts.append(walk.facts)
+        if entries_max is None:
+            keys.mark_newest(self.table, newest.bytes)
+        else:
+            yield self._empty_table(newest.bytes, generation, shards)
+        for fact, first in zip(facts, starts, strict=True):
+            fact.keep = _bits_from(newest.bytes, first, fact.records)
+            fact.nulls = _bits_from(nulls.bytes, first, fact.records)
+        return facts
+
+    def _empty_table(self, newest: Bytes, generation: int, shards: int) -> Spill:
+        keys.mark_newest(self.table, newest)
+        entries, starts = keys.split_table(self.table, shards, self._secrets)
+        self.table[:] = 0
+        self.used[0] = 0
+        return Spill(generation, entries, starts)
+
+    def probe(self, segments: Sequence[SegmentSource]) -> list[SegmentFacts]:
+        """Which records of `segments` below the first dirty offset have no newer one in the table.
+
+        Records at or above it are left clear; `index` has judged them.
+        """
+        facts: list[SegmentFacts] = []
+        for segment in segments:
+            keep, nulls = _Bits(), _Bits()
+            walk = _SegmentWalk(segment, self._aborted)
+            ordinal = 0
+            for block in self._reader.blocks(segment):
+                wanted, ordinals, after = walk.begin(block, ordinal)
+                keep.require(after)
+                nulls.require(after)
+                for payload in self._payloads.payloads(segment, block, wanted):
+                    status, row = keys.probe_batches(
+                        payload.buffer,
+                        block.table,
+                        payload.first,
+                        payload.last,
+                        payload.spans,
+                        self._first_dirty,
+                        ordinals,
+                        self.table,
+                        keep.bytes,
+                        nulls.bytes,
+                        self._secrets,
+                    )
+                    if status == keys.BAD_RECORD:
+                        raise _bad_record(segment, block, row)
+                walk.end(block, ordinals, wanted, None, nulls.bytes)
+                ordinal = after
+                self._progress(_bytes_of(block))
+            walk.facts.keep = _bits_from(keep.bytes, 0, walk.facts.records)
+            walk.facts.nulls = _bits_from(nulls.bytes, 0, walk.facts.records)
+            facts.append(walk.facts)
+        return facts
+
+    def spill_clean(
+        self, segments: Sequence[SegmentSource], *, entries_max: int, shards: int
+    ) -> Generator[Spill, None, list[SegmentFacts]]:
+        """Spills the key of every record below the first dirty offset, for a merge to look up.
+
+        In the facts returned every keyed record below the first dirty offset is kept; the merge
+        says which are not. Arguments and results are those of `index`.
+        """
+        keep, nulls = _Bits(), _Bits()
+        entries = np.empty((entries_max, keys.SLOT_WORDS), dtype=np.uint64)
+        used = np.zeros(1, dtype=np.int64)
+        facts: list[SegmentFacts] = []
+        ordinal = generation = 0
+        starts: list[int] = []
+        for segment in segments:
+            ordinal = -(-ordinal // 8) * 8
+            starts.append(ordinal)
+            walk = _SegmentWalk(segment, self._aborted)
+            keyed = _Bits()
+            for block in self._reader.blocks(segment):
+                wanted, ordinals, after = walk.begin(block, ordinal)
+                for bits in (keep, nulls, keyed):
+                    bits.require(after)
+                for payload in self._payloads.payloads(segment, block, wanted):
+                    row = payload.first
+                    while row < payload.last:
+                        status, row = keys.list_batches(
+                            payload.buffer,
+                            block.table,
+                            row,
+                            payload.last,
+                            payload.spans,
+                            self._first_dirty,
+                            ordinals,
+                            entries,
+                            used,
+                            keyed.bytes,
+                            nulls.bytes,
+                            self._secrets,
+                        )
+                        if status == keys.BAD_RECORD:
+                            raise _bad_record(segment, block, row)
+                        if status == keys.TABLE_FULL:
+                            yield self._listed(entries, used, keep.bytes, generation, shards)
+                            generation += 1
+                            count = int(block.table[row, rows_of.COUNT])
+                            if count > entries.shape[0]:
+                                entries = np.empty((count, keys.SLOT_WORDS), dtype=np.uint64)
+                walk.end(block, ordinals, wanted, keyed.bytes, nulls.bytes)
+                ordinal = after
+                self._progress(_bytes_of(block))
+            facts.append(walk.facts)
+        yield self._listed(entries, used, keep.bytes, generation, shards)
+        for fact, first in zip(facts, starts, strict=True):
+            fact.keep = _bits_from(keep.bytes, first, fact.records)
+            fact.nulls = _bits_from(nulls.bytes, first, fact.records)
+        return facts
+
+    def _listed(
+        self,
+        entries: npt.NDArray[np.uint64],
+        used: Ints,
+        keep: Bytes,
+        generation: int,
+        shards: int,
+    ) -> Spill:
+        count = int(used[0])
+        keys.set_bits(keep, entries[:count, 3])
+        used[0] = 0
+        return Spill(generation, *keys.split_entries(entries, count, shards, self._secrets))
+
+    def load_entries(self, entries: npt.NDArray[np.uint64]) -> None:
+        """Adds the identities in `entries` (uint64, at least 3 columns) to the table."""
+        self._make_room(len(entries))
+        rows = np.zeros((len(entries), keys.SLOT_WORDS), dtype=np.uint64)
+        rows[:, :3] = entries[:, :3]
+        dead = np.empty(len(entries), dtype=np.uint64)
+        keys.merge_entries(rows, self.table, self.used, dead, self._secrets, True)
+
+    def _make_room(self, count: int) -> None:
+        slots = self.table.shape[0]
+        while (int(self.used[0]) + count) * 2 > slots:
+            slots *= 2
+        if slots != self.table.shape[0]:
+            self.table = keys.grow_table(self.table, slots, self._secrets)
+
+
+class _SegmentWalk:
+    """Per-segment bookkeeping of a walk: ordinals, transactions, order of offsets."""
+
+    def __init__(self, source: SegmentSource, aborted: AbortedTransactions) -> None:
+        self._source = source
+        self._tracker = TransactionTracker(aborted)
+        self._next_offset = source.base_offset
+        self.facts = SegmentFacts(source.base_offset, transactions=self._tracker.summary)
+
+    def begin(
+        self, block: Block, ordinal: int
+    ) -> tuple[npt.NDArray[np.bool_], Ints, int]:
+        """(rows with keys to look at, each row's first ordinal, the ordinal after the block)."""
+        table = block.table
+        self._require_order(block)
+        counts = table[:, rows_of.COUNT]
+        ordinals = ordinal + np.cumsum(counts) - counts
+        attributes = table[:, rows_of.ATTRIBUTES]
+        wanted = ((attributes & _CONTROL) == 0) & (counts > 0)
+        facts = self.facts
+        facts.batches += block.rows
+        special = block.legacy is not None or bool(
+            np.any(attributes & (_CONTROL | _TRANSACTIONAL)) or np.any(counts == 0)
+        )
+        facts.special |= special
+        for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():
+            if verdict_of(self._tracker, self._source, block, row) and not (
+                attributes[row] & _CONTROL
+            ):
+                wanted[row] = False
+                facts.aborted += int(counts[row])
+        records = int(counts.sum())
+        facts.records += records
+        return wanted, ordinals, ordinal + records
+
+    def end(
+        self,
+        block: Block,
+        ordinals: Ints,
+        wanted: npt.NDArray[np.bool_],
+        keyed: Bytes | None,
+        nulls: Bytes,
+    ) -> None:
+        """Counts what the kernels marked."""
+        if not block.rows:
+            return
+        first = int(ordinals[0])
+        count = int(block.table[:, rows_of.COUNT].sum())
+        if keyed is not None:
+            total = int(block.table[wanted, rows_of.COUNT].sum())
+            self.facts.unkeyed += total - keys.count_bits(keyed, first, count)
+        if not self.facts.special and keys.count_bits(nulls, first, count):
+            # A tombstone: its batch is stamped with a horizon, or is past it.
+            self.facts.special = True
+
+    def _require_order(self, block: Block) -> None:
+        bases = block.table[:, rows_of.BASE_OFFSET]
+        lasts = block.table[:, rows_of.LAST_OFFSET]
+        previous = np.concatenate(([self._next_offset - 1], lasts[:-1]))
+        wrong = np.flatnonzero(bases <= previous)
+        beyond = np.flatnonzero(lasts >= self._source.next_base_offset)
+        if len(wrong) or len(beyond):
+            row = int(min([*wrong[:1], *beyond[:1]]))
+            raise CorruptError(
+                f"a batch of offsets {bases[row]} to {lasts[row]} where offsets from "
+                f"{previous[row] + 1} to {self._source.next_base_offset - 1} belong",
+                path=self._source.path,
+                position=block.position_of(row),
+            )
+        if block.rows:
+            self._next_offset = int(lasts[-1]) + 1
+
+
+def verdict_of(
+    tracker: TransactionTracker, source: SegmentSource, block: Block, row: int
+) -> bool:
+    """Whether a transactional or control batch may be discarded.
+
+    Raises:
+        CorruptError: a control batch cannot be read.
+    """
+    attributes = int(block.table[row, rows_of.ATTRIBUTES])
+    producer_id = int(block.table[row, rows_of.PRODUCER_ID])
+    base_offset = int(block.table[row, rows_of.BASE_OFFSET])
+    last_offset = int(block.table[row, rows_of.LAST_OFFSET])
+    if not attributes & _CONTROL:
+        return bool(attributes & _TRANSACTIONAL) and tracker.data_batch(
+            producer_id, base_offset, last_offset
+        )
+    control = None
+    if int(block.table[row, rows_of.COUNT]):
+        start = int(block.table[row, rows_of.POSITION])
+        data = block.buffer[start : start + int(block.table[row, rows_of.SIZE])].tobytes()
+        try:
+            batch = parse_batch(data)
+            assert batch is not None, "the scan said that a whole batch is here"
+            control = parse_control_type_id(batch.records()[0].key)
+        except CorruptError as error:
+            raise error.located(
+                path=source.path, base_position=block.position_of(row)
+            ) from error
+    return tracker.control_batch(producer_id, last_offset, control)
+
+
+def merge(
+    generations: Iterator[tuple[bool, npt.NDArray[np.uint64]]],
+    secrets: Secrets,
+    *,
+    expected: int,
+) -> Iterator[npt.NDArray[np.uint64]]:
+    """For each generation of one shard, newest first, the ordinals that a newer one supersedes.
+
+    Args:
+        generations: (of the clean section, uint64 of shape (n, 4): identities, and ordinals within
+            their chunk). The clean section comes last; its entries are only looked up.
+        secrets: those the entries were made with.
+        expected: about how many entries there are in all; a hint.
+    """
+    slots = _TABLE_SLOTS_MIN
+    while slots < 2 * expected:
+        slots *= 2
+    table = keys.new_table(slots)
+    used = np.zeros(1, dtype=np.int64)
+    for is_clean, entries in generations:
+        while (int(used[0]) + len(entries)) * 2 > table.shape[0]:
+            table = keys.grow_table(table, 2 * table.shape[0], secrets.words)
+        dead = np.empty(len(entries), dtype=np.uint64)
+        count = keys.merge_entries(entries, table, used, dead, secrets.words, not is_clean)
+        yield dead[:count]
+
+
+def _bits_from(bits: Bytes, first: int, count: int) -> bytes:
+    assert first % 8 == 0, f"a segment's bits start inside a byte: {first}"
+    return bits[first // 8 : (first + count + 7) // 8].tobytes()
+
+
+def _bytes_of(block: Block) -> int:
+    return int(block.table[:, rows_of.SIZE].sum())
+
+
+def _bad_record(source: SegmentSource, block: Block, row: int) -> CorruptError:
+    return CorruptError(
+        "a batch with a record that cannot be read",
+        path=source.path,
+        position=block.position_of(row),
+    )

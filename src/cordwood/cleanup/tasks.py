@@ -1,0 +1,468 @@
+"""The work of a round, cut into tasks that know no engine: plain values in, plain values out.
+
+A task may run twice, or die: it writes only staged files under a name of its own, and says what it
+made in a manifest that appears at once or not at all. It never waits for anything but the owner of
+the log putting its last group in place, which is what bounds the extra space.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.rewrite import GroupRewriter, Manifest, RewriteSpec, SurvivingSegment
+from cordwood.cleanup.round import Round
+from cordwood.cleanup.scan import SegmentReader, SegmentSource
+from cordwood.cleanup.survivors import (
+    Progress,
+    Secrets,
+    SegmentFacts,
+    Spill,
+    Walk,
+    no_progress,
+)
+from cordwood.cleanup.transactions import AbortedTransactions, TransactionSummary
+from cordwood.format.native import batches as rows_of
+from cordwood.format.offset_index import parse_offset_index
+from cordwood.model.clock import SystemClock, pause
+from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
+from cordwood.storage import filesystem
+from cordwood.storage.replace import STAGED_SUFFIX, StagedSegment
+
+CANCEL_NAME = f"cordwood.cancel{STAGED_SUFFIX}"
+_WAIT_S = 0.005
+_WAIT_MAX_S = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survivors:
+    """The final bits of every segment of a round, by base offset, and what they amount to."""
+
+    facts: dict[int, SegmentFacts]
+
+    def unchanged(self, group: Sequence[SegmentSource]) -> bool:
+        """Whether a group is one segment that loses nothing and needs no stamp."""
+        if len(group) != 1:
+            return False
+        facts = self.facts[group[0].base_offset]
+        return not facts.special and count_set(facts.keep) == facts.records
+
+
+def count_set(bits: bytes) -> int:
+    """How many bits are set."""
+    return int.from_bytes(bits, "little").bit_count()
+
+
+def walk_of(round_: Round, progress: Progress = no_progress) -> Walk:
+    """A walk over a round's segments."""
+    return Walk(
+        first_dirty=round_.first_dirty,
+        aborted=AbortedTransactions(round_.aborted),
+        secrets=Secrets.from_seed(round_.seed),
+        progress=progress,
+    )
+
+
+def index_chunk(
+    round_: Round,
+    segments: Sequence[SegmentSource],
+    *,
+    shards: int,
+    entries_max: int,
+    clean: bool,
+    progress: Progress = no_progress,
+) -> Generator[Spill, None, list[SegmentFacts]]:
+    """Yields the keys of some consecutive segments by shard, and returns the segments' facts.
+
+    With `clean`, the keys of records below the first dirty offset, to be looked up; else those of
+    records at or above it.
+    """
+    walk = walk_of(round_, progress)
+    step = walk.spill_clean if clean else walk.index
+    return (yield from step(segments, entries_max=entries_max, shards=shards))
+
+
+def probe_chunk(
+    round_: Round,
+    segments: Sequence[SegmentSource],
+    identities: npt.NDArray[np.uint64],
+    *,
+    progress: Progress = no_progress,
+) -> list[SegmentFacts]:
+    """The facts of some clean segments, looked up among the keys of the dirty section."""
+    walk = walk_of(round_, progress)
+    walk.load_entries(identities)
+    return walk.probe(segments)
+
+
+def find_survivors(round_: Round, progress: Progress = no_progress) -> Survivors:
+    """Index and probe in one task, for a log whose keys fit its memory."""
+    walk = walk_of(round_, progress)
+    dirty = _returned(walk.index(still_to_do(round_, round_.dirty)))
+    clean = walk.probe(still_to_do(round_, round_.clean))
+    return combine([*clean, *dirty])
+
+
+def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[SegmentFacts]:
+    """What a walk returns that keeps all its keys in memory, and so yields nothing."""
+    try:
+        next(steps)
+    except StopIteration as stop:
+        facts: list[SegmentFacts] = stop.value
+        return facts
+    raise AssertionError("a walk without a limit spilled")
+
+
+def still_to_do(round_: Round, segments: Sequence[SegmentSource]) -> list[SegmentSource]:
+    """Those of `segments` whose groups are not in place yet."""
+    if round_.groups_done >= len(round_.groups):
+        return []
+    first = round_.groups[round_.groups_done][0]
+    return [s for s in segments if s.base_offset >= first]
+
+
+def combine(facts: Sequence[SegmentFacts]) -> Survivors:
+    """Joins the facts of both sections; a segment that lies in both has its bits united."""
+    by_base: dict[int, SegmentFacts] = {}
+    for fact in facts:
+        other = by_base.get(fact.base_offset)
+        if other is None:
+            by_base[fact.base_offset] = fact
+            continue
+        mine = np.frombuffer(other.keep, dtype=np.uint8)
+        theirs = np.frombuffer(fact.keep, dtype=np.uint8)
+        by_base[fact.base_offset] = replace(
+            other,
+            keep=(mine | theirs).tobytes(),
+            special=other.special or fact.special,
+            unkeyed=max(other.unkeyed, fact.unkeyed),
+        )
+    return Survivors(facts=by_base)
+
+
+def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]:
+    """What each group still to be done needs, by number; those that stay as they are left out."""
+    specs = {}
+    before = TransactionSummary.from_json(round_.before)
+    for number in range(round_.groups_done, len(round_.groups)):
+        group = round_.group(number)
+        facts = [survivors.facts[s.base_offset] for s in group]
+        if not survivors.unchanged(group):
+            specs[number] = RewriteSpec(
+                staged=StagedSegment(
+                    directory=round_.directory, base_offset=group[0].base_offset, token=""
+                ),
+                segments=tuple(
+                    SurvivingSegment(
+                        source=source,
+                        keep=fact.keep,
+                        nulls=fact.nulls,
+                        unkeyed=fact.unkeyed,
+                        aborted=fact.aborted,
+                    )
+                    for source, fact in zip(group, facts, strict=True)
+                ),
+                upper_bound=round_.first_uncleanable,
+                now_ms=round_.now_ms,
+                delete_retention_ms=round_.delete_retention_ms,
+                index_interval_bytes=round_.index_interval_bytes,
+                legacy_horizon_ms=round_.legacy_horizon_ms,
+                producers=round_.producers,
+                aborted=tuple(
+                    e
+                    for e in round_.aborted
+                    if e.last_offset >= group[0].base_offset
+                    and e.first_offset < group[-1].next_base_offset
+                ),
+                before=before,
+                after=before,
+                model=round_.model,
+                space_max=round_.space_max,
+                verify=round_.verify,
+            )
+        for fact in facts:
+            before = before.followed_by(fact.transactions)
+        if number in specs:
+            specs[number] = replace(specs[number], after=before)
+    return specs
+
+
+def unchanged_manifest(group: Sequence[SegmentSource], survivors: Survivors) -> Manifest:
+    """The manifest of a group that stays as it is."""
+    facts = survivors.facts[group[0].base_offset]
+    return Manifest(
+        base_offset=group[0].base_offset,
+        token="",
+        unchanged=True,
+        log_bytes=group[0].size_bytes,
+        bytes_before=group[0].size_bytes,
+        records_before=facts.records,
+        records_after=facts.records,
+        batches_before=facts.batches,
+        batches_after=facts.batches,
+    )
+
+
+def size_estimate(spec: RewriteSpec) -> int:
+    """About how many bytes a group takes when rewritten; seldom less than it does take."""
+    total = 0
+    for segment in spec.segments:
+        records = 8 * len(segment.keep)
+        share = count_set(segment.keep) / records if records else 1.0
+        total += int(segment.source.size_bytes * min(1.0, share * 1.1 + 0.02))
+    return total
+
+
+def _require_room(spec: RewriteSpec) -> None:
+    wanted = size_estimate(spec)
+    free = filesystem.free_bytes(Path(spec.staged.directory))
+    allowed = free if spec.space_max is None else min(free, spec.space_max)
+    if wanted > allowed:
+        why = "are free" if allowed == free else "may be used (--max-extra-bytes)"
+        raise NoSpaceError(
+            f"the group of segments at {spec.staged.base_offset} takes about {wanted} bytes when "
+            f"rewritten, and {allowed} {why}; it was not started"
+        )
+
+
+def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
+    """Reads a staged segment as a stranger would, and compares it with its manifest.
+
+    Every batch's CRC, the order and range of offsets, the number of batches and records, and that
+    each index entry points at the batch whose last offset it names.
+
+    Raises:
+        CorruptError: something is not as it should be; the staged files are removed.
+    """
+    paths = spec.staged.paths()
+    log = paths[".log"]
+    source = SegmentSource(
+        path=str(log),
+        base_offset=spec.segments[0].source.base_offset,
+        next_base_offset=spec.segments[-1].source.next_base_offset,
+        size_bytes=log.stat().st_size,
+        modified_ns=0,
+    )
+    batches = records = 0
+    starts: dict[int, int] = {}
+    try:
+        for block in SegmentReader().blocks(source):
+            batches += block.rows
+            records += int(block.table[:, rows_of.COUNT].sum())
+            for row in range(block.rows):
+                starts[int(block.table[row, rows_of.LAST_OFFSET])] = block.position_of(row)
+        if (batches, records) != (manifest.batches_after, manifest.records_after):
+            raise CorruptError(
+                f"holds {batches} batches and {records} records, not {manifest.batches_after} and "
+                f"{manifest.records_after}",
+                path=str(log),
+            )
+        for offset, position in parse_offset_index(
+            paths[".index"].read_bytes(), source.base_offset
+        ):
+            if starts.get(offset) != position:
+                raise CorruptError(
+                    f"an entry for offset {offset} that points at byte {position}, where no batch "
+                    "with that last offset is",
+                    path=str(paths[".index"]),
+                )
+    except CorruptError:
+        for path in paths.values():
+            filesystem.remove(path)
+        raise
+
+
+class Publisher:
+    """Rewrites groups and announces each, with no more than one waiting to be put in place."""
+
+    def __init__(self, progress: Progress = no_progress) -> None:
+        self._rewriter = GroupRewriter(progress)
+        self._announced: Path | None = None
+        self._directory: Path | None = None
+
+    def publish(self, spec: RewriteSpec) -> Manifest:
+        """Rewrites one group.
+
+        Raises:
+            EngineError: the owner of the log gave up the round, or is gone.
+        """
+        directory = Path(spec.staged.directory)
+        token = uuid.uuid4().hex[:12]
+        staged = replace(spec.staged, token=token)
+        self._directory = directory
+        self.wait()
+        _require_room(spec)
+        manifest = self._rewriter.rewrite(replace(spec, staged=staged))
+        if spec.verify:
+            read_back(replace(spec, staged=staged), manifest)
+        self._announced = announce(directory, manifest)
+        return manifest
+
+    def wait(self) -> None:
+        """Waits until the group announced last is in place.
+
+        Raises:
+            EngineError: the owner of the log gave up the round, or is gone.
+        """
+        directory = self._directory
+        if directory is None:
+            return
+        clock = SystemClock()
+        deadline = clock.monotonic_s() + _WAIT_MAX_S
+        while True:
+            if (directory / CANCEL_NAME).exists():
+                raise EngineError("the round was given up")
+            if self._announced is None or not self._announced.exists():
+                return
+            if clock.monotonic_s() > deadline:
+                raise EngineError("nobody puts rewritten segments in place any more")
+            pause(_WAIT_S)
+
+
+def announce(directory: Path, manifest: Manifest) -> Path:
+    """Makes a manifest known to the owner of the log; returns its file."""
+    token = manifest.token or uuid.uuid4().hex[:12]
+    path = manifest_path(directory, manifest.base_offset, token)
+    temporary = path.with_name(f"{token}.announcing{STAGED_SUFFIX}")
+    temporary.write_text(json.dumps(manifest.to_json()))
+    filesystem.rename(temporary, path)
+    return path
+
+
+def manifest_path(directory: Path, base_offset: int, token: str) -> Path:
+    """Where a group is announced; goes with the staged files when these are cleared away."""
+    return directory / f"{base_offset:020d}.manifest.{token}{STAGED_SUFFIX}"
+
+
+def announced(directory: Path, base_offset: int) -> Manifest | None:
+    """The manifest of a group, once a task has made it."""
+    for path in sorted(directory.glob(f"{base_offset:020d}.manifest.*{STAGED_SUFFIX}")):
+        with suppress(FileNotFoundError, ValueError):
+            return Manifest.from_json(json.loads(path.read_bytes()))
+    return None
+
+
+class ProgressFile:
+    """Counts the bytes a task has worked through, in a file that its driver looks at.
+
+    With `bytes_per_s` it makes the task wait when that is ahead of its time.
+    """
+
+    def __init__(self, directory: str, phase: str, *, bytes_per_s: int | None = None) -> None:
+        self._path = Path(directory) / f"cordwood.{phase}.{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
+        self._bytes = 0
+        self._clock = SystemClock()
+        self._bytes_per_s = bytes_per_s
+        self._started_at = self._clock.monotonic_s()
+        self._written_at = 0.0
+
+    def __call__(self, count: int) -> None:
+        self._bytes += count
+        now = self._clock.monotonic_s()
+        if now - self._written_at > 0.2:
+            self._written_at = now
+            with suppress(OSError):
+                self._path.write_text(str(self._bytes))
+        if self._bytes_per_s:
+            ahead_s = self._bytes / self._bytes_per_s - (now - self._started_at)
+            if ahead_s > 0:
+                pause(ahead_s)
+
+    def close(self) -> None:
+        """Removes the file."""
+        filesystem.remove(self._path)
+
+
+def progress_bytes(directory: Path, phase: str) -> int:
+    """The sum of what the tasks of a phase have counted so far."""
+    total = 0
+    for path in directory.glob(f"cordwood.{phase}.*{STAGED_SUFFIX}"):
+        with suppress(OSError, ValueError):
+            total += int(path.read_text())
+    return total
+
+
+def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:
+    """Facts as a task sends them."""
+    return json.dumps(
+        [
+            {
+                "base_offset": f.base_offset,
+                "records": f.records,
+                "batches": f.batches,
+                "unkeyed": f.unkeyed,
+                "aborted": f.aborted,
+                "special": f.special,
+                "keep": base64.b64encode(f.keep).decode(),
+                "nulls": base64.b64encode(f.nulls).decode(),
+                "transactions": f.transactions.to_json(),
+            }
+            for f in facts
+        ]
+    ).encode()
+
+
+def facts_from_json(data: bytes) -> list[SegmentFacts]:
+    """The inverse of `facts_to_json`."""
+
+    def one(value: dict[str, Any]) -> SegmentFacts:
+        return SegmentFacts(
+            **value
+            | {
+                "keep": base64.b64decode(value["keep"]),
+                "nulls": base64.b64decode(value["nulls"]),
+                "transactions": TransactionSummary.from_json(value["transactions"]),
+            }
+        )
+
+    return [one(value) for value in json.loads(data)]
+
+
+def clear_dead(facts: Sequence[SegmentFacts], dead: npt.NDArray[np.uint64]) -> None:
+    """Clears, in the facts of a chunk, the bits of superseded records by ordinal."""
+    total = 0
+    starts = []
+    for fact in facts:
+        starts.append(total)
+        total += -(-fact.records // 8) * 8
+    mask = np.zeros(total, dtype=np.bool_)
+    mask[dead.astype(np.int64)] = True
+    packed = np.packbits(mask, bitorder="little")
+    for fact, start in zip(facts, starts, strict=True):
+        keep = np.frombuffer(fact.keep, dtype=np.uint8)
+        gone = packed[start // 8 : start // 8 + len(keep)]
+        fact.keep = (keep & ~gone).tobytes()
+
+
+def entries_of(block: bytes | memoryview) -> npt.NDArray[np.uint64]:
+    """A block of entries as an array of shape (n, 4)."""
+    return np.frombuffer(block, dtype=np.uint64).reshape(-1, 4)
+
+
+def generations_of(blocks: Sequence[bytes]) -> Iterator[npt.NDArray[np.uint64]]:
+    """Blocks of entries as arrays of shape (n, 4)."""
+    for block in blocks:
+        yield entries_of(block)
+
+
+def clean_whole(round_: Round, progress: Progress = no_progress) -> None:
+    """A whole round in one task: every group is announced, also one that stays as it is."""
+    survivors = find_survivors(round_, progress)
+    specs = rewrite_specs(round_, survivors)
+    publisher = Publisher(progress)
+    for number in range(round_.groups_done, len(round_.groups)):
+        if number in specs:
+            publisher.publish(specs[number])
+        else:
+            manifest = unchanged_manifest(round_.group(number), survivors)
+            announce(Path(round_.directory), manifest)
+    publisher.wait()

@@ -1,0 +1,222 @@
+"""One entry of log.dirs: its lock, its checkpoints, its partitions.
+
+Source: org.apache.kafka.storage.internals.log.LogManager.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordwood.format.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_DIR,
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_LOG_INDEX_CACHE,
+    REPLICATION_OFFSET_CHECKPOINT,
+    STRAY_DIR_SUFFIX,
+    is_log_file,
+)
+from cordwood.format.meta_properties import MetaProperties, parse_meta_properties
+from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
+from cordwood.model.errors import CordwoodError, CorruptError, NotALogDirError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage import filesystem
+
+_SEGMENT_LOG = re.compile(r"\d{20}\.log")
+_SUFFIXED = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDir:
+    """A partition's directory, and why it is left alone, if it is."""
+
+    path: Path
+    topic_partition: TopicPartition
+    left_alone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """The four offset checkpoints of a log directory, in the order of their lines."""
+
+    recovery_point: Mapping[TopicPartition, int]
+    log_start: Mapping[TopicPartition, int]
+    high_watermark: Mapping[TopicPartition, int]
+    cleaner: Mapping[TopicPartition, int]
+
+
+class LogDir:
+    """A log directory, or the part of one that a single partition's directory is.
+
+    `path` is the entry of log.dirs; `only` is the one partition when its directory was named.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Looks at the directory.
+
+        Raises:
+            NotALogDirError: it is neither a log directory nor a partition's.
+        """
+        named = path
+        if not path.is_dir():
+            raise NotALogDirError(f"{path}: there is no such directory")
+        self.only: str | None = None
+        if is_partition_dir(path):
+            self.only = path.resolve().name
+            path = path.resolve().parent
+        self.path = path
+        self.meta = self._read_meta()
+        if self.only is None and self.meta is None and not self._has_partitions():
+            raise NotALogDirError(
+                f"{named}: not an entry of a Kafka broker's log.dirs (it has no {META_PROPERTIES} "
+                "and no directory of a partition), nor a partition's directory"
+            )
+
+    def _read_meta(self) -> MetaProperties | None:
+        path = self.path / META_PROPERTIES
+        try:
+            return parse_meta_properties(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except CorruptError as error:
+            raise error.located(path=str(path)) from error
+
+    def _has_partitions(self) -> bool:
+        return any(is_partition_dir(child) for child in self.path.iterdir() if child.is_dir())
+
+    @property
+    def clean_shutdown(self) -> bool:
+        """Whether the broker stopped in good order."""
+        return (self.path / CLEAN_SHUTDOWN).exists()
+
+    def lock(self) -> filesystem.DirectoryLock:
+        """Kafka's lock on the directory.
+
+        Raises:
+            DirectoryInUseError: somebody holds it.
+        """
+        return filesystem.DirectoryLock(self.path)
+
+    def partitions(self) -> list[PartitionDir]:
+        """Every partition directory, by name.
+
+        Raises:
+            NotALogDirError: a directory is there that no Kafka would start with.
+        """
+        found = []
+        for child in sorted(self.path.iterdir()):
+            if not child.is_dir() or child.name == REMOTE_LOG_INDEX_CACHE:
+                continue
+            if self.only is not None and child.name != self.only:
+                continue
+            found.append(_partition_dir(child))
+        return found
+
+    def checkpoints(self) -> tuple[Checkpoints, list[str]]:
+        """The checkpoints, and warnings; an unreadable one counts as empty, as in Kafka."""
+        warnings: list[str] = []
+
+        def read(name: str) -> dict[TopicPartition, int]:
+            path = self.path / name
+            try:
+                return parse_offset_checkpoint(path.read_bytes())
+            except FileNotFoundError:
+                return {}
+            except CorruptError as error:
+                warnings.append(
+                    f"Error occurred while reading {name} file of directory {self.path}, "
+                    f"resetting the offsets to 0: {error.reason}"
+                )
+                return {}
+
+        checkpoints = Checkpoints(
+            recovery_point=read(RECOVERY_POINT_CHECKPOINT),
+            log_start=read(LOG_START_OFFSET_CHECKPOINT),
+            high_watermark=read(REPLICATION_OFFSET_CHECKPOINT),
+            cleaner=read(CLEANER_OFFSET_CHECKPOINT),
+        )
+        return checkpoints, warnings
+
+    def set_checkpoint(self, name: str, partition: TopicPartition, offset: int | None) -> None:
+        """Writes one partition's line of a checkpoint; None takes it out. Other lines stay.
+
+        Nothing is written when the line is as wanted already.
+        """
+        path = self.path / name
+        model = None
+        try:
+            offsets = parse_offset_checkpoint(path.read_bytes())
+        except FileNotFoundError:
+            offsets = {}
+            model = self._model()
+        except CorruptError:
+            offsets = {}
+        if offsets.get(partition) == offset:
+            return
+        if offset is None:
+            del offsets[partition]
+        else:
+            offsets[partition] = offset
+        filesystem.replace_durably(path, build_offset_checkpoint(offsets), model=model)
+
+    def _model(self) -> filesystem.FileFacts | None:
+        for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, META_PROPERTIES):
+            path = self.path / name
+            if path.exists():
+                return filesystem.facts_of(path)
+        facts = filesystem.facts_of(self.path)
+        return filesystem.FileFacts(
+            size_bytes=0, modified_ms=0, modified_ns=0, mode=0o644, uid=facts.uid, gid=facts.gid
+        )
+
+    def metadata_dir(self) -> Path | None:
+        """The cluster metadata log, when it lives here."""
+        path = self.path / CLUSTER_METADATA_DIR
+        return path if path.is_dir() else None
+
+
+def is_partition_dir(path: Path) -> bool:
+    """Whether a directory holds a partition: its name says so, and it has a segment."""
+    try:
+        TopicPartition.parse(path.resolve().name)
+    except CordwoodError:
+        return False
+    return any(_SEGMENT_LOG.fullmatch(child.name) for child in path.iterdir())
+
+
+def _partition_dir(path: Path) -> PartitionDir:
+    for suffix in _SUFFIXED:
+        if path.name.endswith(suffix):
+            stem = path.name.rpartition(".")[0] or path.name
+            try:
+                partition = TopicPartition.parse(stem)
+            except CordwoodError:
+                partition = TopicPartition(stem, 0)
+            return PartitionDir(
+                path=path,
+                topic_partition=partition,
+                left_alone=f"its directory is marked {suffix.removeprefix('-')}",
+            )
+    try:
+        partition = TopicPartition.parse(path.name)
+    except CordwoodError:
+        raise NotALogDirError(
+            f"Found directory {path}, '{path.name}' is not in the form of topic-partition or "
+            "topic-partition.uniqueId-delete (if marked for deletion). Kafka's log directories "
+            "should only contain Kafka topic data."
+        ) from None
+    if path.name == CLUSTER_METADATA_DIR:
+        return PartitionDir(
+            path=path, topic_partition=partition, left_alone="the cluster metadata log"
+        )
+    if not any(is_log_file(child.name) for child in path.iterdir()):
+        return PartitionDir(path=path, topic_partition=partition, left_alone="it has no segment")
+    return PartitionDir(path=path, topic_partition=partition)

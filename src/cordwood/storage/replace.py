@@ -1,0 +1,278 @@
+"""Puts rewritten segments in the place of their sources, so that every crash point recovers.
+
+The steps of one group, and what is found after a crash behind each:
+
+1. The intent is written to the round's journal, durably. Staged files are complete and on disk.
+   *After a crash:* nothing has happened; the staged files are removed, the group is done again.
+2. Staged files become `.cleaned`, the `.log` last; then `.cleaned` become `.swap`, `.log` first.
+   *After a crash:* while any staged or `.cleaned` file is left, sources win, as in Kafka.
+3. Sources become `.deleted`. *After a crash:* all new files are `.swap`; they win, as in Kafka.
+4. `.swap` files take their final names, and the directory is synced. *After a crash:* the rest of
+   the renames is done.
+5. `.deleted` files are removed, or moved to the trash.
+
+Kafka itself, started after a crash at any point, comes to the same segments by its own rules; the
+journal and staged files have names it passes over. The journal is there so that the next run goes
+on with the round, group by group, as the first one had planned it: groups are put in place in
+ascending order, so that those left still have all the newer records that supersede theirs.
+
+Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, LogLoader.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cordwood.format.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file_name,
+)
+from cordwood.model.errors import CorruptError
+from cordwood.storage import filesystem
+
+STAGED_SUFFIX = ".staged"
+JOURNAL_NAME = "cordwood.round"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+Dispose = Callable[[Path], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedSegment:
+    """Where a task writes a rewritten segment: names that no other attempt uses."""
+
+    directory: str
+    base_offset: int
+    token: str
+
+    def paths(self) -> dict[str, Path]:
+        """The staged file of each segment suffix."""
+        return {
+            suffix: Path(self.directory)
+            / f"{segment_file_name(self.base_offset, suffix)}.{self.token}{STAGED_SUFFIX}"
+            for suffix in SEGMENT_SUFFIXES
+        }
+
+
+def remove_file(path: Path) -> None:
+    """The plain way to dispose of a `.deleted` file."""
+    filesystem.remove(path)
+
+
+class Trash:
+    """Disposes of files by moving them to `<trash>/<partition>/<name>`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __call__(self, path: Path) -> None:
+        name = path.name.removesuffix(DELETED_SUFFIX)
+        filesystem.move_away(path, self._directory / path.parent.name / name)
+
+
+class RoundJournal:
+    """The plan of a round under way, and how far it has come; one JSON document a line."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / JOURNAL_NAME
+
+    def begin(self, plan: dict[str, Any]) -> None:
+        """Writes the plan before anything is touched."""
+        filesystem.replace_durably(self.path, json.dumps(plan).encode() + b"\n")
+        filesystem.take_after_directory(self.path, self.path.parent)
+
+    def intend(self, group: int, token: str, after: list[Any]) -> None:
+        """Says that a group is about to be put in place from the files staged under `token`."""
+        line = json.dumps({"group": group, "token": token, "after": after}).encode() + b"\n"
+        filesystem.append_durably(self.path, line)
+
+    def end(self) -> None:
+        """Forgets the round."""
+        filesystem.remove(self.path)
+        filesystem.sync_directory(self.path.parent)
+
+    def read(self) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+        """(plan, what was intended so far), or None when no round is under way.
+
+        Raises:
+            CorruptError: the file is not what `begin` and `intend` write.
+        """
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return None
+        try:
+            plan = json.loads(lines[0])
+            # The last line may be cut off by a crash: then it was not acted upon.
+            intents = [json.loads(line) for line in lines[1:-1] if line]
+            for intent in intents:
+                if not isinstance(intent["group"], int) or not isinstance(intent["token"], str):
+                    raise TypeError(f"{intent!r} is no intent")
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptError(
+                f"not a round's journal ({error}); remove it to have the round planned anew",
+                path=str(self.path),
+            ) from error
+        return plan, intents
+
+
+def put_in_place(
+    staged: StagedSegment, sources: Sequence[int], *, dispose: Dispose = remove_file
+) -> None:
+    """Steps 2 to 5 for one group.
+
+    Args:
+        staged: the new segment; its base offset is that of the first source.
+        sources: base offsets of the segments it replaces, ascending.
+        dispose: what becomes of the files of the sources.
+    """
+    directory = Path(staged.directory)
+    base = staged.base_offset
+    assert sources[0] == base, f"group at {base} begins with source {sources[0]}"
+    present = [suffix for suffix, path in staged.paths().items() if path.exists()]
+    assert LOG_SUFFIX in present, f"no staged log for {base} in {directory}"
+    for suffix in reversed(present):
+        cleaned = _name(directory, base, suffix + CLEANED_SUFFIX)
+        filesystem.rename(staged.paths()[suffix], cleaned)
+    for suffix in present:
+        filesystem.rename(
+            _name(directory, base, suffix + CLEANED_SUFFIX),
+            _name(directory, base, suffix + SWAP_SUFFIX),
+        )
+    retire(directory, sources, keep_first_snapshot=True)
+    for suffix in present:
+        filesystem.rename(
+            _name(directory, base, suffix + SWAP_SUFFIX), _name(directory, base, suffix)
+        )
+    filesystem.sync_directory(directory)
+    dispose_deleted(directory, dispose)
+
+
+def retire(directory: Path, sources: Sequence[int], *, keep_first_snapshot: bool = False) -> None:
+    """Gives the files of segments the `.deleted` suffix, producer snapshots included."""
+    for number, source in enumerate(sources):
+        suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
+        if number or not keep_first_snapshot:
+            suffixes = (*suffixes, PRODUCER_SNAPSHOT_SUFFIX)
+        for suffix in suffixes:
+            path = _name(directory, source, suffix)
+            if path.exists():
+                filesystem.rename(path, path.with_name(path.name + DELETED_SUFFIX))
+
+
+def dispose_deleted(directory: Path, dispose: Dispose) -> None:
+    """Disposes of every `.deleted` file, then syncs the directory."""
+    found = sorted(directory.glob(f"*{DELETED_SUFFIX}"))
+    for path in found:
+        dispose(path)
+    if found:
+        filesystem.sync_directory(directory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What `recover_directory` found: the round under way, if any, and the groups done of it.
+
+    `after` is what was recorded with the last group done.
+    """
+
+    plan: dict[str, Any] | None
+    groups_done: int
+    after: list[Any] | None
+    changes: tuple[str, ...]
+
+
+def recover_directory(directory: Path, *, dispose: Dispose = remove_file) -> Recovered:
+    """Finishes or undoes what a crash left half done, as Kafka's own loader would.
+
+    Raises:
+        CorruptError: the round's journal cannot be read.
+
+    Source: LogLoader.removeTempFilesAndCollectSwapFiles.
+    """
+    journal = RoundJournal(directory).read()
+    names = sorted(path.name for path in directory.iterdir())
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    undone = [name for name in names if name.endswith((STAGED_SUFFIX, CLEANED_SUFFIX))]
+    changes: list[str] = []
+    done: list[dict[str, Any]] = []
+    if journal is not None:
+        plan, intents = journal
+        done = _groups_done(intents, undone)
+        if done and len(done) == len(intents) and swaps:
+            retire(directory, plan["groups"][done[-1]["group"]], keep_first_snapshot=True)
+    cleaned_bases = [_base(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
+    for name in undone:
+        filesystem.remove(directory / name)
+        changes.append(f"removed {name}")
+    if cleaned_bases:
+        for name in [name for name in swaps if _base(name) >= min(cleaned_bases)]:
+            filesystem.remove(directory / name)
+            swaps.remove(name)
+            changes.append(f"removed {name}")
+    if swaps and journal is None:
+        _remove_replaced(directory, swaps, names)
+    for name in swaps:
+        filesystem.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+        changes.append(f"finished {name}")
+    if changes:
+        filesystem.sync_directory(directory)
+    dispose_deleted(directory, dispose)
+    return Recovered(
+        plan=journal[0] if journal else None,
+        groups_done=done[-1]["group"] + 1 if done else 0,
+        after=done[-1]["after"] if done else None,
+        changes=tuple(changes),
+    )
+
+
+def _groups_done(
+    intents: list[dict[str, Any]], undone: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The intents that were carried out, counting one whose swap is to be finished.
+
+    A group counts as not done while any file of it still has the name of a step before the swap.
+    """
+    if not intents:
+        return []
+    staged = f".{intents[-1]['token']}{STAGED_SUFFIX}"
+    for name in undone:
+        if name.endswith(CLEANED_SUFFIX) or (name.endswith(staged) and ".manifest." not in name):
+            return intents[:-1]
+    return intents
+
+
+def _remove_replaced(directory: Path, swaps: Sequence[str], names: Sequence[str]) -> None:
+    """Removes the sources of a swap that another program had begun."""
+    from cordwood.storage.segments import next_offset_of  # noqa: PLC0415  # no cycle at import
+
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if not logs:
+        return
+    first = min(_base(name) for name in logs)
+    end = max(next_offset_of(directory / name, _base(name)) for name in logs)
+    for name in names:
+        path = directory / name
+        if name.endswith(SWAP_SUFFIX) or not path.exists() or not name[:1].isdigit():
+            continue
+        if first <= _base(name) < end:
+            filesystem.remove(path)
+
+
+def _base(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _name(directory: Path, base_offset: int, suffix: str) -> Path:
+    return directory / segment_file_name(base_offset, suffix)

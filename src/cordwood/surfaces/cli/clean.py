@@ -1,0 +1,355 @@
+"""`cordwood clean`: what Kafka's own cleaner and retention would do to a stopped broker's logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+
+from cordwood.cleanup.clean import CleanRequest, Engine, EngineFactory, clean
+from cordwood.cleanup.report import PartitionReport, Report, Status
+from cordwood.model.clock import SystemClock
+from cordwood.model.errors import (
+    ConfigError,
+    CordwoodError,
+    DirectoryInUseError,
+    NotALogDirError,
+)
+from cordwood.storage.replace import Trash, remove_file
+from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
+from cordwood.surfaces.settings import SettingOptions, read_settings
+
+_EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
+_MEMORY_DEFAULT = "1GiB"
+
+_EPILOG = """Examples:
+
+  cordwood clean /var/lib/kafka/data --dry-run
+
+  cordwood clean /data1 /data2 --metadata-dir /data1 --server-properties /etc/kafka/server.properties
+
+  cordwood clean ./backup --topic 'orders*' --set orders:cleanup.policy=compact --json
+
+  cordwood clean /var/lib/kafka/data --retention-only --trash /mnt/spare/trash
+
+Exit codes: 0 done or nothing to do; 1 a partition failed (the others are done); 2 usage; 3 a
+directory is in use."""
+
+
+def clean_command(
+    log_dirs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG_DIR...", help="Entries of log.dirs, or a partition's directory."),
+    ],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="[TOPIC:]KEY=VALUE", help="A setting of a topic or broker."),
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option(help='JSON or YAML: {"topics": {...}, "broker": {...}}.')
+    ] = None,
+    server_properties: Annotated[
+        Path | None, typer.Option(help="The broker's server.properties.")
+    ] = None,
+    metadata_dir: Annotated[
+        Path | None, typer.Option(help="Where __cluster_metadata-0 is, if not in LOG_DIR.")
+    ] = None,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="Kafka's defaults for topics no source describes.")
+    ] = False,
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The moment to clean at: ms or ISO 8601.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and touch nothing.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compact whatever the dirty ratio is.")
+    ] = False,
+    retention_only: Annotated[
+        bool, typer.Option("--retention-only", help="No compaction, and no Java.")
+    ] = False,
+    compaction_only: Annotated[bool, typer.Option("--compaction-only", help="No retention.")] = False,
+    trash: Annotated[
+        Path | None, typer.Option(help="Move removed files here instead of deleting them.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read back every rewritten segment before it counts.")
+    ] = False,
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="For all Python processes together.")
+    ] = _MEMORY_DEFAULT,
+    max_extra_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Extra disk space a rewrite may take.")
+    ] = None,
+    throttle: Annotated[
+        str | None, typer.Option(metavar="RATE", help="Bytes read per second, such as 50M.")
+    ] = None,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Spark master, or sc:// for Spark Connect.")
+    ] = "local[*]",
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Clean the log directories of a stopped Kafka broker, as its own cleaner would.
+
+    Retention by log start offset, size and time; then compaction, on Spark; then retention again
+    until nothing changes. Settings come from the metadata log in LOG_DIR, server.properties and the
+    options here, at Kafka's own levels. A topic that no source describes is left alone.
+    """
+    console = Console(stderr=True)
+    try:
+        if retention_only and compaction_only:
+            raise ConfigError("--retention-only and --compaction-only exclude each other")
+        settings = read_settings(
+            SettingOptions(
+                log_dirs=log_dirs,
+                set_options=set_ or (),
+                config_file=config_file,
+                server_properties=server_properties,
+                metadata_dir=metadata_dir,
+                defaults=defaults,
+            )
+        )
+        clock = SystemClock()
+        extra = parse_size(max_extra_bytes, option="--max-extra-bytes") if max_extra_bytes else None
+        rate = parse_size(throttle, option="--throttle") if throttle else None
+        request = CleanRequest(
+            log_dirs=tuple(log_dirs),
+            resolve=settings.resolve,
+            now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
+            topics=tuple(topic or ()),
+            producer_expiration_ms=settings.producer_expiration_ms,
+            dry_run=dry_run,
+            force=force,
+            retention=not compaction_only,
+            compaction=not retention_only,
+            max_extra_bytes=extra,
+            throttle_bytes=rate,
+            verify=verify,
+            dispose=Trash(trash) if trash else remove_file,
+        )
+        with _display(console, shown=not json_ and sys.stderr.isatty()) as display:
+            engine = _Engine(
+                master=master, memory_bytes=parse_size(memory, option="--memory"), display=display
+            )
+            report = clean(
+                request,
+                engine.factory(),
+                clock=clock,
+                require_engine=engine.require,
+                listener=display,
+            )
+        report.engine = engine.facts
+    except (ConfigError, NotALogDirError) as error:
+        _stop(error, _EXIT_USAGE)
+    except DirectoryInUseError as error:
+        _stop(error, _EXIT_IN_USE)
+    except (CordwoodError, OSError) as error:
+        _stop(error, _EXIT_FAILED)
+    report.warnings = [*settings.warnings, *report.warnings]
+    if json_:
+        print(json.dumps(report.to_json()))  # noqa: T201  # the document that was asked for
+    else:
+        show_report(report, Console(), console)
+    if report.failed:
+        raise typer.Exit(_EXIT_FAILED)
+
+
+def _stop(error: Exception, code: int) -> None:
+    typer.echo(f"cordwood clean: {error}", err=True)
+    raise typer.Exit(code)
+
+
+class _Engine:
+    """Starts Spark when, and only when, there is something to compact."""
+
+    def __init__(self, *, master: str, memory_bytes: int, display: _Display) -> None:
+        self._master = master
+        self._memory_bytes = memory_bytes
+        self._display = display
+        self.facts: dict[str, Any] = {}
+
+    def require(self) -> None:
+        """Raises EngineError where Spark cannot start for want of Java."""
+        from cordwood.cleanup.spark.session import require_java  # noqa: PLC0415  # only if needed
+
+        if not self._master.startswith("sc://"):
+            require_java()
+
+    def factory(self) -> EngineFactory:
+        """What `clean` starts the engine with."""
+
+        @contextmanager
+        def start() -> Iterator[Engine]:
+            # Spark takes seconds to import; retention alone goes without.
+            from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch  # noqa: PLC0415
+            from cordwood.cleanup.spark.session import (  # noqa: PLC0415
+                JVM_HEAP,
+                slots_of,
+                spark_session,
+            )
+
+            self._display.say("starting Spark")
+            with spark_session(self._master) as session:
+                slots = slots_of(session, self._master)
+                limits = Limits.within(self._memory_bytes, slots)
+                self.facts = {
+                    "master": self._master,
+                    "slots": slots,
+                    "jvm_heap": JVM_HEAP,
+                    "memory_bytes": self._memory_bytes,
+                    "keys_in_memory_per_task": limits.entries_max,
+                }
+                yield SparkEngine(
+                    session, slots=slots, limits=limits, watch=Watch(self._display.bytes_done)
+                )
+
+        return start
+
+
+class _Display:
+    """Progress bars on a terminal, and nothing elsewhere."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._tasks: dict[str, Any] = {}
+        self._phase = ""
+
+    def say(self, text: str) -> None:
+        """Shows a line while something takes its time."""
+        if self._progress is not None:
+            self._progress.update(self._task("wait", None), description=text)
+
+    def begin(self, phase: str, total: int) -> None:
+        """A phase over `total` partitions begins."""
+        self._phase = phase
+        if self._progress is not None and total:
+            self._progress.update(self._task(phase, total), total=total, completed=0)
+
+    def advance(self, name: str) -> None:
+        """One partition of the phase is done."""
+        if self._progress is not None:
+            self._progress.update(
+                self._task(self._phase, 1), advance=1, description=f"{self._phase} {name}"
+            )
+
+    def bytes_done(self, name: str, phase: str, done: int, total: int) -> None:
+        """A compaction has come so far."""
+        if self._progress is not None:
+            self._drop("wait")
+            self._progress.update(
+                self._task(f"{phase} {name}", total), total=total, completed=done
+            )
+
+    def _task(self, name: str, total: int | None) -> Any:
+        assert self._progress is not None, "checked by the caller"
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(name, total=total)
+        return self._tasks[name]
+
+    def _drop(self, name: str) -> None:
+        if name in self._tasks and self._progress is not None:
+            self._progress.remove_task(self._tasks.pop(name))
+
+
+@contextmanager
+def _display(console: Console, *, shown: bool) -> Iterator[_Display]:
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if not shown:
+            yield _Display(None)
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as progress:
+            yield _Display(progress)
+    except KeyboardInterrupt:
+        typer.echo(
+            "cordwood clean: interrupted; what was put in place stays, the next run goes on", err=True
+        )
+        # Spark's threads may still be at work; everything that counts is on disk.
+        os._exit(130)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def show_report(report: Report, out: Console, console: Console) -> None:
+    """The summary table, what failed and why, and warnings."""
+    for warning in report.warnings:
+        console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False)
+    shown = [p for p in report.partitions if p.status is not Status.UNCHANGED]
+    table = Table(title="Plan" if report.dry_run else "Cleaned", title_justify="left")
+    for name in ("partition", "policy", "status"):
+        table.add_column(name)
+    for name in ("segments", "bytes before", "after", "freed", "records gone"):
+        table.add_column(name, justify="right")
+    for partition in shown:
+        if partition.before is not None:
+            table.add_row(*_row(partition))
+    if table.row_count:
+        out.print(table)
+    _show_rest(report, out, console)
+
+
+def _row(partition: PartitionReport) -> list[str]:
+    before, after = partition.before, partition.after
+    assert before is not None, "rows are made of what was captured"
+    records = ""
+    if before.records is not None and after is not None and after.records is not None:
+        records = f"{before.records - after.records:,} of {before.records:,}"
+    return [
+        f"{partition.topic}-{partition.partition}",
+        partition.policy,
+        str(partition.status),
+        f"{before.segments} → {after.segments}" if after else str(before.segments),
+        format_bytes(before.bytes),
+        format_bytes(after.bytes) if after else "",
+        format_bytes(partition.bytes_freed),
+        records,
+    ]
+
+
+def _show_rest(report: Report, out: Console, console: Console) -> None:
+    for partition in report.partitions:
+        name = f"{partition.topic}-{partition.partition}"
+        for warning in partition.warnings:
+            console.print(f"{name}: warning: {warning}", style="yellow", markup=False)
+        if partition.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
+            style = "red" if partition in report.failed else None
+            console.print(
+                f"{name}: {partition.status}: {partition.reason}", style=style, markup=False
+            )
+    freed = sum(p.bytes_freed for p in report.partitions)
+    counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
+    words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    verb = "retention would free" if report.dry_run else "freed"
+    seconds = report.timing.total
+    out.print(f"{words or 'no partitions'}; {verb} {format_bytes(freed)} in {seconds:.1f} s")
+    if report.engine:
+        facts = report.engine
+        out.print(
+            f"Spark {facts['master']}, {facts['slots']} tasks at once, JVM heap at most "
+            f"{facts['jvm_heap']}"
+        )

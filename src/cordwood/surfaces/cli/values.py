@@ -1,0 +1,52 @@
+"""Times, sizes and rates as people write them on a command line, and as they like to read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from cordwood.model.errors import ConfigError
+
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?(?:/s)?", re.IGNORECASE)
+
+
+def parse_time(text: str, *, option: str) -> int:
+    """Milliseconds since the epoch, from such a number or from ISO 8601 (UTC unless it says).
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{option} {text}: expected milliseconds since the epoch, or ISO 8601 such as "
+            "2026-01-31T12:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def parse_size(text: str, *, option: str) -> int:
+    """Bytes, from a number with an optional unit: 1048576, 64M, 1.5GiB, 20MB/s.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(f"{option} {text}: expected a number of bytes, such as 512M or 2GiB")
+    return int(float(match[1]) * (1 << _UNITS[match[2].lower()]))
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes with three digits or so: 512 B, 1.4 MiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("the last unit takes all")

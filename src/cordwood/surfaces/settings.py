@@ -1,0 +1,127 @@
+"""Reads the places where settings come from, and gives each topic's settings in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordwood.cleanup.clean import Resolved
+from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
+from cordwood.format.meta_properties import parse_meta_properties
+from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file
+from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
+from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.properties import parse_properties
+from cordwood.storage.metadata_image import MetadataImage, read_metadata_image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingOptions:
+    """The options of the command line that say where settings come from."""
+
+    log_dirs: Sequence[Path]
+    set_options: Sequence[str] = ()
+    config_file: Path | None = None
+    server_properties: Path | None = None
+    metadata_dir: Path | None = None
+    defaults: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings by topic; `warnings` are about the sources themselves."""
+
+    resolve: Callable[[str], Resolved | None]
+    producer_expiration_ms: int
+    warnings: tuple[str, ...]
+
+
+def read_settings(options: SettingOptions) -> Settings:
+    """All sources, read once.
+
+    Raises:
+        ConfigError: a file is missing or malformed, a name unknown, a value refused.
+        CorruptError: the metadata log cannot be read.
+    """
+    topic_set, broker_set = merge_set_options(options.set_options)
+    file = ConfigFile()
+    if options.config_file is not None:
+        file = parse_config_file(
+            _text_of(options.config_file, "--config-file"), name=str(options.config_file)
+        )
+    properties: dict[str, str] = {}
+    if options.server_properties is not None:
+        properties = parse_properties(
+            _text_of(options.server_properties, "--server-properties"),
+            name=str(options.server_properties),
+        )
+    metadata = _metadata_of(options)
+    sources = Sources(
+        topic_set=topic_set,
+        broker_set=broker_set,
+        file_topics=file.topics,
+        file_broker=file.broker,
+        server_properties=properties,
+        metadata=metadata,
+        defaults=options.defaults,
+        config_file_name=str(options.config_file or "--config-file"),
+        server_properties_name=str(options.server_properties or "--server-properties"),
+    )
+    node_id = _node_id_of(options.log_dirs)
+    broker = resolve_broker(sources, node_id=node_id)
+    cache: dict[str, Resolved | None] = {}
+
+    def resolve(topic: str) -> Resolved | None:
+        if topic not in cache:
+            found = resolve_topic(sources, topic, node_id=node_id)
+            cache[topic] = found and Resolved(
+                config=found.config, origin=dict(found.origin), warnings=found.warnings
+            )
+        return cache[topic]
+
+    warnings = [*sources.warnings, *broker.warnings]
+    if metadata is not None and metadata.may_have_uncommitted_suffix:
+        warnings.append(
+            "the metadata log is one of several voters' and was read to its end: its last records "
+            "may not have been committed"
+        )
+    return Settings(
+        resolve=resolve,
+        producer_expiration_ms=broker.config.producer_id_expiration_ms,
+        warnings=tuple(warnings),
+    )
+
+
+def _text_of(path: Path, option: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {path}: cannot be read: {error}") from error
+
+
+def _metadata_of(options: SettingOptions) -> MetadataImage | None:
+    places = [options.metadata_dir] if options.metadata_dir else list(options.log_dirs)
+    for place in places:
+        for candidate in (
+            place / CLUSTER_METADATA_DIR,
+            place,
+            place.resolve().parent / CLUSTER_METADATA_DIR,
+        ):
+            if candidate.name == CLUSTER_METADATA_DIR and candidate.is_dir():
+                return read_metadata_image(candidate)
+    if options.metadata_dir is not None:
+        raise ConfigError(
+            f"--metadata-dir {options.metadata_dir}: no {CLUSTER_METADATA_DIR} directory is there"
+        )
+    return None
+
+
+def _node_id_of(log_dirs: Sequence[Path]) -> int | None:
+    for place in log_dirs:
+        for candidate in (place / META_PROPERTIES, place.resolve().parent / META_PROPERTIES):
+            try:
+                return parse_meta_properties(candidate.read_bytes()).node_id
+            except (OSError, CorruptError):
+                continue
+    return None
