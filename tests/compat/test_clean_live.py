@@ -14,6 +14,7 @@ import pytest
 
 from cordwood.testing.clean import digest_tree, run_clean
 from cordwood.testing.compare import Difference, compare_log_dirs, dump_files
+from cordwood.testing.fuzz import record_fuzz
 from cordwood.testing.kafka import copy_log_dir, read_checkpoint
 from cordwood.testing.live import (
     KILL_TOPICS,
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kaf
 SEED = 1
 NIGHTLY_SEEDS = (2, 3, 5, 8, 13, 21)
 INTERNAL = ("__consumer_offsets", "__transaction_state")
+ORDER_MATTERS = ("both-old-0", "compact-to-both-0", "both-to-compact-0", "start-inside-0")
 EVERY_TOPIC = (*TOPICS, *PARTITIONED, *INTERNAL)
 
 
@@ -140,6 +142,10 @@ def test_kafka_deletes_by_broker_wide_settings(rounds: Rounds) -> None:
         assert 0 < len(after) < len(before), topic
 
 
+def test_kafka_deleted_before_it_compacted_wherever_that_matters(rounds: Rounds) -> None:
+    assert not {pair.cleaned_first for pair in rounds.pairs} & set(ORDER_MATTERS)
+
+
 def test_kafka_keeps_several_segments_of_its_internal_topics(rounds: Rounds) -> None:
     for topic in INTERNAL:
         for partition in (f"{topic}-0", f"{topic}-1"):
@@ -236,3 +242,16 @@ def test_further_seeds_agree_with_kafka(tmp_path: Path, seed: int) -> None:
     for number, pair in enumerate(pairs, start=1):
         differences = differences_of(pair, tmp_path / f"cleaned-{number}")
         assert not differences, "\n".join(map(str, differences))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
+def test_random_topics_agree_with_kafka(tmp_path: Path, seed: int) -> None:
+    pairs = record_fuzz(tmp_path / "recorded", seed=seed)
+    for number, pair in enumerate(pairs, start=1):
+        differences = [
+            difference
+            for difference in differences_of(pair, tmp_path / f"cleaned-{number}")
+            if difference.partition != pair.cleaned_first
+        ]
+        assert not differences, f"round {number}\n" + "\n".join(map(str, differences))

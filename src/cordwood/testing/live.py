@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import shutil
 import sys
 import time
@@ -127,12 +128,15 @@ class Pair:
     """Copies of a stopped broker's log directories before and after its own cleaning.
 
     `now_ms` is when the cleaning began: any moment up to a minute later gives the same result.
+    `cleaned_first` is the one partition that Kafka may have compacted before its first pass of
+    retention; for all others retention came first. It matters under `compact,delete` only.
     """
 
     before: list[Path]
     after: list[Path]
     now_ms: int
     server_properties: Path
+    cleaned_first: str | None
 
     @classmethod
     def record(cls, kafka: RealKafka, target: Path) -> Self:
@@ -142,7 +146,14 @@ class Pair:
         kafka.run_cleaner_until()
         after = kafka.copy_data(target / "after")
         properties = Path(shutil.copy(kafka.config_file, target / "server.properties"))
-        pair = cls(before=before, after=after, now_ms=now_ms, server_properties=properties)
+        first = re.search(r"Beginning cleaning of log (\S+)", kafka.log_since_start)
+        pair = cls(
+            before=before,
+            after=after,
+            now_ms=now_ms,
+            server_properties=properties,
+            cleaned_first=first[1] if first else None,
+        )
         (target / "pair.json").write_text(json.dumps(asdict(pair), indent=1, default=str))
         return pair
 
@@ -334,10 +345,11 @@ KILL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
         "kill-compact": _COMPACT,
         "kill-tombstones": {**_COMPACT, "internal.segment.bytes": "9000"},
         "kill-transactions": _COMPACT,
-        "kill-retention": {**_DELETE, "retention.ms": str(DAY_MS)},
+        "kill-retention": _without(_DELETE, "retention.ms"),
         "kill-both": {**_BOTH, "retention.ms": str(DAY_MS)},
     }.items()
 }
+KILL_PROPERTIES: Final = {"log.retention.minutes": "1440", "log.retention.hours": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +374,7 @@ def _write_to_be_killed(live: Live) -> None:
 
 def record_kill(root: Path, *, seed: int) -> Kill:
     """Writes, stops cleanly, writes more and kills; Kafka then cleans a copy of either state."""
-    with RealKafka(root / "kafka") as kafka:
+    with RealKafka(root / "kafka", properties=KILL_PROPERTIES) as kafka:
         work = Workload(kafka, seed)
         live = Live(kafka=kafka, work=work, now_ms=time.time_ns() // 1_000_000)
         kafka.start_without_cleaning()
@@ -387,7 +399,7 @@ def record_kill(root: Path, *, seed: int) -> Kill:
 def clean_copy(before: Path, target: Path) -> Pair:
     """Lets a new broker clean a copy of a stopped broker's only log directory."""
     data = copy_log_dir(before, target / "kafka" / "data")
-    with RealKafka(target / "kafka", log_dirs=[data]) as kafka:
+    with RealKafka(target / "kafka", log_dirs=[data], properties=KILL_PROPERTIES) as kafka:
         return Pair.record(kafka, target)
 
 
