@@ -54,6 +54,15 @@ class ByteReader:
         self.position = start + size_bytes
         return bytes(self._buffer[start : self.position])
 
+    def fixed(self, size_bytes: int) -> bytes:
+        """The `size_bytes` bytes of a value that always takes as many.
+
+        Raises:
+            CutOffError: fewer remain.
+        """
+        start = self._advance(size_bytes)
+        return bytes(self._buffer[start : self.position])
+
     def int8(self) -> int:
         """A signed byte."""
         value = self._buffer[self._advance(1)]

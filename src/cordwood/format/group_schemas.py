@@ -137,7 +137,7 @@ message ConsumerGroupMemberMetadataValue key=5 versions=0 flexible=0+
   subscribedTopicRegex string?
   rebalanceTimeoutMs int32 default=-1
   serverAssignor string?
-  classicMemberMetadata {}? tag=0 default=null
+  classicMemberMetadata {}? tag=0
     sessionTimeoutMs int32
     supportedProtocols []{}
       name string
@@ -159,11 +159,11 @@ message ConsumerGroupCurrentMemberAssignmentValue key=8 versions=0 flexible=0+
   assignedPartitions []{}
     topicId uuid
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
   partitionsPendingRevocation []{}
     topicId uuid
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
 
 message ConsumerGroupRegularExpressionValue key=16 versions=0 flexible=0+
   topics []string
@@ -214,7 +214,7 @@ message StreamsGroupMetadataValue key=17 versions=0 flexible=0+
   epoch int32
   metadataHash int64
   validatedTopologyEpoch int32 tag=0 default=-1
-  lastAssignmentConfigs []{}? tag=1 default=null
+  lastAssignmentConfigs []{}? tag=1
     key string
     value string
 
@@ -255,27 +255,27 @@ message StreamsGroupCurrentMemberAssignmentValue key=22 versions=0 flexible=0+
   activeTasks []{}
     subtopologyId string
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
   standbyTasks []{}
     subtopologyId string
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
   warmupTasks []{}
     subtopologyId string
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
   activeTasksPendingRevocation []{}
     subtopologyId string
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
   standbyTasksPendingRevocation []{}
     subtopologyId string
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
   warmupTasksPendingRevocation []{}
     subtopologyId string
     partitions []int32
-    assignmentEpochs []int32? tag=0 default=null
+    assignmentEpochs []int32? tag=0
 
 message StreamsGroupTopologyValue key=23 versions=0 flexible=0+
   epoch int32

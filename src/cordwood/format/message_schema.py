@@ -15,7 +15,8 @@ lives in the tag section, and its default when that is not the type's zero.
 
 Flexible versions use compact lengths (unsigned varint of length + 1, 0 for null) and end every
 struct with a tag section; the others use int16 lengths for strings, int32 for bytes and arrays, -1
-for null. uuids are given as Kafka prints them: 22 characters of URL-safe base64.
+for null. A nullable struct follows a byte (-1 null, 1 there), in the tag section an unsigned varint
+(0, 1). uuids are given as Kafka prints them: 22 characters of URL-safe base64.
 
 Source: KIP-482 and Kafka's message generator (org.apache.kafka.message).
 """
@@ -276,21 +277,23 @@ def _read_tags(
     known = {field.tag: field for field in fields if field.tag is not None}
     for _ in range(reader.unsigned_varint()):
         tag = reader.unsigned_varint()
-        payload = reader.take(reader.unsigned_varint())
+        size_bytes = reader.unsigned_varint()
         field = known.get(tag)
-        if field is not None:
-            if version not in field.versions:
-                raise CorruptError(f"Tag {tag} is not valid for version {version}")
-            inner = ByteReader(payload)
-            values[field.name] = _read_field(field, version, True, inner)
-            inner.require_end(f"tagged field {field.name}")
+        if field is None:
+            reader.take(size_bytes)
+            continue
+        if version not in field.versions:
+            raise CorruptError(f"Tag {tag} is not valid for version {version}")
+        # As in Kafka, what is known is read without a look at its size.
+        values[field.name] = _read_field(field, version, True, reader)
 
 
 def _read_field(field: Field, version: int, is_flexible: bool, reader: ByteReader) -> Any:
     if field.is_array:
         value = _read_array(field, version, is_flexible, reader)
     elif field.kind == "struct" and field.nullable is not None and version in field.nullable:
-        value = None if reader.int8() < 0 else _read_one(field, version, is_flexible, reader)
+        is_present = reader.unsigned_varint() > 0 if field.tag is not None else reader.int8() >= 0
+        value = _read_one(field, version, is_flexible, reader) if is_present else None
     else:
         value = _read_one(field, version, is_flexible, reader)
     if value is None and (field.nullable is None or version not in field.nullable):
@@ -328,7 +331,7 @@ def _read_one(field: Field, version: int, is_flexible: bool, reader: ByteReader)
     if field.kind == "struct":
         return _read_struct(field.fields, version, is_flexible, reader)
     if field.kind == "uuid":
-        return uuid_text(reader.take(_UUID_BYTES))
+        return uuid_text(reader.fixed(_UUID_BYTES))
     if field.kind in {"string", "bytes"}:
         if is_flexible:
             size = reader.unsigned_varint() - 1
@@ -384,7 +387,7 @@ def _build_field(field: Field, version: int, is_flexible: bool, value: Any) -> b
         return bytes(out)
     if field.kind == "struct" and field.nullable is not None and version in field.nullable:
         if value is None:
-            return b"\xff"
+            return b"\xff" if field.tag is None else b"\0"
         return b"\x01" + _build_one(field, version, is_flexible, value)
     return _build_one(field, version, is_flexible, value)
 

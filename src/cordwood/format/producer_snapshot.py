@@ -58,7 +58,10 @@ def parse_producer_snapshot(buffer: Buffer) -> list[ProducerEntry]:
         raise CorruptError(f"producer snapshot of {len(buffer)} bytes")
     version, crc, count = _HEADER.unpack_from(buffer)
     if version != VERSION:
-        raise UnsupportedVersionError(f"Snapshot contained an unknown file version {version}")
+        raise UnsupportedVersionError(
+            "Snapshot failed schema validation: "
+            f"Snapshot contained an unknown file version {version}"
+        )
     if count < 0 or len(buffer) < HEADER_BYTES + count * ENTRY_BYTES:
         raise CorruptError(
             "Snapshot failed schema validation: "

@@ -267,16 +267,18 @@ class RecordBatch:
             return
         reader = ByteReader(self.payload())
         is_append_time = header.timestamp_type == LOG_APPEND_TIME
-        for _ in range(header.records_count):
+        for index in range(header.records_count):
             # A record takes 7 bytes at least: a false count ends here, not in a long loop.
-            yield parse_record(
+            record = parse_record(
                 reader,
                 base_offset=header.base_offset,
                 base_timestamp=header.base_timestamp,
                 base_sequence=header.base_sequence,
                 log_append_time_ms=header.max_timestamp if is_append_time else None,
             )
-        reader.require_end(f"the {header.records_count} records of the batch")
+            if index == header.records_count - 1:
+                reader.require_end(f"the {header.records_count} records of the batch")
+            yield record
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:

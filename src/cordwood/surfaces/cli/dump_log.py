@@ -99,9 +99,11 @@ def _dump(options: DumpOptions, output: Output) -> int:
         # Whoever reads has had enough; without this Python tells of it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (CordwoodError, OSError) as error:
-        # The text so far may end within a line.
+    except CordwoodError as error:
         output.error(f"cordwood dump-log: {error}")
+        return 1
+    except OSError as error:
+        output.error(f"cordwood dump-log: {error.filename}: {error.strerror}")
         return 1
     for line in findings.lines():
         output.error(line)

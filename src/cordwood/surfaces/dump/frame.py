@@ -6,6 +6,7 @@ Source: org.apache.kafka.server.common.serialization.AbstractApiMessageSerde.rea
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cordwood.format.byte_reader import ByteReader
 from cordwood.format.message_schema import MessageSchema, MessageValue, read_message
@@ -31,7 +32,7 @@ def read_framed_message(schemas: Mapping[int, MessageSchema], value: bytes) -> M
             f"Unknown metadata id {api_key}"
         )
     try:
-        message = read_message(schema, version, reader)
+        message = _read_body(schema, version, reader)
     except CorruptError as error:
         raise CorruptError(f"Failed to deserialize record with type {api_key}") from error
     if reader.remaining:
@@ -42,6 +43,17 @@ def read_framed_message(schemas: Mapping[int, MessageSchema], value: bytes) -> M
 def reason_of(error: CorruptError) -> str:
     """What Kafka's tool says of the error; Java's BufferUnderflowException has no message."""
     return "null" if isinstance(error, CutOffError) else error.reason
+
+
+def _read_body(schema: MessageSchema, version: int, reader: ByteReader) -> MessageValue:
+    """The message; a version of the future is taken for the latest known, as by Kafka's tool.
+
+    Kafka's reader stops at structs inside such a message, and so does this one.
+    """
+    highest = schema.versions.highest
+    if version <= highest or any(field.kind == "struct" for field in schema.fields):
+        return read_message(schema, version, reader)
+    return replace(read_message(schema, highest, reader), version=version)
 
 
 def _read_frame(reader: ByteReader) -> tuple[int, int]:

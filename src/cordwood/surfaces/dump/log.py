@@ -51,7 +51,12 @@ def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, outp
             else:
                 _print_batch(placed, output)
             if options.is_deep:
-                _print_records(placed.batch, options, gaps, output)
+                try:
+                    _print_records(placed.batch, options, gaps, output)
+                except CorruptError as error:
+                    raise CorruptError(
+                        f"in the batch at byte {placed.position}: {error.reason}", path=file.shown
+                    ) from error
             position = placed.position + placed.batch.size_bytes
         trailing = log.size_bytes - position
         if trailing > 0 and options.bytes_max == SIZE_MAX:

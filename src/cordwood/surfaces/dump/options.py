@@ -1,7 +1,7 @@
 """The flags of kafka-dump-log, parsed as Kafka's option parser does.
 
-A flag may be written with one dash or two, shortened as long as it stays unambiguous, and its value
-may follow `=` or come as the next argument.
+A flag may be written with one dash or two (with two also shortened, as long as it stays
+unambiguous), and its value may follow `=` or come as the next argument.
 
 Source: DumpLogSegments.DumpLogSegmentsOptions; joptsimple.OptionParser.
 """
@@ -158,7 +158,7 @@ def parse_options(arguments: Sequence[str]) -> DumpOptions:
         if not argument.startswith("-") or argument == "-":
             continue
         written, equals, value = argument.lstrip("-").partition("=")
-        name = _full_name(written)
+        name = _full_name(written, may_be_short=argument.startswith("--"))
         arity = _OPTIONS[name][0]
         found: str | None = value if equals else None
         if arity is _Arity.FLAG:
@@ -210,10 +210,10 @@ def _wrapped(left: str, text: str) -> list[str]:
     return [*lines, line.rstrip(" ")]
 
 
-def _full_name(written: str) -> str:
+def _full_name(written: str, *, may_be_short: bool) -> str:
     if written in _OPTIONS:
         return written
-    matches = [name for name in _OPTIONS if written and name.startswith(written)]
+    matches = [name for name in _OPTIONS if written and may_be_short and name.startswith(written)]
     if len(matches) == 1:
         return matches[0]
     if matches:

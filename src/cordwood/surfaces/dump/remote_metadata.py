@@ -6,7 +6,7 @@ RemotePartitionDeleteMetadata and RemoteLogSegmentMetadataSnapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cordwood.format.remote_log_metadata import SCHEMA_OF_API_KEY
@@ -59,7 +59,7 @@ def _update_text(fields: Mapping[str, Any]) -> str:
     return (
         f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={segment_id}, "
         f"customMetadata={_custom_text(fields['customMetadata'])}, "
-        f"state={_state(_SEGMENT_STATES, fields['remoteLogSegmentState'])}, "
+        f"state={_segment_state(fields['remoteLogSegmentState'])}, "
         f"eventTimestampMs={fields['eventTimestampMs']}, brokerId={fields['brokerId']}}}"
     )
 
@@ -68,12 +68,13 @@ def _partition_delete_text(fields: Mapping[str, Any]) -> str:
     return (
         "RemotePartitionDeleteMetadata{"
         f"topicPartition={_partition_text(fields['topicIdPartition'])}, "
-        f"state={_state(_PARTITION_STATES, fields['remotePartitionDeleteState'])}, "
+        f"state={_partition_state(fields['remotePartitionDeleteState'])}, "
         f"eventTimestampMs={fields['eventTimestampMs']}, brokerId={fields['brokerId']}}}"
     )
 
 
 def _snapshot_text(fields: Mapping[str, Any]) -> str:
+    _segment_state(fields["remoteLogSegmentState"])  # what is wrong with it is told first
     return (
         f"RemoteLogSegmentMetadataSnapshot{{segmentId={fields['segmentId']}, "
         f"startOffset={fields['startOffset']}, endOffset={fields['endOffset']}, "
@@ -98,7 +99,7 @@ def _common_text(fields: Mapping[str, Any]) -> str:
         f"segmentLeaderEpochs={{{epochs_text}}}, "
         f"segmentSizeInBytes={fields['segmentSizeInBytes']}, "
         f"customMetadata={_custom_text(fields['customMetadata'])}, "
-        f"state={_state(_SEGMENT_STATES, fields['remoteLogSegmentState'])}, "
+        f"state={_segment_state(fields['remoteLogSegmentState'])}, "
         f"txnIdxEmpty={java_boolean(fields['txnIndexEmpty'])}"
     )
 
@@ -132,7 +133,13 @@ def _custom_text(data: bytes | None) -> str:
     return f"Optional[CustomMetadata{{{len(data)} bytes}}]"
 
 
-def _state(names: Sequence[str], number: int) -> str:
-    if not 0 <= number < len(names):
+def _segment_state(number: int) -> str:
+    if not 0 <= number < len(_SEGMENT_STATES):
         raise CorruptError("state can not be null")
-    return names[number]
+    return _SEGMENT_STATES[number]
+
+
+def _partition_state(number: int) -> str:
+    if not 0 <= number < len(_PARTITION_STATES):
+        raise CorruptError("null")  # Kafka's exception has no words here
+    return _PARTITION_STATES[number]
