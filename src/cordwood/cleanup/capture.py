@@ -15,7 +15,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileFacts, facts_of
 from cordwood.storage.log_dir import Checkpoints
-from cordwood.storage.producer_state import load_producer_state
+from cordwood.storage.producer_state import load_producer_state, remove_stray_snapshots
 from cordwood.storage.segments import Segment, end_of, load_segments
 
 
@@ -98,6 +98,8 @@ def capture(
     state, more = load_producer_state(
         directory, list(segments), log_end_offset=end, end_position=active_bytes
     )
+    if not read_only:
+        remove_stray_snapshots(directory, [segment.base_offset for segment in segments])
     unstable = state.first_unstable_offset()
     aborted = {entry for segment in segments for entry in segment.aborted_transactions()}
     return Captured(

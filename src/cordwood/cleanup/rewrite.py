@@ -378,6 +378,10 @@ class _Rules:
         markers = int(counts[control].sum())
         kept[control] = np.where(can_discard & past, 0, counts)[control]
         kept_markers = int(kept[control].sum())
+        for row in np.flatnonzero(control & (kept > 0)).tolist():
+            # Markers have no key: no index has judged them.
+            marks = np.arange(ordinals[row], ordinals[row] + counts[row], dtype=np.uint64)
+            keys.set_bits(keep, marks)
         manifest.batches_before += block.rows
         manifest.records_before += total
         manifest.discarded.superseded += total - markers - kept_by_key

@@ -202,16 +202,11 @@ class PayloadReader:
         if not len(compressed):
             yield Payload(block.buffer, spans, 0, block.rows)
             return
-        # Plain batches among compressed ones are looked at in a run of their own.
-        if np.any(wanted & plain):
-            only_plain = spans.copy()
-            only_plain[~plain] = -1
-            yield Payload(block.buffer, only_plain, 0, block.rows)
-        spans[plain] = -1
+        # Rows must come in order, so plain batches among compressed ones are copied beside them.
         view = memoryview(block.buffer)
         first = 0
         self._arena.reset()
-        for row in compressed.tolist():
+        for row in np.flatnonzero(wanted).tolist():
             if self._arena.used > _ARENA_BYTES:
                 yield Payload(self._arena.buffer, spans, first, row)
                 self._arena.reset()

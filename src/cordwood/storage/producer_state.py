@@ -5,7 +5,7 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, UnifiedLog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from cordwood.format.file_names import PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
 from cordwood.format.producer_snapshot import ProducerEntry, parse_producer_snapshot
 from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
+from cordwood.storage import filesystem
 from cordwood.storage.segments import Segment, headers_from
 
 _NONE = -1
@@ -86,6 +87,21 @@ def snapshot_offsets(directory: Path) -> list[int]:
     return sorted(
         base_offset_of(path.name) for path in directory.glob(f"*{PRODUCER_SNAPSHOT_SUFFIX}")
     )
+
+
+def remove_stray_snapshots(directory: Path, bases: Sequence[int]) -> None:
+    """Removes snapshots that are at no segment's base, as a loader does.
+
+    The newest of them stays if it lies behind the last base: a clean stop writes it at the log's
+    end.
+
+    Source: ProducerStateManager.removeStraySnapshots.
+    """
+    strays = [offset for offset in snapshot_offsets(directory) if offset not in set(bases)]
+    if strays and strays[-1] > bases[-1]:
+        strays.pop()
+    for offset in strays:
+        filesystem.remove(directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}")
 
 
 def load_producer_state(
