@@ -281,7 +281,9 @@ class LogBuilder:
 
     def roll(self, *, modified_ms: int | None = None) -> None:
         """Closes the active segment and begins one at the next offset."""
-        assert self.next_offset > self.active.base_offset, "a roll at the base of the active segment"
+        assert self.next_offset > self.active.base_offset, (
+            "a roll at the base of the active segment"
+        )
         self.modified_ms = self.modified_ms + 60_000 if modified_ms is None else modified_ms
         self.segments.append(
             BuiltSegment(

@@ -154,7 +154,8 @@ class RandomLog:
         return NOW_MS + self._chance.choice([-_DAY_MS, -1, 0, 1, _DAY_MS])
 
     def _codec(self) -> Codec:
-        return self._chance.choice([Codec.NONE, *Codec])
+        codec: Codec = self._chance.choice([Codec.NONE, *Codec])
+        return codec
 
     def _producer(self) -> tuple[int, int]:
         """A producer outside of a transaction, sometimes with a new epoch."""

@@ -249,7 +249,7 @@ class ReferenceCleaner:
         batch: Batch,
         newest: dict[bytes, int],
         written: _Written,
-        keep_legacy_tombstones: bool,  # noqa: FBT001  # named as in Kafka
+        keep_legacy_tombstones: bool,  # named as in Kafka
     ) -> None:
         round_ = self._round
         can_discard = self._transactions.read(batch)
@@ -266,11 +266,15 @@ class ReferenceCleaner:
                 delete_horizon_ms=horizon, now_ms=round_.now_ms
             )
         records = batch.records()
-        kept = [] if discard_records else [
-            record
-            for record in records
-            if _is_control(batch) or self._should_retain(record, newest, keep_tombstones)
-        ]
+        kept = (
+            []
+            if discard_records
+            else [
+                record
+                for record in records
+                if _is_control(batch) or self._should_retain(record, newest, keep_tombstones)
+            ]
+        )
         if isinstance(batch, LegacyBatch):
             self._write_legacy(batch, kept, written)
             return
@@ -300,7 +304,7 @@ class ReferenceCleaner:
         self,
         record: Record,
         newest: dict[bytes, int],
-        keep_tombstones: bool,  # noqa: FBT001  # named as in Kafka
+        keep_tombstones: bool,  # named as in Kafka
     ) -> bool:
         if record.offset >= self._round.first_uncleanable:
             return True

@@ -1,0 +1,217 @@
+"""The fast cleaner gives, file by file, the bytes of the slow and obvious one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cordwood.cleanup import tasks
+from cordwood.cleanup.cleanable import plan_cleanable
+from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.rewrite import GroupRewriter
+from cordwood.cleanup.round import Round, plan_round, split_by_bytes
+from cordwood.cleanup.survivors import Secrets, SegmentFacts, Spill, Walk, merge
+from cordwood.cleanup.transactions import AbortedTransactions
+from cordwood.format.native import records as keys
+from cordwood.model.config import LogConfig
+from cordwood.testing.log_builder import NOW_MS, LogBuilder
+from cordwood.testing.random_log import Contents, random_log
+from cordwood.testing.reference_cleaner import CleanedSegment, clean_by_reference
+
+SEEDS = st.integers(0, 2**40)
+CONTENTS = st.builds(
+    Contents,
+    batches=st.integers(1, 60),
+    records_max=st.sampled_from([1, 3, 8, 40]),
+    keys=st.sampled_from([1, 4, 12, 60]),
+    value_bytes_max=st.sampled_from([1, 40, 400]),
+    roll=st.sampled_from([0.0, 0.1, 0.3]),
+    legacy=st.booleans(),
+    transactions=st.booleans(),
+    unkeyed=st.booleans(),
+    index_interval_bytes=st.sampled_from([0, 200, 4096]),
+)
+
+
+def planned(log: LogBuilder, directory: Path, seed: int) -> Round | None:
+    """A round over a written log, with segments of a random size; None when nothing is dirty."""
+    chance = random.Random(seed)
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}),
+        segment_bytes=chance.choice([300, 2_000, 100_000]),
+        segment_index_bytes=chance.choice([24, 10_000]),
+        index_interval_bytes=log.index_interval_bytes,
+        delete_retention_ms=chance.choice([0, 1, 86_400_000, 400_000_000]),
+    )
+    captured = log.capture(directory, config)
+    cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
+    if cleanable.reason is not None:
+        return None
+    plan = plan_compaction(captured.view, cleanable)
+    return plan_round(captured, plan, now_ms=NOW_MS, seed=seed)
+
+
+def rewritten(round_: Round, survivors: tasks.Survivors) -> list[dict[str, bytes]]:
+    """The files each group ends as, by suffix."""
+    specs = tasks.rewrite_specs(round_, survivors)
+    rewriter = GroupRewriter()
+    groups = []
+    for number in range(len(round_.groups)):
+        if number not in specs:
+            source = Path(round_.group(number)[0].path)
+            groups.append(
+                {
+                    suffix: path.read_bytes()
+                    for suffix in (".log", ".index", ".timeindex", ".txnindex")
+                    if (path := source.with_suffix(suffix)).exists()
+                }
+            )
+            continue
+        staged = replace(specs[number].staged, token=f"t{number}")
+        manifest = rewriter.rewrite(replace(specs[number], staged=staged))
+        tasks.read_back(replace(specs[number], staged=staged), manifest)
+        paths = {suffix: path for suffix, path in staged.paths().items() if path.exists()}
+        modified = {
+            path.stat().st_mtime_ns for suffix, path in paths.items() if suffix != ".txnindex"
+        }
+        last = round_.group(number)[-1].modified_ns
+        assert modified == {last // 1_000_000 * 1_000_000}
+        groups.append({suffix: path.read_bytes() for suffix, path in paths.items()})
+    return groups
+
+
+def assert_same(groups: list[dict[str, bytes]], expected: list[CleanedSegment]) -> None:
+    for group, cleaned in zip(groups, expected, strict=True):
+        assert group.keys() == cleaned.files.keys(), cleaned.base_offset
+        for suffix, data in cleaned.files.items():
+            assert group[suffix] == data, f"{cleaned.base_offset}{suffix}"
+
+
+def facts_of(survivors: tasks.Survivors) -> dict[int, tuple[object, ...]]:
+    return {
+        base: (f.records, f.batches, f.aborted, f.keep, f.nulls, f.transactions.to_json())
+        for base, f in survivors.facts.items()
+    }
+
+
+def walk_to_end(steps: Iterator[Spill], into: list[Spill]) -> list[SegmentFacts]:
+    while True:
+        try:
+            into.append(next(steps))
+        except StopIteration as stop:
+            found: list[SegmentFacts] = stop.value
+            return found
+
+
+def survivors_by_merge(
+    round_: Round, chance: random.Random, secrets: Secrets, *, probe: bool
+) -> tasks.Survivors:
+    """Survivors found in chunks that spill early, merged shard by shard."""
+    shards = chance.randint(1, 4)
+    chunks = [(c, False) for c in split_by_bytes(round_.dirty, chance.randint(1, 4))]
+    clean = split_by_bytes(round_.clean, chance.randint(1, 3))
+    if not probe:
+        chunks += [(c, True) for c in clean]
+    facts: list[list[SegmentFacts]] = []
+    blocks: list[tuple[bool, int, int, npt.NDArray[np.uint64], int]] = []
+    for number, (segments, is_clean) in enumerate(chunks):
+        walk = walk_with(round_, secrets)
+        walk.table = keys.new_table(4)
+        spills: list[Spill] = []
+        step = walk.spill_clean if is_clean else walk.index
+        found = walk_to_end(
+            step(segments, entries_max=chance.choice([1, 5, 50]), shards=shards), spills
+        )
+        facts.append(tasks.facts_from_json(tasks.facts_to_json(found)))
+        for spill in spills:
+            for shard in range(shards):
+                entries = spill.entries[spill.starts[shard] : spill.starts[shard + 1]]
+                blocks.append((is_clean, -number, -spill.generation, entries, shard))
+    identities = [b[3] for b in blocks]
+    for shard in range(shards):
+        mine = sorted((b for b in blocks if b[4] == shard), key=lambda b: b[:3])
+        dead = merge(((b[0], b[3]) for b in mine), secrets, expected=1)
+        for block, ordinals in zip(mine, dead, strict=True):
+            tasks.clear_dead(facts[-block[1]], ordinals)
+    if probe:
+        for segments in clean:
+            walk = walk_with(round_, secrets)
+            walk.load_entries(np.concatenate(identities))
+            facts.append(walk.probe(segments))
+    return tasks.combine([f for chunk in facts for f in chunk])
+
+
+def walk_with(round_: Round, secrets: Secrets) -> Walk:
+    return Walk(
+        first_dirty=round_.first_dirty,
+        aborted=AbortedTransactions(round_.aborted),
+        secrets=secrets,
+    )
+
+
+@given(seed=SEEDS, contents=CONTENTS)
+def test_one_task_gives_the_bytes_of_the_reference(seed: int, contents: Contents) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
+        if round_ is None:
+            return
+        expected = clean_by_reference(round_)
+        assert_same(rewritten(round_, tasks.find_survivors(round_)), expected)
+
+
+@given(seed=SEEDS, contents=CONTENTS, probe=st.booleans())
+def test_chunks_that_spill_and_merge_find_the_survivors_of_one_task(
+    seed: int, contents: Contents, probe: bool
+) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
+        if round_ is None:
+            return
+        secrets = Secrets.from_seed(round_.seed)
+        merged = survivors_by_merge(round_, random.Random(seed), secrets, probe=probe)
+        assert facts_of(merged) == facts_of(tasks.find_survivors(round_))
+
+
+@given(seed=SEEDS, bits=st.sampled_from([0, 1, 3]), probe=st.booleans(), contents=CONTENTS)
+def test_keys_that_share_their_first_hash_are_told_apart(
+    seed: int, bits: int, probe: bool, contents: Contents
+) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
+        if round_ is None:
+            return
+        weak = Secrets.from_seed(round_.seed, mask=bits)
+        merged = survivors_by_merge(round_, random.Random(seed), weak, probe=probe)
+        assert_same(rewritten(round_, merged), clean_by_reference(round_))
+
+
+@given(seed=SEEDS, contents=CONTENTS)
+def test_a_round_goes_on_from_any_group_with_the_same_bytes(seed: int, contents: Contents) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
+        if round_ is None:
+            return
+        whole = tasks.rewrite_specs(round_, tasks.find_survivors(round_))
+        done = random.Random(seed).randrange(len(round_.groups) + 1)
+        before = [whole[n].after.to_json() for n in whole if n < done]
+        first = min((n for n in whole if n >= done), default=None)
+        if first is None or (not before and done):
+            return
+        resumed = replace(round_, groups_done=done, before=whole[first].before.to_json())
+        rest = tasks.rewrite_specs(resumed, tasks.find_survivors(resumed))
+        # What a bitmap says of records of groups in place no longer matters.
+        assert {n: spec for n, spec in whole.items() if n >= first} == {
+            n: spec for n, spec in rest.items() if n >= first
+        }
