@@ -99,7 +99,8 @@ def capture(
         directory, list(segments), log_end_offset=end, end_position=active_bytes
     )
     if not read_only:
-        remove_stray_snapshots(directory, [segment.base_offset for segment in segments])
+        bases = [segment.base_offset for segment in segments]
+        remove_stray_snapshots(directory, bases, log_start_offset=log_start)
     unstable = state.first_unstable_offset()
     aborted = {entry for segment in segments for entry in segment.aborted_transactions()}
     return Captured(

@@ -36,7 +36,6 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import filesystem
 from cordwood.storage.log_dir import LogDir
-from cordwood.storage.producer_state import snapshot_offsets
 from cordwood.storage.replace import (
     STAGED_SUFFIX,
     Dispose,
@@ -224,11 +223,9 @@ def finish_round(committer: RoundCommitter, log_dir: LogDir, partition: TopicPar
 def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
     """The log start offset's line, as Kafka writes it: only where it lies inside a segment.
 
-    Producer snapshots below it go then, as Kafka's loader drops them. The recovery point is raised
-    to the log start offset where it was below.
+    The recovery point is raised to the log start offset where it was below.
 
-    Source: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.maybeIncrementLogStartOffset,
-    ProducerStateManager.truncateAndReload.
+    Source: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.maybeIncrementLogStartOffset.
     """
     view = captured.view
     inside = view.log_start_offset > view.segments[0].base_offset
@@ -237,13 +234,6 @@ def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
         view.topic_partition,
         view.log_start_offset if inside else None,
     )
-    if inside:
-        directory = captured.segments[0].directory
-        for offset in snapshot_offsets(directory):
-            if offset <= view.log_start_offset:
-                filesystem.remove(
-                    directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
-                )
     recovery_points = log_dir.checkpoints()[0].recovery_point
     recovery_point = recovery_points.get(view.topic_partition)
     if recovery_point is not None and recovery_point < view.log_start_offset:

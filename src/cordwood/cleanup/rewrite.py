@@ -18,16 +18,24 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.retain import Action, LastRecord
-from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader, SegmentSource
+from cordwood.cleanup.scan import (
+    Block,
+    Bytes,
+    Ints,
+    SegmentReader,
+    SegmentSource,
+    records_of,
+)
 from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
     TransactionSummary,
     TransactionTracker,
 )
-from cordwood.format.compression import Codec, compress
+from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import records as keys
+from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.errors import CorruptError
@@ -39,8 +47,8 @@ _TRANSACTIONAL = 0x10
 _HORIZON = 0x40
 _FLUSH_BYTES = 1 << 20
 _UNKNOWN = -1
-# A record built anew may need this many bytes more: a timestamp delta of ten and a longer length.
-_GROWTH_PER_RECORD = 14
+_OUT_BYTES = 8 << 20
+_SCRATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +142,9 @@ class GroupRewriter:
 
     def __init__(self, progress: Progress = no_progress) -> None:
         self._reader = SegmentReader()
-        self._payloads = PayloadReader()
-        self._out = np.zeros(4 << 20, dtype=np.uint8)
+        self._codecs = Codecs()
+        self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
+        self._make_scratch(_SCRATCH_BYTES)
         self._progress = progress
 
     def rewrite(self, spec: RewriteSpec) -> Manifest:
@@ -193,48 +202,46 @@ class GroupRewriter:
         verdicts: _Verdicts,
         output: _Output,
     ) -> None:
-        table = block.table
-        rebuilt = verdicts.actions == Action.REBUILD
-        compressed = rebuilt & ((table[:, rows_of.ATTRIBUTES] & 7) != 0)
-        room = np.where(verdicts.actions == Action.DISCARD, 0, table[:, rows_of.SIZE])
-        room += np.where(rebuilt, _GROWTH_PER_RECORD * verdicts.kept, 0)
         written = np.empty((block.rows, 3), dtype=np.int64)
-        stops = [*np.flatnonzero(compressed).tolist(), block.rows]
         row = 0
-        for stop in stops:
-            while row < stop:
-                last = self._last_that_fits(room, row, stop)
-                target, count, done = keys.assemble(
-                    block.buffer,
-                    table,
-                    row,
-                    last,
-                    verdicts.actions,
-                    verdicts.stamp,
-                    verdicts.horizons,
-                    ordinals,
-                    keep,
-                    self._out,
-                    0,
-                    written,
-                    0,
+        while row < block.rows:
+            filled, count, row, status = keys.assemble(
+                block.buffer,
+                block.table,
+                row,
+                block.rows,
+                verdicts.actions,
+                verdicts.kept,
+                verdicts.stamp,
+                verdicts.horizons,
+                ordinals,
+                keep,
+                self._out,
+                written,
+                self._plain,
+                self._retained,
+                self._codecs.table,
+            )
+            output.append(memoryview(self._out)[:filled], written, count)
+            if status == keys.OUT_FULL and not filled:
+                self._out = np.zeros(2 * self._out.shape[0], dtype=np.uint8)
+            elif status == keys.SCRATCH_FULL:
+                self._make_scratch(2 * self._plain.shape[0])
+            elif status == keys.BY_PYTHON:
+                self._rebuild_by_python(source, block, row, ordinals, keep, verdicts, output)
+                row += 1
+            elif status == keys.BAD_RECORD:
+                raise CorruptError(
+                    "the segment has changed since it was read",
+                    path=source.path,
+                    position=block.position_of(row),
                 )
-                assert done == last, "a batch that was walked before cannot be read now"
-                output.append(memoryview(self._out)[:target], written, count)
-                row = last
-            if stop < block.rows:
-                self._rebuild_compressed(source, block, stop, ordinals, keep, verdicts, output)
-                row = stop + 1
 
-    def _last_that_fits(self, room: Ints, row: int, stop: int) -> int:
-        sums = np.cumsum(room[row:stop])
-        last = row + int(np.searchsorted(sums, self._out.shape[0] - rows_of.HEADER_SIZE, "right"))
-        if last == row:
-            self._out = np.zeros(int(room[row]) + rows_of.HEADER_SIZE, dtype=np.uint8)
-            return row + 1
-        return last
+    def _make_scratch(self, size: int) -> None:
+        self._plain = np.zeros(size, dtype=np.uint8)
+        self._retained = np.zeros(2 * size, dtype=np.uint8)
 
-    def _rebuild_compressed(
+    def _rebuild_by_python(
         self,
         source: SegmentSource,
         block: Block,
@@ -244,55 +251,53 @@ class GroupRewriter:
         verdicts: _Verdicts,
         output: _Output,
     ) -> None:
-        batch = block.table[row]
-        position = int(batch[rows_of.POSITION])
-        size = int(batch[rows_of.SIZE])
-        self._payloads.reset()
-        start, end = self._payloads.decompressed(
-            source,
-            block,
-            row,
-            memoryview(block.buffer)[position + rows_of.HEADER_SIZE : position + size],
-        )
-        wanted = end - start + _GROWTH_PER_RECORD * int(verdicts.kept[row])
-        if wanted > self._out.shape[0]:
-            self._out = np.zeros(wanted, dtype=np.uint8)
+        """Rebuilds one batch of a codec that compiled code does not speak."""
+        codec, data = records_of(block, row)
+        plain = decompress(Codec(codec), data)
+        wanted = len(plain) + keys.GROWTH_PER_RECORD * int(verdicts.kept[row])
+        if wanted > self._plain.shape[0]:
+            self._make_scratch(wanted)
+        self._plain[: len(plain)] = np.frombuffer(plain, dtype=np.uint8)
         meta = np.empty(3, dtype=np.int64)
         stamped = bool(verdicts.stamp[row])
         after = keys.retained_records(
-            self._payloads.buffer,
-            start,
-            end,
-            batch,
+            self._plain,
+            0,
+            len(plain),
+            block.table[row],
             int(ordinals[row]),
             keep,
             int(verdicts.horizons[row]),
             stamped,
-            self._out,
+            self._retained,
             0,
             meta,
         )
-        assert after >= 0, "a batch that was walked before cannot be read now"
-        attributes = int(batch[rows_of.ATTRIBUTES])
-        payload = compress(Codec(attributes & 7), self._out[:after].tobytes())
-        data = np.empty(rows_of.HEADER_SIZE + len(payload) + 8, dtype=np.uint8)
-        data[rows_of.HEADER_SIZE : rows_of.HEADER_SIZE + len(payload)] = np.frombuffer(
-            payload, dtype=np.uint8
-        )
+        if after < 0:
+            raise CorruptError(
+                "the segment has changed since it was read",
+                path=source.path,
+                position=block.position_of(row),
+            )
+        payload = compress(Codec(codec), self._retained[:after].tobytes())
         total = rows_of.HEADER_SIZE + len(payload)
+        batch = np.empty(total + 8, dtype=np.uint8)
+        batch[rows_of.HEADER_SIZE : total] = np.frombuffer(payload, dtype=np.uint8)
+        attributes = int(block.table[row, rows_of.ATTRIBUTES])
         keys.put_header(
-            data,
+            batch,
             0,
             block.buffer,
-            position,
+            int(block.table[row, rows_of.POSITION]),
             total,
             (attributes & 0x3F) | (_HORIZON if stamped else 0),
             int(meta[0]),
             int(meta[1]),
             int(meta[2]),
         )
-        row_written = np.array([[total, batch[rows_of.LAST_OFFSET], meta[1]]], dtype=np.int64)
-        output.append(memoryview(data)[:total], row_written, 1)
+        last_offset = block.table[row, rows_of.LAST_OFFSET]
+        written = np.array([[total, last_offset, meta[1]]], dtype=np.int64)
+        output.append(memoryview(batch)[:total], written, 1)
 
     def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: _Output) -> None:
         """A magic 0 or 1 entry becomes a magic 2 batch of what survives of it."""

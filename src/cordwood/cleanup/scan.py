@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.format.compression import Codec
+from cordwood.format.compression import Codec, codec_of, decompress
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native.payload import PayloadArena
+from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs, decompress_rows
 from cordwood.format.record_batch import build_batch, parse_batch
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.storage.filesystem import FileReader
@@ -26,6 +26,7 @@ READ_BYTES = 4 << 20
 _SLACK = 64
 _ROWS = 1 << 15
 _ARENA_BYTES = 16 << 20
+_ARENA_BYTES_MAX = 1 << 31
 
 _REASONS = {
     rows_of.BAD_LENGTH: "a batch whose length field is too small",
@@ -181,68 +182,100 @@ class PayloadReader:
     """The records of a block's batches, decompressed where needed, in bounded memory."""
 
     def __init__(self) -> None:
-        self._arena = PayloadArena()
+        self._codecs = Codecs()
+        self._arena = np.zeros(_ARENA_BYTES, dtype=np.uint8)
 
     def payloads(
         self, source: SegmentSource, block: Block, wanted: npt.NDArray[np.bool_]
     ) -> Iterator[Payload]:
-        """Runs of rows with their records; rows not `wanted` have none.
+        """Runs of rows with their records, in order; rows not `wanted` have none.
 
         Raises:
             CorruptError: a batch does not decompress; names the file and the position in it.
         """
         table = block.table
-        codecs = table[:, rows_of.ATTRIBUTES] & 7
-        plain = codecs == 0
+        plain = (table[:, rows_of.ATTRIBUTES] & 7) == 0
         spans = np.empty((block.rows, 2), dtype=np.int64)
-        spans[:, 0] = table[:, rows_of.POSITION] + rows_of.HEADER_SIZE
-        spans[:, 1] = table[:, rows_of.POSITION] + table[:, rows_of.SIZE]
-        compressed = np.flatnonzero(wanted & ~plain)
-        spans[~wanted] = -1
-        if not len(compressed):
+        if not np.any(wanted & ~plain):
+            spans[:, 0] = table[:, rows_of.POSITION] + rows_of.HEADER_SIZE
+            spans[:, 1] = table[:, rows_of.POSITION] + table[:, rows_of.SIZE]
+            spans[~wanted] = -1
             yield Payload(block.buffer, spans, 0, block.rows)
             return
         # Rows must come in order, so plain batches among compressed ones are copied beside them.
-        view = memoryview(block.buffer)
-        first = 0
-        self._arena.reset()
-        for row in np.flatnonzero(wanted).tolist():
-            if self._arena.used > _ARENA_BYTES:
-                yield Payload(self._arena.buffer, spans, first, row)
-                self._arena.reset()
-                first = row
-            spans[row] = self.decompressed(source, block, row, view[spans[row, 0] : spans[row, 1]])
-        yield Payload(self._arena.buffer, spans, first, block.rows)
+        first = row = used = 0
+        while row < block.rows:
+            row, used, status = decompress_rows(
+                block.buffer,
+                table,
+                wanted,
+                row,
+                block.rows,
+                self._arena,
+                used,
+                spans,
+                self._codecs.table,
+            )
+            if status == 0:
+                break
+            if status == NOT_HERE:
+                data = self._decompress(source, block, row)
+                if used + len(data) + _SLACK <= self._arena.shape[0]:
+                    self._arena[used : used + len(data)] = np.frombuffer(data, dtype=np.uint8)
+                    spans[row] = used, used + len(data)
+                    used += len(data)
+                    row += 1
+                    continue
+            elif status != NO_ROOM:
+                raise self._bad(source, block, row, "the codec refuses them")
+            if row > first:
+                yield self._run(source, block, spans, first, row)
+                first, used = row, 0
+            else:
+                self._grow(source, block, row)
+        yield self._run(source, block, spans, first, block.rows)
 
-    def decompressed(
-        self, source: SegmentSource, block: Block, row: int, data: memoryview
-    ) -> tuple[int, int]:
-        """Adds one batch's records to the arena."""
-        codec = int(block.table[row, rows_of.ATTRIBUTES]) & 7
-        try:
-            start, end = self._arena.add(codec, data)
-        except CordwoodError as error:
-            raise CorruptError(
-                f"a batch whose records do not decompress ({_codec_name(codec)}): {error}",
-                path=source.path,
-                position=block.position_of(row),
-            ) from error
-        if int(block.table[row, rows_of.COUNT]) * 7 > end - start:
+    def _run(
+        self, source: SegmentSource, block: Block, spans: Ints, first: int, last: int
+    ) -> Payload:
+        counts = block.table[first:last, rows_of.COUNT]
+        sizes = spans[first:last, 1] - spans[first:last, 0]
+        wrong = np.flatnonzero((spans[first:last, 0] >= 0) & (counts * 7 > sizes))
+        if len(wrong):
             raise CorruptError(
                 "a batch that claims more records than it holds",
                 path=source.path,
-                position=block.position_of(row),
+                position=block.position_of(first + int(wrong[0])),
             )
-        return start, end
+        return Payload(self._arena, spans, first, last)
 
-    @property
-    def buffer(self) -> Bytes:
-        """The arena's bytes."""
-        return self._arena.buffer
+    def _grow(self, source: SegmentSource, block: Block, row: int) -> None:
+        if self._arena.shape[0] >= _ARENA_BYTES_MAX:
+            raise self._bad(source, block, row, "they expand beyond 2 GiB")
+        self._arena = np.zeros(2 * self._arena.shape[0], dtype=np.uint8)
 
-    def reset(self) -> None:
-        """Empties the arena."""
-        self._arena.reset()
+    def _decompress(self, source: SegmentSource, block: Block, row: int) -> bytes:
+        codec, data = records_of(block, row)
+        try:
+            return decompress(codec_of(codec), data)
+        except CordwoodError as error:
+            raise self._bad(source, block, row, str(error)) from error
+
+    def _bad(self, source: SegmentSource, block: Block, row: int, why: str) -> CorruptError:
+        codec = _codec_name(int(block.table[row, rows_of.ATTRIBUTES]) & 7)
+        return CorruptError(
+            f"a batch whose records do not decompress ({codec}): {why}",
+            path=source.path,
+            position=block.position_of(row),
+        )
+
+
+def records_of(block: Block, row: int) -> tuple[int, memoryview]:
+    """A batch's codec, and its records as they are stored."""
+    start = int(block.table[row, rows_of.POSITION])
+    end = start + int(block.table[row, rows_of.SIZE])
+    codec = int(block.table[row, rows_of.ATTRIBUTES]) & 7
+    return codec, memoryview(block.buffer)[start + rows_of.HEADER_SIZE : end]
 
 
 def _codec_name(codec: int) -> str:

@@ -35,6 +35,8 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _HORIZON = 0x40
 _TABLE_SLOTS_MIN = 1 << 12
+# A table is made with room for so many keys at most; beyond that it grows as keys come.
+_ENTRIES_AT_FIRST = 1 << 21
 
 Progress = Callable[[int], None]
 
@@ -145,6 +147,8 @@ class Walk:
         facts: list[SegmentFacts] = []
         ordinal = generation = 0
         starts: list[int] = []
+        offsets = sum(s.next_base_offset - s.base_offset for s in segments)
+        self._make_room(min(offsets, entries_max or offsets, _ENTRIES_AT_FIRST) // 2)
         for segment in segments:
             ordinal = -(-ordinal // 8) * 8
             starts.append(ordinal)

@@ -89,17 +89,22 @@ def snapshot_offsets(directory: Path) -> list[int]:
     )
 
 
-def remove_stray_snapshots(directory: Path, bases: Sequence[int]) -> None:
-    """Removes snapshots that are at no segment's base, as a loader does.
+def remove_stray_snapshots(
+    directory: Path, bases: Sequence[int], *, log_start_offset: int
+) -> None:
+    """Removes snapshots that are at no segment's base, or of no more use, as a loader does.
 
-    The newest of them stays if it lies behind the last base: a clean stop writes it at the log's
-    end.
+    Of the strays the newest stays if it lies behind the last base: a clean stop writes it at the
+    log's end. Where the log start offset lies beyond the first base, those up to it go too.
 
-    Source: ProducerStateManager.removeStraySnapshots.
+    Source: ProducerStateManager.removeStraySnapshots, truncateAndReload.
     """
-    strays = [offset for offset in snapshot_offsets(directory) if offset not in set(bases)]
+    offsets = snapshot_offsets(directory)
+    strays = [offset for offset in offsets if offset not in set(bases)]
     if strays and strays[-1] > bases[-1]:
         strays.pop()
+    if log_start_offset > bases[0]:
+        strays += [offset for offset in offsets if offset <= log_start_offset]
     for offset in strays:
         filesystem.remove(directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}")
 

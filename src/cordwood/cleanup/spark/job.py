@@ -344,15 +344,20 @@ def _result(task: int, kind: int, payload: bytes) -> pa.RecordBatch:
     )
 
 
-def _block(shard: int, chunk: int, generation: int, kind: int, payload: bytes) -> pa.RecordBatch:
-    row = {
-        "shard": shard,
-        "chunk": chunk,
-        "generation": generation,
-        "kind": kind,
-        "payload": payload,
-    }
-    return pa.RecordBatch.from_pylist([row], schema=_BLOCK_SCHEMA)
+def _block(shard: int, chunk: int, generation: int, kind: int, payload: Any) -> pa.RecordBatch:
+    """One row; `payload` is not copied."""
+    data = pa.py_buffer(payload)
+    ends = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
+    return pa.record_batch(
+        [
+            pa.array([shard], pa.int32()),
+            pa.array([chunk], pa.int32()),
+            pa.array([generation], pa.int32()),
+            pa.array([kind], pa.int8()),
+            pa.Array.from_buffers(pa.binary(), 1, [None, ends, data]),
+        ],
+        schema=_BLOCK_SCHEMA,
+    )
 
 
 def _failure(name: str, error: Exception) -> bytes:
@@ -412,7 +417,7 @@ def _index(
             for shard in range(shards):
                 entries = spill.entries[spill.starts[shard] : spill.starts[shard + 1]]
                 if len(entries):
-                    yield _block(shard, number, spill.generation, _ENTRIES, entries.tobytes())
+                    yield _block(shard, number, spill.generation, _ENTRIES, entries)
     except StopIteration as stop:
         yield _block(_ASIDE, number, 0, _FACTS, tasks.facts_to_json(stop.value))
     except (CordwoodError, OSError) as error:

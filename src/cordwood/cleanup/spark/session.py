@@ -81,6 +81,10 @@ def _start(master: str, jvm_heap: str) -> Any:
             .config("spark.sql.execution.arrow.pyspark.enabled", "true")
             .config("spark.sql.execution.arrow.maxRecordsPerBatch", "256")
             .config("spark.python.worker.reuse", "true")
+            # Identities of keys are as good as random: compressing them costs and gains nothing.
+            .config("spark.shuffle.compress", "false")
+            .config("spark.shuffle.spill.compress", "false")
+            .config("spark.python.sql.dataFrameDebugging.enabled", "false")
             .config("spark.python.daemon.module", "cordwood.cleanup.spark.daemon")
             .config("spark.driver.extraJavaOptions", _JAVA_OPTIONS)
             .config("spark.sql.warehouse.dir", tempfile.gettempdir())

@@ -26,6 +26,12 @@ from cordwood.format.native.batches import (
     POSITION,
     SIZE,
 )
+from cordwood.format.native.codecs import (
+    NO_ROOM,
+    NOT_HERE,
+    compress_records,
+    decompress_records,
+)
 from cordwood.format.native.machine import crc32c, load_u64, multiply_fold, prefetch
 
 # A key table: uint64 of shape (slots, 4), slots a power of two: three words of identity, then the
@@ -34,10 +40,16 @@ SLOT_WORDS = 4
 SLOT_BYTES = 8 * SLOT_WORDS
 SECRETS = 8
 
-# Bad records.
+# How a call ended.
 OK = 0
 BAD_RECORD = 1
 TABLE_FULL = 2
+OUT_FULL = 3
+SCRATCH_FULL = 4
+BY_PYTHON = 5
+
+# A record built anew may need this many bytes more: a timestamp delta of ten and a longer length.
+GROWTH_PER_RECORD = 14
 
 # What is done with a batch.
 DISCARD = 0
@@ -659,58 +671,88 @@ def assemble(
     first,
     last,
     actions,
+    kept,
     stamp,
     horizons,
     ordinals,
     keep,
     out,
-    target,
     written,
-    written_count,
+    plain,
+    retained,
+    codecs,
 ):
-    """Writes batches of a block as their `actions` say, from `out[target]`.
+    """Writes batches of a block as their `actions` say, from the start of `out`.
 
     Args:
-        actions: int8[rows] of DISCARD, COPY, REBUILD and EMPTY; REBUILD for plain batches only.
+        actions: int8[rows] of DISCARD, COPY, REBUILD and EMPTY.
+        kept: int64[rows], records that survive of each batch.
         stamp: uint8[rows]: the rebuilt batch has a delete horizon, `horizons[row]` (ms).
-        out: uint8 with room for all that is written.
+        out: uint8, filled as far as it goes.
         written: int64 (n, 3); receives size, last offset and maximum timestamp of each batch.
-        written_count: rows of `written` that are filled already.
+        plain: uint8, for the decompressed records of one batch.
+        retained: uint8, for those of them that survive.
+        codecs: `Codecs.table`.
 
     Returns:
-        (position after the last batch in `out`, rows of `written` filled, rows of the table done);
-        fewer rows than asked for when a batch is malformed.
+        (bytes of `out` filled, rows of `written` filled, row not done or `last`, how it ended).
     """
     meta = np.empty(3, dtype=np.int64)
+    target = np.int64(0)
+    count = np.int64(0)
     for i in range(first, last):
         action = actions[i]
         if action == DISCARD:
             continue
         position = table[i, POSITION]
         size = table[i, SIZE]
-        start = target
         newest = table[i, MAX_TIMESTAMP]
+        codec = table[i, ATTRIBUTES] & 7
+        start = target
+        if target + size + GROWTH_PER_RECORD * kept[i] + HEADER_SIZE > out.shape[0]:
+            return target, count, i, OUT_FULL
         if action == COPY:
             out[target : target + size] = buffer[position : position + size]
             target += size
         elif action == EMPTY:
             target = put_empty_batch(buffer, table[i], position, out, target)
         else:
+            source, begin, end = buffer, position + HEADER_SIZE, position + size
+            into, into_start = out, target + HEADER_SIZE
+            if codec != 0:
+                end = decompress_records(buffer, begin, end, codec, plain, 0, codecs)
+                if end == NO_ROOM:
+                    return start, count, i, SCRATCH_FULL
+                if end == NOT_HERE:
+                    return start, count, i, BY_PYTHON
+                if end < 0:
+                    return start, count, i, BAD_RECORD
+                if end + GROWTH_PER_RECORD * kept[i] > retained.shape[0]:
+                    return start, count, i, SCRATCH_FULL
+                source, begin, into, into_start = plain, 0, retained, 0
             after = retained_records(
-                buffer,
-                position + HEADER_SIZE,
-                position + size,
+                source,
+                begin,
+                end,
                 table[i],
                 ordinals[i],
                 keep,
                 horizons[i],
                 stamp[i] != 0,
-                out,
-                target + HEADER_SIZE,
+                into,
+                into_start,
                 meta,
             )
             if after < 0:
-                return target, written_count, i
+                return start, count, i, BAD_RECORD
+            if codec != 0:
+                if target + HEADER_SIZE + after + after // 128 + 128 > out.shape[0]:
+                    return start, count, i, OUT_FULL
+                after = compress_records(
+                    retained, 0, after, codec, out, target + HEADER_SIZE, codecs
+                )
+                if after < 0:
+                    return start, count, i, BY_PYTHON
             attributes = table[i, ATTRIBUTES] & 0x3F
             if stamp[i]:
                 attributes |= _HORIZON
@@ -719,11 +761,11 @@ def assemble(
             )
             newest = meta[1]
             target = after
-        written[written_count, 0] = target - start
-        written[written_count, 1] = table[i, LAST_OFFSET]
-        written[written_count, 2] = newest
-        written_count += 1
-    return target, written_count, last
+        written[count, 0] = target - start
+        written[count, 1] = table[i, LAST_OFFSET]
+        written[count, 2] = newest
+        count += 1
+    return target, count, last, OK
 
 
 @nb.njit(cache=True, nogil=True)
