@@ -19,7 +19,7 @@ GROUP_METADATA_TYPE = 2
 
 GROUP_RECORDS = CoordinatorSchemas.parse(keys=KEYS, values=VALUES)
 
-_CONSUMER_PROTOCOL = schemas(CONSUMER_PROTOCOL)
+CONSUMER_PROTOCOL_SCHEMAS = schemas(CONSUMER_PROTOCOL)
 
 
 def decode_group_key(key: bytes | None) -> CoordinatorKey:
@@ -64,4 +64,4 @@ def _decode_consumer_protocol(name: str, data: bytes) -> MessageValue:
     if len(data) < 2:
         raise CorruptError(f"{name} without a version")
     (version,) = struct.unpack_from(">h", data)
-    return read_message(_CONSUMER_PROTOCOL[name], version, ByteReader(data, 2))
+    return read_message(CONSUMER_PROTOCOL_SCHEMAS[name], version, ByteReader(data, 2))

@@ -123,4 +123,10 @@ def _decode_groups(buffer: Buffer, position: int, bytes_max: int, mask: int) -> 
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & mask, position
-    raise CorruptError(f"variable-length integer is longer than {bytes_max} bytes", position=start)
+    # The words of Kafka's ByteUtils, which its tools pass on.
+    name = "Varint" if bytes_max == VARINT_BYTES_MAX else "Varlong"
+    raise CorruptError(
+        f"{name} is too long, the most significant bit in the {bytes_max}th byte is set, "
+        f"converted value: {value & mask:x}",
+        position=start,
+    )

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from cordwood.format.control_record import ControlType, build_end_txn_marker
+from cordwood.format.legacy import LegacyBatch, build_legacy_message
+from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, parse_header
+from cordwood.surfaces.dump.batches import PlacedBatch
+from cordwood.surfaces.dump.documents import batch_document, record_document
+
+
+def test_batches_of_all_magics() -> None:
+    old = LegacyBatch.parse(build_legacy_message(offset=4, magic=0, key=None, value=b"v"))
+    document = batch_document(PlacedBatch(9, old))
+    assert (document["lastOffset"], document["position"], document["magic"]) == (4, 9, 0)
+    data = build_batch([Record(3, 7, None, b"")], base_offset=3, delete_horizon_ms=5)
+    document = batch_document(PlacedBatch(0, RecordBatch(parse_header(data), data)))
+    assert (document["baseOffset"], document["deleteHorizonMs"]) == (3, 5)
+    assert document["isValid"] is True
+
+
+def test_keys_and_payloads_that_are_json_are_objects() -> None:
+    record = Record(0, 0, b"", b"", (Header("h", b"\xff"),))
+    data = build_batch([record], base_offset=0)
+    batch = RecordBatch(parse_header(data), data)
+    document = record_document(batch, record, lambda _: ('{"a":1}', "{not json"))
+    assert (document["key"], document["payload"]) == ({"a": 1}, "{not json")
+    assert document["headers"] == [{"key": "h", "value": "\ufffd"}]
+    assert "key" not in record_document(batch, record, None)
+
+
+def test_control_records_say_what_they_are() -> None:
+    data = build_end_txn_marker(
+        offset=0,
+        timestamp=0,
+        producer_id=1,
+        producer_epoch=0,
+        control_type=ControlType.COMMIT,
+        coordinator_epoch=2,
+    )
+    batch = RecordBatch(parse_header(data), data)
+    (record,) = batch.records()
+    document = record_document(batch, record, lambda _: ("k", "v"))
+    assert document["control"] == "endTxnMarker: COMMIT coordinatorEpoch: 2"
+    assert "payload" not in document
