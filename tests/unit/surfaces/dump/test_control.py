@@ -17,8 +17,10 @@ def test_every_kind_of_control_record() -> None:
         (
             ControlType.LEADER_CHANGE,
             leader,
-            (' LeaderChange: {"version":0,"leaderId":1,"voters":[{"voterId":1}],'
-            '"grantingVoters":[]}'),
+            (
+                ' LeaderChange: {"version":0,"leaderId":1,"voters":[{"voterId":1}],'
+                '"grantingVoters":[]}'
+            ),
         ),
         (
             ControlType.SNAPSHOT_HEADER,
