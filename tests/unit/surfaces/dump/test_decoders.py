@@ -64,8 +64,8 @@ def test_members_of_consumer_groups_are_opened() -> None:
             b"\0\2\0\5g",
             b"",
             (
-                "Error at offset 4, skipping. Could not read record with version 2 from key's buffer "
-                "due to: Error reading byte array of 5 byte(s): only 1 byte(s) available."
+                "Error at offset 4, skipping. Could not read record with version 2 from key's "
+                "buffer due to: Error reading byte array of 5 byte(s): only 1 byte(s) available."
             ),
         ),
         (
