@@ -49,7 +49,7 @@ def _system_packages() -> None:
 
 
 def main() -> None:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  # run by whatever Python is there
         sys.exit(f"setup: Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
     wanted = _digest()
     if STAMP.exists() and STAMP.read_text() == wanted:

@@ -15,7 +15,13 @@ from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileFacts, facts_of
 from cordwood.storage.log_dir import Checkpoints
-from cordwood.storage.producer_state import load_producer_state, remove_stray_snapshots
+from cordwood.storage.producer_state import (
+    ProducerState,
+    load_producer_state,
+    remove_stray_snapshots,
+    snapshot_offsets,
+    write_empty_snapshots,
+)
 from cordwood.storage.segments import Segment, end_of, load_segments
 
 
@@ -77,8 +83,8 @@ def capture(
     if active_bytes < active.size_bytes:
         warnings.append(
             f"Found invalid messages in log segment {active.path()} at byte offset {active_bytes}: "
-            f"{active.size_bytes - active_bytes} bytes behind the last whole batch. Kafka cuts them "
-            "off when it recovers the log; they are left as they are."
+            f"{active.size_bytes - active_bytes} bytes behind the last whole batch. Kafka cuts "
+            "them off when it recovers the log; they are left as they are."
         )
     log_start = max(checkpoints.log_start.get(topic_partition, 0), segments[0].base_offset)
     beyond_end = None
@@ -95,12 +101,17 @@ def capture(
     if not clean_shutdown:
         high_watermark = min(high_watermark, checkpoints.recovery_point.get(topic_partition, 0))
     high_watermark = min(max(high_watermark, log_start), end)
-    state, more = load_producer_state(
-        directory, list(segments), log_end_offset=end, end_position=active_bytes
-    )
     if not read_only:
         bases = [segment.base_offset for segment in segments]
         remove_stray_snapshots(directory, bases, log_start_offset=log_start)
+    state = ProducerState()
+    more: list[str] = []
+    if snapshot_offsets(directory) or not clean_shutdown:
+        state, more = load_producer_state(
+            directory, loaded, log_end_offset=end, end_position=active_bytes
+        )
+    elif not read_only:
+        write_empty_snapshots(directory, [s.base_offset for s in segments[-2:]] + [end])
     unstable = state.first_unstable_offset()
     aborted = {entry for segment in segments for entry in segment.aborted_transactions()}
     return Captured(
@@ -110,7 +121,7 @@ def capture(
             log_start_offset=log_start,
             log_end_offset=end,
             high_watermark=high_watermark,
-            last_stable_offset=high_watermark if unstable is None else min(high_watermark, unstable),
+            last_stable_offset=min(high_watermark, end if unstable is None else unstable),
             cleaner_checkpoint=checkpoints.cleaner.get(topic_partition),
             config=config,
         ),

@@ -38,6 +38,8 @@ from cordwood.storage.log_dir import LogDir, PartitionDir
 from cordwood.storage.replace import Dispose, recover_directory, remove_file
 
 _PASSES_MAX = 8
+# With room for fewer segments than this, no task begins a group before its last is in place.
+_ROOMY = 64
 
 
 class Engine(Protocol):
@@ -264,7 +266,9 @@ class _Run:
 
     def _recover(self, target: _Target) -> None:
         found = recover_directory(target.place.path, dispose=self._request.dispose)
-        target.report.warnings += [f"{change} (an earlier run was cut off)" for change in found.changes]
+        target.report.warnings += [
+            f"{change} (an earlier run was cut off)" for change in found.changes
+        ]
         if found.plan is None:
             return
         round_ = replace(
@@ -494,9 +498,12 @@ class _Run:
         return rounds
 
     def _limited(self, round_: Round) -> Round:
+        space_max = self._request.max_extra_bytes
+        free = filesystem.free_bytes(Path(round_.directory))
         return replace(
             round_,
-            space_max=self._request.max_extra_bytes,
+            space_max=space_max,
+            one_at_a_time=space_max is not None or free < _ROOMY * round_.segment_bytes,
             throttle_bytes=self._request.throttle_bytes,
             verify=self._request.verify,
         )
@@ -585,9 +592,7 @@ class _Run:
         if target.records_before is not None and report.before is not None:
             report.before = replace(report.before, records=target.records_before)
             records = target.records_before - (target.discarded_records or 0)
-        report.after = Size(
-            segments=len(view.segments), bytes=view.size_bytes, records=records
-        )
+        report.after = Size(segments=len(view.segments), bytes=view.size_bytes, records=records)
         report.cleaner_checkpoint = target.log_dir.checkpoints()[0].cleaner.get(
             target.place.topic_partition
         )

@@ -84,16 +84,24 @@ def _first_dirty(view: LogView) -> tuple[int, bool, list[str]]:
     if checkpoint < start:
         if view.config.delete:
             return start, True, []
-        return start, True, [
-            f"Resetting first dirty offset of {view.topic_partition} to log start offset {start} "
-            f"since the checkpointed offset {checkpoint} is invalid."
-        ]
+        return (
+            start,
+            True,
+            [
+                f"Resetting first dirty offset of {view.topic_partition} to log start offset "
+                f"{start} since the checkpointed offset {checkpoint} is invalid."
+            ],
+        )
     if checkpoint > view.log_end_offset:
-        return start, True, [
-            f"The last checkpoint dirty offset for partition {view.topic_partition} is "
-            f"{checkpoint}, which is larger than the log end offset {view.log_end_offset}. "
-            f"Resetting to the log start offset {start}."
-        ]
+        return (
+            start,
+            True,
+            [
+                f"The last checkpoint dirty offset for partition {view.topic_partition} is "
+                f"{checkpoint}, which is larger than the log end offset {view.log_end_offset}. "
+                f"Resetting to the log start offset {start}."
+            ],
+        )
     return checkpoint, False, []
 
 
@@ -106,7 +114,7 @@ def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[in
             (
                 view.last_stable_offset,
                 f"the last stable offset is {view.last_stable_offset}: an open transaction, or the "
-                "high watermark or recovery point, holds it back",
+                "high watermark or recovery point, holds it",
             )
         )
     lag_ms = view.config.min_compaction_lag_ms

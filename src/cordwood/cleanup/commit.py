@@ -214,9 +214,7 @@ class RoundCommitter:
 
 def finish_round(committer: RoundCommitter, log_dir: LogDir, partition: TopicPartition) -> None:
     """Records the round in the cleaner's checkpoint; the journal goes last."""
-    log_dir.set_checkpoint(
-        CLEANER_OFFSET_CHECKPOINT, partition, committer.round.first_uncleanable
-    )
+    log_dir.set_checkpoint(CLEANER_OFFSET_CHECKPOINT, partition, committer.round.first_uncleanable)
     committer.close()
 
 
@@ -240,4 +238,3 @@ def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
         log_dir.set_checkpoint(
             RECOVERY_POINT_CHECKPOINT, view.topic_partition, view.log_start_offset
         )
-

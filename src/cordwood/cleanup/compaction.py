@@ -42,9 +42,7 @@ def plan_compaction(view: LogView, cleanable: Cleanable) -> CompactionPlan:
     )
 
 
-def group_segments(
-    view: LogView, segments: list[SegmentView], end: int
-) -> list[list[SegmentView]]:
+def group_segments(view: LogView, segments: list[SegmentView], end: int) -> list[list[SegmentView]]:
     """Consecutive segments, as many to a group as fit into one by size, indexes and offsets.
 
     A group of one is always allowed. Sizes are those before cleaning.

@@ -130,9 +130,7 @@ def _size_rule(view: LogView) -> Callable[[int], str | None] | None:
         if size - limit - segment.size_bytes < 0:
             return None
         size -= segment.size_bytes
-        return (
-            f"log retention size {limit} breach. Log size after deletion will be {size}"
-        )
+        return f"log retention size {limit} breach. Log size after deletion will be {size}"
 
     return goes
 

@@ -68,8 +68,8 @@ class RewriteSpec:
 
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
-    the transactions at both ends of the group. It may take `space_max` bytes, if set, and is read
-    back with `verify`.
+    the transactions at both ends of the group. It may take `space_max` bytes, if set, is not begun
+    before the group before it is in place with `one_at_a_time`, and is read back with `verify`.
     """
 
     staged: StagedSegment
@@ -85,6 +85,7 @@ class RewriteSpec:
     after: TransactionSummary
     model: FileFacts
     space_max: int | None = None
+    one_at_a_time: bool = False
     verify: bool = False
 
 
@@ -147,29 +148,35 @@ class GroupRewriter:
         self._make_scratch(_SCRATCH_BYTES)
         self._progress = progress
 
-    def rewrite(self, spec: RewriteSpec) -> Manifest:
-        """Writes the staged files of a group, durably.
+    def write(self, spec: RewriteSpec) -> Output:
+        """Writes the surviving batches of a group to its staged log; `finish` is left to do.
 
         Raises:
             CorruptError: a source changed or is damaged.
             NoSpaceError: the file system is full; what was staged is removed again.
         """
-        output = _Output(spec)
+        output = Output(spec)
         try:
             tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)
             for segment in spec.segments:
                 self._copy(spec, segment, tracker, output)
-            return output.finish(tracker.kept_aborted)
+            output.kept_aborted = tracker.kept_aborted
+            output.flush()
         except BaseException:
             output.discard()
             raise
+        return output
+
+    def rewrite(self, spec: RewriteSpec) -> Manifest:
+        """`write`, and `finish` at once."""
+        return self.write(spec).finish()
 
     def _copy(
         self,
         spec: RewriteSpec,
         segment: SurvivingSegment,
         tracker: TransactionTracker,
-        output: _Output,
+        output: Output,
     ) -> None:
         keep = np.frombuffer(segment.keep + b"\0" * 8, dtype=np.uint8).copy()
         nulls = np.frombuffer(segment.nulls + b"\0" * 8, dtype=np.uint8)
@@ -185,7 +192,9 @@ class GroupRewriter:
             ordinals = ordinal + np.cumsum(counts) - counts
             ordinal += int(counts.sum())
             if ordinal > 8 * len(segment.keep):
-                raise CorruptError("the segment has changed since it was read", path=segment.source.path)
+                raise CorruptError(
+                    "the segment has changed since it was read", path=segment.source.path
+                )
             verdicts = rules.decide(block, ordinals, keep, nulls, tracker, manifest)
             if block.legacy is not None:
                 self._rebuild_legacy(block, int(ordinals[0]), keep, output)
@@ -200,7 +209,7 @@ class GroupRewriter:
         ordinals: Ints,
         keep: Bytes,
         verdicts: _Verdicts,
-        output: _Output,
+        output: Output,
     ) -> None:
         written = np.empty((block.rows, 3), dtype=np.int64)
         row = 0
@@ -222,7 +231,7 @@ class GroupRewriter:
                 self._retained,
                 self._codecs.table,
             )
-            output.append(memoryview(self._out)[:filled], written, count)
+            output.append(self._out.data[:filled], written, count)
             if status == keys.OUT_FULL and not filled:
                 self._out = np.zeros(2 * self._out.shape[0], dtype=np.uint8)
             elif status == keys.SCRATCH_FULL:
@@ -249,7 +258,7 @@ class GroupRewriter:
         ordinals: Ints,
         keep: Bytes,
         verdicts: _Verdicts,
-        output: _Output,
+        output: Output,
     ) -> None:
         """Rebuilds one batch of a codec that compiled code does not speak."""
         codec, data = records_of(block, row)
@@ -297,9 +306,9 @@ class GroupRewriter:
         )
         last_offset = block.table[row, rows_of.LAST_OFFSET]
         written = np.array([[total, last_offset, meta[1]]], dtype=np.int64)
-        output.append(memoryview(batch)[:total], written, 1)
+        output.append(batch.data[:total], written, 1)
 
-    def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: _Output) -> None:
+    def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: Output) -> None:
         """A magic 0 or 1 entry becomes a magic 2 batch of what survives of it."""
         entry = block.legacy
         assert entry is not None, "called for a legacy block"
@@ -423,15 +432,13 @@ class _Rules:
         return must
 
 
-class _Output:
+class Output:
     """The staged files of one group, and their indexes."""
 
     def __init__(self, spec: RewriteSpec) -> None:
         self._spec = spec
         self._base_offset = spec.staged.base_offset
-        self.manifest = Manifest(
-            self._base_offset, spec.staged.token, after=spec.after.to_json()
-        )
+        self.manifest = Manifest(self._base_offset, spec.staged.token, after=spec.after.to_json())
         self._paths = spec.staged.paths()
         self._log = FileWriter(self._paths[".log"])
         self._pending: list[bytes] = []
@@ -440,19 +447,21 @@ class _Output:
         self._offset_entries: list[Ints] = []
         self._time_entries: list[Ints] = []
         self._closed = False
+        #: Aborted transactions for the transaction index.
+        self.kept_aborted: Sequence[AbortedTransaction] = ()
 
     def append(self, data: memoryview, written: Ints, count: int) -> None:
         """Appends `count` batches, described by the rows of `written`."""
         if not count:
             return
         if len(data) >= _FLUSH_BYTES:
-            self._flush()
+            self.flush()
             self._log.write(data)
         else:
             self._pending.append(bytes(data))
             self._pending_bytes += len(data)
             if self._pending_bytes >= _FLUSH_BYTES:
-                self._flush()
+                self.flush()
         offsets = np.empty((count, 2), dtype=np.int64)
         times = np.empty((count, 2), dtype=np.int64)
         filled = np.zeros(2, dtype=np.int64)
@@ -464,15 +473,28 @@ class _Output:
         if filled[1]:
             self._time_entries.append(times[: filled[1]].copy())
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hands what is buffered to the operating system."""
         if self._pending:
             self._log.write(b"".join(self._pending))
             self._pending.clear()
             self._pending_bytes = 0
 
-    def finish(self, kept_aborted: Sequence[AbortedTransaction]) -> Manifest:
-        """Writes the indexes, makes everything durable, and says what there is."""
-        self._flush()
+    def finish(self) -> Manifest:
+        """Writes the indexes, makes everything durable, and says what there is.
+
+        It may run in another thread than the one that wrote.
+
+        Raises:
+            NoSpaceError: the file system is full; what was staged is removed again.
+        """
+        try:
+            return self._finish()
+        except BaseException:
+            self.discard()
+            raise
+
+    def _finish(self) -> Manifest:
         newest, newest_offset, indexed = (int(v) for v in self._state[2:])
         if newest > indexed:
             self._time_entries.append(np.array([[newest, newest_offset]], dtype=np.int64))
@@ -482,9 +504,9 @@ class _Output:
         manifest.log_bytes = self._log.size_bytes
         manifest.index_bytes = self._write(".index", self._offset_index())
         manifest.time_index_bytes = self._write(".timeindex", self._time_index())
-        if kept_aborted:
+        if self.kept_aborted:
             manifest.transaction_index_bytes = self._write(
-                ".txnindex", build_transaction_index(kept_aborted)
+                ".txnindex", build_transaction_index(self.kept_aborted)
             )
         modified_ns = self._spec.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
         for suffix, path in self._paths.items():

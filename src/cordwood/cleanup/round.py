@@ -28,7 +28,8 @@ class Round:
     `segments` are those of [0, first uncleanable offset), ascending; `groups` their base offsets,
     a tuple a group. Groups before `groups_done` are in place already, and `before` is the state of
     the transactions behind them. A task writes no group that takes more than `space_max` bytes,
-    works through at most `throttle_bytes` a second, and with `verify` reads back what it wrote.
+    with `one_at_a_time` begins none before the one before it is in place, works through at most
+    `throttle_bytes` a second, and with `verify` reads back what it wrote.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Round:
     model: FileFacts
     seed: int
     space_max: int | None = None
+    one_at_a_time: bool = False
     throttle_bytes: int | None = None
     verify: bool = False
     groups_done: int = 0
@@ -96,9 +98,7 @@ def records_max(segments: Sequence[SegmentSource]) -> int:
     return sum(max(0, s.next_base_offset - s.base_offset) for s in segments)
 
 
-def plan_round(
-    captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int
-) -> Round:
+def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int) -> Round:
     """The round that a plan over a captured log stands for.
 
     Transactions that touch nothing of the round are left out of `aborted`.

@@ -105,7 +105,7 @@ class SegmentReader:
             room = self._buffer.shape[0] - _SLACK
             wanted = min(room, source.size_bytes - position)
             while have < wanted:
-                came = reader.read_into(memoryview(self._buffer)[have:wanted], position + have)
+                came = reader.read_into(self._buffer.data[have:wanted], position + have)
                 if came == 0:
                     raise CorruptError(
                         f"the file ends before its {source.size_bytes} bytes",
@@ -128,9 +128,7 @@ class SegmentReader:
                 elif status != rows_of.FULL:
                     break
             if status in _REASONS:
-                raise CorruptError(
-                    _REASONS[status], path=source.path, position=position + start
-                )
+                raise CorruptError(_REASONS[status], path=source.path, position=position + start)
             at_end = position + have >= source.size_bytes
             if at_end and start < have:
                 raise CorruptError(
@@ -148,7 +146,7 @@ class SegmentReader:
         self, source: SegmentSource, position: int, start: int, end: int
     ) -> tuple[Block, int]:
         try:
-            entry = parse_batch(memoryview(self._buffer)[start:end].tobytes())
+            entry = parse_batch(self._buffer[start:end].tobytes())
             assert isinstance(entry, LegacyBatch), "the scan said that a legacy entry is here"
             entry.require_valid()
             records = entry.records()
@@ -275,7 +273,7 @@ def records_of(block: Block, row: int) -> tuple[int, memoryview]:
     start = int(block.table[row, rows_of.POSITION])
     end = start + int(block.table[row, rows_of.SIZE])
     codec = int(block.table[row, rows_of.ATTRIBUTES]) & 7
-    return codec, memoryview(block.buffer)[start + rows_of.HEADER_SIZE : end]
+    return codec, block.buffer.data[start + rows_of.HEADER_SIZE : end]
 
 
 def _codec_name(codec: int) -> str:

@@ -35,6 +35,8 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _HORIZON = 0x40
 _TABLE_SLOTS_MIN = 1 << 12
+#: Bytes of one entry of a spill.
+ENTRY_BYTES = keys.SLOT_BYTES
 # A table is made with room for so many keys at most; beyond that it grows as keys come.
 _ENTRIES_AT_FIRST = 1 << 21
 
@@ -335,9 +337,7 @@ class _SegmentWalk:
         self._next_offset = source.base_offset
         self.facts = SegmentFacts(source.base_offset, transactions=self._tracker.summary)
 
-    def begin(
-        self, block: Block, ordinal: int
-    ) -> tuple[npt.NDArray[np.bool_], Ints, int]:
+    def begin(self, block: Block, ordinal: int) -> tuple[npt.NDArray[np.bool_], Ints, int]:
         """(rows with keys to look at, each row's first ordinal, the ordinal after the block)."""
         table = block.table
         self._require_order(block)
@@ -399,9 +399,7 @@ class _SegmentWalk:
             self._next_offset = int(lasts[-1]) + 1
 
 
-def verdict_of(
-    tracker: TransactionTracker, source: SegmentSource, block: Block, row: int
-) -> bool:
+def verdict_of(tracker: TransactionTracker, source: SegmentSource, block: Block, row: int) -> bool:
     """Whether a transactional or control batch may be discarded.
 
     Raises:
@@ -424,9 +422,7 @@ def verdict_of(
             assert batch is not None, "the scan said that a whole batch is here"
             control = parse_control_type_id(batch.records()[0].key)
         except CorruptError as error:
-            raise error.located(
-                path=source.path, base_position=block.position_of(row)
-            ) from error
+            raise error.located(path=source.path, base_position=block.position_of(row)) from error
     return tracker.control_batch(producer_id, last_offset, control)
 
 

@@ -11,6 +11,7 @@ import base64
 import json
 import uuid
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.rewrite import GroupRewriter, Manifest, RewriteSpec, SurvivingSegment
+from cordwood.cleanup.rewrite import (
+    GroupRewriter,
+    Manifest,
+    Output,
+    RewriteSpec,
+    SurvivingSegment,
+)
 from cordwood.cleanup.round import Round
 from cordwood.cleanup.scan import SegmentReader, SegmentSource
 from cordwood.cleanup.survivors import (
@@ -187,6 +194,7 @@ def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]
                 after=before,
                 model=round_.model,
                 space_max=round_.space_max,
+                one_at_a_time=round_.one_at_a_time,
                 verify=round_.verify,
             )
         for fact in facts:
@@ -282,50 +290,66 @@ def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
 
 
 class Publisher:
-    """Rewrites groups and announces each, with no more than one waiting to be put in place."""
+    """Rewrites groups and announces each; at most two wait, or are under way, at any time.
+
+    While one group is being written, the one before it is made durable and announced in a thread of
+    its own, and the one before that has been put in place. With `one_at_a_time` every group is put
+    in place before the next is begun.
+    """
 
     def __init__(self, progress: Progress = no_progress) -> None:
         self._rewriter = GroupRewriter(progress)
-        self._announced: Path | None = None
+        self._finisher = ThreadPoolExecutor(max_workers=1)
+        self._under_way: list[Future[Path]] = []
         self._directory: Path | None = None
 
-    def publish(self, spec: RewriteSpec) -> Manifest:
+    def publish(self, spec: RewriteSpec) -> None:
         """Rewrites one group.
 
         Raises:
             EngineError: the owner of the log gave up the round, or is gone.
+            CorruptError, NoSpaceError, OSError: this group, or the one before, went wrong.
         """
-        directory = Path(spec.staged.directory)
-        token = uuid.uuid4().hex[:12]
-        staged = replace(spec.staged, token=token)
-        self._directory = directory
-        self.wait()
+        self._directory = Path(spec.staged.directory)
+        spec = replace(spec, staged=replace(spec.staged, token=uuid.uuid4().hex[:12]))
+        self._wait_until_left(0 if spec.one_at_a_time else 1)
         _require_room(spec)
-        manifest = self._rewriter.rewrite(replace(spec, staged=staged))
-        if spec.verify:
-            read_back(replace(spec, staged=staged), manifest)
-        self._announced = announce(directory, manifest)
-        return manifest
+        output = self._rewriter.write(spec)
+        self._under_way.append(self._finisher.submit(_finish, spec, output))
 
-    def wait(self) -> None:
-        """Waits until the group announced last is in place.
+    def close(self) -> None:
+        """Waits until every group is in place.
 
         Raises:
-            EngineError: the owner of the log gave up the round, or is gone.
+            As `publish` does.
         """
-        directory = self._directory
-        if directory is None:
-            return
+        try:
+            self._wait_until_left(0)
+        finally:
+            self._finisher.shutdown(wait=True)
+
+    def _wait_until_left(self, count: int) -> None:
+        """Waits until no more than `count` groups are not in place yet."""
         clock = SystemClock()
         deadline = clock.monotonic_s() + _WAIT_MAX_S
-        while True:
-            if (directory / CANCEL_NAME).exists():
+        while len(self._under_way) > count:
+            assert self._directory is not None, "set when the first group was taken up"
+            if (self._directory / CANCEL_NAME).exists():
                 raise EngineError("the round was given up")
-            if self._announced is None or not self._announced.exists():
-                return
+            oldest = self._under_way[0]
+            if oldest.done() and not oldest.result().exists():
+                del self._under_way[0]
+                continue
             if clock.monotonic_s() > deadline:
                 raise EngineError("nobody puts rewritten segments in place any more")
             pause(_WAIT_S)
+
+
+def _finish(spec: RewriteSpec, output: Output) -> Path:
+    manifest = output.finish()
+    if spec.verify:
+        read_back(spec, manifest)
+    return announce(Path(spec.staged.directory), manifest)
 
 
 def announce(directory: Path, manifest: Manifest) -> Path:
@@ -366,6 +390,7 @@ class ProgressFile:
         self._written_at = 0.0
 
     def __call__(self, count: int) -> None:
+        """Counts `count` bytes more."""
         self._bytes += count
         now = self._clock.monotonic_s()
         if now - self._written_at > 0.2:
@@ -465,4 +490,4 @@ def clean_whole(round_: Round, progress: Progress = no_progress) -> None:
         else:
             manifest = unchanged_manifest(round_.group(number), survivors)
             announce(Path(round_.directory), manifest)
-    publisher.wait()
+    publisher.close()

@@ -113,7 +113,7 @@ def _long(at_least: int | None = None) -> Rule:
     return Rule(kind=Kind.LONG, at_least=at_least)
 
 
-def _topic(  # noqa: PLR0917  # a row of the table
+def _topic(  # a row of the table
     name: str, broker: str, rule: Rule, default: Value | None, unit: str, doc: str
 ) -> TopicSetting:
     names = tuple(BrokerName(name=name) for name in broker.split())

@@ -1,6 +1,7 @@
 """What a log knows of its producers: their last batch, and the transactions still open.
 
-Source: org.apache.kafka.storage.internals.log.ProducerStateManager, UnifiedLog.rebuildProducerState.
+Source: org.apache.kafka.storage.internals.log.ProducerStateManager,
+UnifiedLog.rebuildProducerState.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from pathlib import Path
 
 from cordwood.format.control_record import parse_end_txn_marker
 from cordwood.format.file_names import PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
-from cordwood.format.producer_snapshot import ProducerEntry, parse_producer_snapshot
+from cordwood.format.producer_snapshot import (
+    ProducerEntry,
+    build_producer_snapshot,
+    parse_producer_snapshot,
+)
 from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
 from cordwood.storage import filesystem
@@ -89,9 +94,7 @@ def snapshot_offsets(directory: Path) -> list[int]:
     )
 
 
-def remove_stray_snapshots(
-    directory: Path, bases: Sequence[int], *, log_start_offset: int
-) -> None:
+def remove_stray_snapshots(directory: Path, bases: Sequence[int], *, log_start_offset: int) -> None:
     """Removes snapshots that are at no segment's base, or of no more use, as a loader does.
 
     Of the strays the newest stays if it lies behind the last base: a clean stop writes it at the
@@ -107,6 +110,22 @@ def remove_stray_snapshots(
         strays += [offset for offset in offsets if offset <= log_start_offset]
     for offset in strays:
         filesystem.remove(directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}")
+
+
+def write_empty_snapshots(directory: Path, offsets: Sequence[int]) -> None:
+    """What a loader writes after a clean stop where there is no snapshot at all.
+
+    It takes the log to have no producers then, without a look at its batches.
+
+    Source: UnifiedLog.rebuildProducerState.
+    """
+    last = 0
+    for offset in offsets:
+        if offset > last:
+            path = directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}"
+            model = filesystem.facts_of(next(directory.glob("*.log")))
+            filesystem.replace_durably(path, build_producer_snapshot([]), model=model)
+            last = offset
 
 
 def load_producer_state(

@@ -77,6 +77,7 @@ class Trash:
         self._directory = directory
 
     def __call__(self, path: Path) -> None:
+        """Moves one `.deleted` file."""
         name = path.name.removesuffix(DELETED_SUFFIX)
         filesystem.move_away(path, self._directory / path.parent.name / name)
 
@@ -172,12 +173,9 @@ def retire(directory: Path, sources: Sequence[int], *, keep_first_snapshot: bool
 
 
 def dispose_deleted(directory: Path, dispose: Dispose) -> None:
-    """Disposes of every `.deleted` file, then syncs the directory."""
-    found = sorted(directory.glob(f"*{DELETED_SUFFIX}"))
-    for path in found:
+    """Disposes of every `.deleted` file; one that a crash brings back is disposed of again."""
+    for path in sorted(directory.glob(f"*{DELETED_SUFFIX}")):
         dispose(path)
-    if found:
-        filesystem.sync_directory(directory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,9 +235,7 @@ def recover_directory(directory: Path, *, dispose: Dispose = remove_file) -> Rec
     )
 
 
-def _groups_done(
-    intents: list[dict[str, Any]], undone: Sequence[str]
-) -> list[dict[str, Any]]:
+def _groups_done(intents: list[dict[str, Any]], undone: Sequence[str]) -> list[dict[str, Any]]:
     """The intents that were carried out, counting one whose swap is to be finished.
 
     A group counts as not done while any file of it still has the name of a step before the swap.

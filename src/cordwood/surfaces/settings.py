@@ -75,8 +75,12 @@ def read_settings(options: SettingOptions) -> Settings:
     def resolve(topic: str) -> Resolved | None:
         if topic not in cache:
             found = resolve_topic(sources, topic, node_id=node_id)
-            cache[topic] = found and Resolved(
-                config=found.config, origin=dict(found.origin), warnings=found.warnings
+            cache[topic] = (
+                None
+                if found is None
+                else Resolved(
+                    config=found.config, origin=dict(found.origin), warnings=found.warnings
+                )
             )
         return cache[topic]
 

@@ -5,8 +5,9 @@ Workers then share its memory, and none of them spends seconds on the same impor
 Source: pyspark.daemon.
 """
 
-import cordwood.cleanup.tasks
 import pyspark.daemon
+
+import cordwood.cleanup.tasks
 
 if __name__ == "__main__":
     assert cordwood.cleanup.tasks is not None

@@ -26,7 +26,7 @@ from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.round import Round, records_max, split_by_bytes
 from cordwood.cleanup.scan import SegmentSource
-from cordwood.cleanup.survivors import Secrets, SegmentFacts, merge
+from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, SegmentFacts, merge
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import CordwoodError, EngineError
 
@@ -108,7 +108,8 @@ class SparkEngine:
         self, committers: Sequence[RoundCommitter]
     ) -> tuple[list[RoundCommitter], list[RoundCommitter]]:
         total = sum(c.round.size_bytes for c in committers)
-        whole, split = [], []
+        whole: list[RoundCommitter] = []
+        split: list[RoundCommitter] = []
         for committer in committers:
             size = committer.round.size_bytes
             fits = records_max(committer.round.dirty) <= self._limits.entries_max
@@ -186,7 +187,6 @@ class SparkEngine:
         chunks += [(chunk, True) for chunk in split_by_bytes(clean, self._parts(clean))]
         shards = max(self._slots, -(-records_max([*dirty, *clean]) // self._limits.entries_max))
         plan, entries_max = json.dumps(round_.to_json()), self._limits.entries_max
-        expected = -(-records_max([*dirty, *clean]) // shards)
         seed = round_.seed
 
         def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -196,7 +196,7 @@ class SparkEngine:
                     yield from _index(plan, number, segments, is_clean, shards, entries_max)
 
         def merge_shard(table: pa.Table) -> pa.Table:
-            return _merge(table, seed, expected, [is_clean for _, is_clean in chunks])
+            return _merge(table, seed, [is_clean for _, is_clean in chunks])
 
         frame = self._tasks(len(chunks), index, _BLOCK_DDL)
         merged = frame.groupBy("shard").applyInArrow(merge_shard, _RESULT_DDL)
@@ -215,7 +215,7 @@ class SparkEngine:
 
         def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in batches:
-                yield from _index(plan, 0, dirty, False, 1, entries_max)  # noqa: FBT003
+                yield from _index(plan, 0, dirty, False, 1, entries_max)
 
         total = sum(s.size_bytes for s in [*dirty, *clean])
         rows = self._supervise(self._tasks(1, index, _BLOCK_DDL), [committer], "index", total)
@@ -389,7 +389,7 @@ def _rewrite(
     try:
         for spec in specs:
             publisher.publish(spec)
-        publisher.wait()
+        publisher.close()
     except (CordwoodError, OSError) as error:
         yield _result(task, _ERROR, _failure("", error))
         # The other tasks of the round wait for this one's groups: let them go.
@@ -402,7 +402,7 @@ def _index(
     plan: str,
     number: int,
     segments: Sequence[SegmentSource],
-    clean: bool,  # noqa: FBT001
+    clean: bool,
     shards: int,
     entries_max: int,
 ) -> Iterator[pa.RecordBatch]:
@@ -441,7 +441,7 @@ def _probe(
     yield _result(number, _FACTS, tasks.facts_to_json(facts))
 
 
-def _merge(table: pa.Table, seed: int, expected: int, is_clean: Sequence[bool]) -> pa.Table:
+def _merge(table: pa.Table, seed: int, is_clean: Sequence[bool]) -> pa.Table:
     """One shard: the dirty section's blocks newest first, then the clean section's."""
     rows = table.select(["chunk", "generation", "kind"]).to_pylist()
     payloads = table.column("payload")
@@ -451,11 +451,10 @@ def _merge(table: pa.Table, seed: int, expected: int, is_clean: Sequence[bool]) 
         if row["kind"] == _ENTRIES:
             blocks.append((is_clean[row["chunk"]], -row["chunk"], -row["generation"], at))
         else:
-            out.append(
-                {"task": row["chunk"], "kind": row["kind"], "payload": payloads[at].as_py()}
-            )
+            out.append({"task": row["chunk"], "kind": row["kind"], "payload": payloads[at].as_py()})
     blocks.sort()
     entries = ((blk[0], tasks.entries_of(payloads[blk[3]].as_buffer())) for blk in blocks)
+    expected = table.column("payload").nbytes // ENTRY_BYTES
     dead = merge(entries, Secrets.from_seed(seed), expected=expected)
     for (_, chunk, _, _), ordinals in zip(blocks, dead, strict=True):
         if len(ordinals):

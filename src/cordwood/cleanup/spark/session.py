@@ -130,7 +130,7 @@ def slots_of(session: Any, master: str) -> int:
     """How many tasks run at once."""
     try:
         return max(1, int(session.sparkContext.defaultParallelism))
-    except Exception:  # noqa: BLE001  # a Connect session has no context, and says so in its way
+    except Exception:  # a Connect session has no context, and says so in its way
         return _slots_by_name(master)
 
 

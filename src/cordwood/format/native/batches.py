@@ -1,6 +1,5 @@
 """Walks record batch headers in a buffer. Twin: `cordwood.format.record_batch.iter_batches`."""
 
-# ruff: noqa: ANN001, ANN201
 from __future__ import annotations
 
 import numba as nb

@@ -8,8 +8,6 @@ Source: lz4.h (LZ4_decompress_safe, LZ4_compress_default), zstd.h (ZSTD_decompre
 ZSTD_compressCCtx); the LZ4 frame format.
 """
 
-# numba reads these functions, not Python: their arguments carry types that annotations cannot say.
-# ruff: noqa: ANN001, ANN201, ARG001, PLR0917
 from __future__ import annotations
 
 import ctypes

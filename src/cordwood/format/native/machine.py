@@ -4,8 +4,6 @@ Each intrinsic is one or two machine instructions. CRC-32C uses the processor's 
 x86-64 with SSE 4.2 and on 64-bit ARM, else a table of 2 KiB.
 """
 
-# numba reads these functions, not Python: their arguments carry types that annotations cannot say.
-# ruff: noqa: ANN001, ANN201, ARG001
 from __future__ import annotations
 
 import platform

@@ -9,7 +9,6 @@ taken for one only when all 184 bits agree, and nobody who writes keys can arran
 first hash agrees are told apart by the second, and neither is lost.
 """
 
-# ruff: noqa: ANN001, ANN201, PLR0915, PLR0912, C901
 from __future__ import annotations
 
 import numba as nb
@@ -380,9 +379,9 @@ def list_batches(
 ):
     """Appends the identity and ordinal of every keyed record below `until_offset` to `entries`.
 
-    The arguments are those of `index_batches`, but `entries` (uint64 of shape (n, SLOT_WORDS)) takes
-    every record, also one whose key it has; `used` counts its rows. Returns as `index_batches`
-    does, TABLE_FULL when `entries` has no room for the records of a row.
+    The arguments are those of `index_batches`, but `entries` (uint64 of shape (n, SLOT_WORDS))
+    takes every record, also one whose key it has; `used` counts its rows. Returns as
+    `index_batches` does, TABLE_FULL when `entries` has no room for the records of a row.
     """
     for i in range(first, last):
         position, end = spans[i, 0], spans[i, 1]

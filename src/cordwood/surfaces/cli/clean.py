@@ -36,7 +36,7 @@ _EPILOG = """Examples:
 
   cordwood clean /var/lib/kafka/data --dry-run
 
-  cordwood clean /data1 /data2 --metadata-dir /data1 --server-properties /etc/kafka/server.properties
+  cordwood clean /data1 /data2 --server-properties /etc/kafka/server.properties
 
   cordwood clean ./backup --topic 'orders*' --set orders:cleanup.policy=compact --json
 
@@ -49,7 +49,9 @@ directory is in use."""
 def clean_command(
     log_dirs: Annotated[
         list[Path],
-        typer.Argument(metavar="LOG_DIR...", help="Entries of log.dirs, or a partition's directory."),
+        typer.Argument(
+            metavar="LOG_DIR...", help="Entries of log.dirs, or a partition's own."
+        ),
     ],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
@@ -82,7 +84,9 @@ def clean_command(
     retention_only: Annotated[
         bool, typer.Option("--retention-only", help="No compaction, and no Java.")
     ] = False,
-    compaction_only: Annotated[bool, typer.Option("--compaction-only", help="No retention.")] = False,
+    compaction_only: Annotated[
+        bool, typer.Option("--compaction-only", help="No retention.")
+    ] = False,
     trash: Annotated[
         Path | None, typer.Option(help="Move removed files here instead of deleting them.")
     ] = None,
@@ -250,9 +254,7 @@ class _Display:
         """A compaction has come so far."""
         if self._progress is not None:
             self._drop("wait")
-            self._progress.update(
-                self._task(f"{phase} {name}", total), total=total, completed=done
-            )
+            self._progress.update(self._task(f"{phase} {name}", total), total=total, completed=done)
 
     def _task(self, name: str, total: int | None) -> Any:
         assert self._progress is not None, "checked by the caller"
@@ -283,7 +285,8 @@ def _display(console: Console, *, shown: bool) -> Iterator[_Display]:
             yield _Display(progress)
     except KeyboardInterrupt:
         typer.echo(
-            "cordwood clean: interrupted; what was put in place stays, the next run goes on", err=True
+            "cordwood clean: interrupted; what was put in place stays, the next run goes on",
+            err=True,
         )
         # Spark's threads may still be at work; everything that counts is on disk.
         os._exit(130)

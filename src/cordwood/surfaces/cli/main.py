@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Apache Kafka's partition log and its cleanup: cleans log directories, shows what they hold.",
+    help="Apache Kafka's partition log and its cleanup: cleans log directories, shows files.",
 )
 app.command("clean")(clean_command)
 
