@@ -404,6 +404,8 @@ class _Rules:
         manifest.records_after += newest + kept_markers
         stamp = ((kept_nulls > 0) | (can_discard & control)) & ~has_horizon
         leaves_header = self._must_leave_header(table, control)
+        if block.legacy is not None:
+            leaves_header[:] = False  # only magic 2 has empty batches
         actions = np.full(block.rows, Action.REBUILD, dtype=np.int8)
         actions[(kept == counts) & ~stamp] = Action.COPY
         actions[kept == 0] = np.where(leaves_header, Action.EMPTY, Action.DISCARD)[kept == 0]

@@ -26,9 +26,14 @@ class CorruptError(CordwoodError):
         at = f" at byte {self.position}" if self.position is not None else ""
         return f"{where}{self.reason}{at}"
 
-    def located(self, *, path: str, base_position: int = 0) -> CorruptError:
-        """The same error with its file named and its position counted from the file's start."""
-        position = None if self.position is None else self.position + base_position
+    def located(self, *, path: str, base_position: int | None = None) -> CorruptError:
+        """The same error with its file named and its position counted from the file's start.
+
+        `base_position` is where in the file the bytes began that the error is about.
+        """
+        position = self.position
+        if base_position is not None:
+            position = base_position + (self.position or 0)
         return type(self)(self.reason, path=path, position=position)
 
     def __reduce__(self) -> tuple[object, ...]:
