@@ -48,14 +48,15 @@ _RESULT_SCHEMA = pa.schema([("task", pa.int32()), ("kind", pa.int8()), ("payload
 _RESULT_DDL = "task int, kind byte, payload binary"
 
 #: Keys a task holds before it spills; a table of so many takes 64 MiB.
-ENTRIES_MAX = 1_000_000
+ENTRIES_MAX = 1_015_808
 #: Logs of up to so many bytes are never split.
 _WHOLE_BYTES = 64 << 20
 _CHUNK_BYTES_MAX = 2 << 30
 # A process with its libraries and buffers; what a key takes in a half-full table and in blocks.
 _PROCESS_BYTES = 220 << 20
 _BYTES_A_KEY = 120
-_ENTRIES_FLOOR, _ENTRIES_CEILING = 100_000, 4_000_000
+_ENTRIES_FLOOR, _ENTRIES_CEILING = 1 << 17, 1 << 22
+_SLACK_ENTRIES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,10 @@ class Limits:
     def within(cls, memory_bytes: int, slots: int) -> Limits:
         """Limits for which the driver and `slots` workers together stay within `memory_bytes`."""
         each = memory_bytes // (slots + 1) - _PROCESS_BYTES
-        return cls(entries_max=max(_ENTRIES_FLOOR, min(_ENTRIES_CEILING, each // _BYTES_A_KEY)))
+        wanted = max(_ENTRIES_FLOOR, min(_ENTRIES_CEILING, each // _BYTES_A_KEY))
+        # A table doubles when it is half full: fill it just short of that.
+        doublings = (wanted + _SLACK_ENTRIES).bit_length() - 1
+        return cls(entries_max=(1 << doublings) - _SLACK_ENTRIES)
 
 
 @dataclass(slots=True)
