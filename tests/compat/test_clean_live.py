@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.testing.clean import digest_tree, run_clean
-from cordwood.testing.compare import Difference, compare_log_dirs, dump_files
+from cordwood.testing.compare import CHECKPOINTS, Difference, compare_log_dirs, dump_files
 from cordwood.testing.fuzz import record_fuzz
 from cordwood.testing.kafka import copy_log_dir, read_checkpoint
 from cordwood.testing.live import (
@@ -52,11 +52,11 @@ def clean_pair(pair: Pair, target: Path) -> list[Path]:
     return copies
 
 
-def differences_of(pair: Pair, target: Path) -> list[Difference]:
+def differences_of(pair: Pair, cleaned: list[Path]) -> list[Difference]:
     return [
         difference
-        for cleaned, after in zip(clean_pair(pair, target), pair.after, strict=True)
-        for difference in compare_log_dirs(cleaned, after, include_internal=True)
+        for ours, kafkas in zip(cleaned, pair.after, strict=True)
+        for difference in compare_log_dirs(ours, kafkas, include_internal=True)
     ]
 
 
@@ -87,10 +87,16 @@ def rounds(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Rounds
 
 
 @pytest.fixture(scope="module")
-def differences(rounds: Rounds, tmp_path_factory: pytest.TempPathFactory) -> list[list[Difference]]:
-    """Ours of the same input, compared: a list for each round."""
+def cleaned(rounds: Rounds, tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
+    """Ours of the same input: the log directories of each round."""
     target = tmp_path_factory.mktemp("cleaned")
-    return [differences_of(pair, target / str(n)) for n, pair in enumerate(rounds.pairs)]
+    return [clean_pair(pair, target / str(n)) for n, pair in enumerate(rounds.pairs)]
+
+
+@pytest.fixture(scope="module")
+def differences(rounds: Rounds, cleaned: list[list[Path]]) -> list[list[Difference]]:
+    """What the two sides do not have in common, round by round."""
+    return list(map(differences_of, rounds.pairs, cleaned))
 
 
 @pytest.mark.parametrize("topic", EVERY_TOPIC)
@@ -162,12 +168,11 @@ def test_kafka_keeps_several_segments_of_its_internal_topics(rounds: Rounds) -> 
             assert rounds.checkpoint(1, partition), partition
 
 
-def test_a_second_run_changes_nothing(rounds: Rounds, tmp_path: Path) -> None:
-    pair = rounds.pairs[1]
-    copies = clean_pair(pair, tmp_path)
-    once = [digest_tree(copy) for copy in copies]
-    run_clean(copies, now_ms=pair.now_ms, server_properties=pair.server_properties)
-    assert [digest_tree(copy) for copy in copies] == once
+def test_a_second_run_changes_nothing(rounds: Rounds, cleaned: list[list[Path]]) -> None:
+    pair, ours = rounds.pairs[1], cleaned[1]
+    once = [digest_tree(log_dir) for log_dir in ours]
+    run_clean(ours, now_ms=pair.now_ms, server_properties=pair.server_properties)
+    assert [digest_tree(log_dir) for log_dir in ours] == once
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +233,9 @@ def test_after_a_kill_what_lies_below_the_recovery_point_is_cleaned(
     assert {base for base in bases if base < recovery_point} == {
         int(log.stem) for log in (stopped / partition).glob("*.log")
     }
+    for name in CHECKPOINTS:
+        reached = read_checkpoint(cleaned_after_kill / name).get(partition)
+        assert reached == read_checkpoint(stopped / name).get(partition), name
 
 
 def test_after_a_kill_no_clean_shutdown_is_pretended(cleaned_after_kill: Path) -> None:
@@ -249,7 +257,7 @@ def test_after_a_kill_kafka_ends_where_it_would_have_ended_alone(
 def test_further_seeds_agree_with_kafka(tmp_path: Path, seed: int) -> None:
     pairs = record_rounds(tmp_path / "recorded", seed=seed)
     for number, pair in enumerate(pairs, start=1):
-        differences = differences_of(pair, tmp_path / f"cleaned-{number}")
+        differences = differences_of(pair, clean_pair(pair, tmp_path / f"cleaned-{number}"))
         assert not differences, "\n".join(map(str, differences))
 
 
@@ -260,7 +268,7 @@ def test_random_topics_agree_with_kafka(tmp_path: Path, seed: int) -> None:
     for number, pair in enumerate(pairs, start=1):
         differences = [
             difference
-            for difference in differences_of(pair, tmp_path / f"cleaned-{number}")
+            for difference in differences_of(pair, clean_pair(pair, tmp_path / f"cleaned-{number}"))
             if difference.partition != pair.cleaned_first
         ]
         assert not differences, f"round {number}\n" + "\n".join(map(str, differences))

@@ -119,6 +119,7 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "start-at-base": _DELETE,
     "start-at-end": _DELETE,
     "start-inside": _BOTH,
+    "start-past-aborted": {**_BOTH, "internal.segment.bytes": "60000"},
     "policy-empty": {**_DELETE, "cleanup.policy": "", "retention.bytes": "0"},
     "both-old": {**_BOTH, "retention.ms": str(DAY_MS)},
 }
@@ -278,6 +279,10 @@ def _write_common(live: Live) -> None:
     work.alter("retention-bytes-more", {"retention.bytes": str(keep + 1)})
     work.delete_records("start-at-base", live.segments("start-at-base")[2][0])
     work.delete_records("start-at-end", -1)
+    work.transactions("start-past-aborted", 30, aborted=0.7)
+    work.fill("start-past-aborted", 500)
+    (first, _), (second, _), *_ = live.segments("start-past-aborted")
+    work.delete_records("start-past-aborted", (first + second) // 2)
     work.delete_records("start-inside", live.segments("start-inside")[1][0] + 33)
     work.commit_offsets(["ratio-one", "edge-keys"], groups=5, commits=60)
 
