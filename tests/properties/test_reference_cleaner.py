@@ -20,7 +20,7 @@ from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.cleanup.round import Round, plan_round, split_by_bytes
 from cordwood.cleanup.survivors import Secrets, SegmentFacts, Spill, Walk, merge
 from cordwood.cleanup.transactions import AbortedTransactions
-from cordwood.format.native import records as keys
+from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
 from cordwood.testing.log_builder import NOW_MS, LogBuilder
 from cordwood.testing.random_log import Contents, random_log
@@ -124,7 +124,7 @@ def survivors_by_merge(
     blocks: list[tuple[bool, int, int, npt.NDArray[np.uint64], int]] = []
     for number, (segments, is_clean) in enumerate(chunks):
         walk = walk_with(round_, secrets)
-        walk.table = keys.new_table(4)
+        walk.table = key_table.new_table(4)
         spills: list[Spill] = []
         step = walk.spill_clean if is_clean else walk.index
         found = walk_to_end(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cordwood.cleanup.capture import Captured, capture
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
@@ -27,6 +27,13 @@ from cordwood.cleanup.commit import (
 )
 from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
+from cordwood.cleanup.request import (
+    CleanRequest,
+    Engine,
+    EngineFactory,
+    Listener,
+    Silence,
+)
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
 from cordwood.cleanup.round import Round, plan_round
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
@@ -35,73 +42,11 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.storage import filesystem
 from cordwood.storage.log_dir import LogDir, PartitionDir
-from cordwood.storage.replace import Dispose, recover_directory, remove_file
+from cordwood.storage.replace import recover_directory
 
 _PASSES_MAX = 8
 # With room for fewer segments than this, no task begins a group before its last is in place.
 _ROOMY = 64
-
-
-class Engine(Protocol):
-    """Runs rounds: afterwards each committer is done or has an error in its result."""
-
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
-        """Runs them all."""
-
-
-EngineFactory = Callable[[], AbstractContextManager[Engine]]
-
-
-class Listener(Protocol):
-    """Hears what goes on; for progress bars."""
-
-    def begin(self, phase: str, total: int) -> None:
-        """A phase over `total` partitions begins."""
-
-    def advance(self, name: str) -> None:
-        """One partition of the phase is done."""
-
-
-class Silence:
-    """A listener that shows nothing."""
-
-    def begin(self, phase: str, total: int) -> None:
-        """Shows nothing."""
-
-    def advance(self, name: str) -> None:
-        """Shows nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """Settings of one topic, and warnings about them."""
-
-    config: LogConfig
-    origin: dict[str, Any]
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanRequest:
-    """What is to be done.
-
-    `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
-    for all. Sizes are in bytes, `throttle_bytes` a second.
-    """
-
-    log_dirs: tuple[Path, ...]
-    resolve: Callable[[str], Resolved | None]
-    now_ms: int
-    topics: tuple[str, ...] = ()
-    producer_expiration_ms: int = 86_400_000
-    dry_run: bool = False
-    force: bool = False
-    retention: bool = True
-    compaction: bool = True
-    max_extra_bytes: int | None = None
-    throttle_bytes: int | None = None
-    verify: bool = False
-    dispose: Dispose = remove_file
 
 
 @dataclass(slots=True)

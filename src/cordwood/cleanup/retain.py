@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from cordwood.format.native import records as keys
+from cordwood.format.native import rebuild
 
 
 class Action(enum.IntEnum):
@@ -24,8 +24,8 @@ class Action(enum.IntEnum):
     EMPTY = 3
 
 
-assert (Action.DISCARD, Action.COPY) == (keys.DISCARD, keys.COPY)
-assert (Action.REBUILD, Action.EMPTY) == (keys.REBUILD, keys.EMPTY)
+assert (Action.DISCARD, Action.COPY) == (rebuild.DISCARD, rebuild.COPY)
+assert (Action.REBUILD, Action.EMPTY) == (rebuild.REBUILD, rebuild.EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from cordwood.cleanup.transactions import (
 )
 from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native import records as keys
+from cordwood.format.native import rebuild, survivor_bits
 from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
@@ -214,7 +214,7 @@ class GroupRewriter:
         written = np.empty((block.rows, 3), dtype=np.int64)
         row = 0
         while row < block.rows:
-            filled, count, row, status = keys.assemble(
+            filled, count, row, status = rebuild.assemble(
                 block.buffer,
                 block.table,
                 row,
@@ -232,14 +232,14 @@ class GroupRewriter:
                 self._codecs.table,
             )
             output.append(self._out.data[:filled], written, count)
-            if status == keys.OUT_FULL and not filled:
+            if status == rebuild.OUT_FULL and not filled:
                 self._out = np.zeros(2 * self._out.shape[0], dtype=np.uint8)
-            elif status == keys.SCRATCH_FULL:
+            elif status == rebuild.SCRATCH_FULL:
                 self._make_scratch(2 * self._plain.shape[0])
-            elif status == keys.BY_PYTHON:
+            elif status == rebuild.BY_PYTHON:
                 self._rebuild_by_python(source, block, row, ordinals, keep, verdicts, output)
                 row += 1
-            elif status == keys.BAD_RECORD:
+            elif status == rebuild.BAD_RECORD:
                 raise CorruptError(
                     "the segment has changed since it was read",
                     path=source.path,
@@ -263,13 +263,13 @@ class GroupRewriter:
         """Rebuilds one batch of a codec that compiled code does not speak."""
         codec, data = records_of(block, row)
         plain = decompress(Codec(codec), data)
-        wanted = len(plain) + keys.GROWTH_PER_RECORD * int(verdicts.kept[row])
+        wanted = len(plain) + rebuild.GROWTH_PER_RECORD * int(verdicts.kept[row])
         if wanted > self._plain.shape[0]:
             self._make_scratch(wanted)
         self._plain[: len(plain)] = np.frombuffer(plain, dtype=np.uint8)
         meta = np.empty(3, dtype=np.int64)
         stamped = bool(verdicts.stamp[row])
-        after = keys.retained_records(
+        after = rebuild.retained_records(
             self._plain,
             0,
             len(plain),
@@ -293,7 +293,7 @@ class GroupRewriter:
         batch = np.empty(total + 8, dtype=np.uint8)
         batch[rows_of.HEADER_SIZE : total] = np.frombuffer(payload, dtype=np.uint8)
         attributes = int(block.table[row, rows_of.ATTRIBUTES])
-        keys.put_header(
+        rebuild.put_header(
             batch,
             0,
             block.buffer,
@@ -384,8 +384,8 @@ class _Rules:
         newest = kept_by_key = 0
         first = int(ordinals[0])
         total = int(counts.sum())
-        kept_by_key = keys.count_bits(keep, first, total)
-        keys.count_survivors(
+        kept_by_key = survivor_bits.count_bits(keep, first, total)
+        survivor_bits.count_survivors(
             table, block.rows, ordinals, keep, nulls, drop_nulls.astype(np.uint8), kept, kept_nulls
         )
         newest = int(kept.sum())
@@ -395,7 +395,7 @@ class _Rules:
         for row in np.flatnonzero(control & (kept > 0)).tolist():
             # Markers have no key: no index has judged them.
             marks = np.arange(ordinals[row], ordinals[row] + counts[row], dtype=np.uint64)
-            keys.set_bits(keep, marks)
+            survivor_bits.set_bits(keep, marks)
         manifest.batches_before += block.rows
         manifest.records_before += total
         manifest.discarded.superseded += total - markers - kept_by_key
@@ -467,7 +467,7 @@ class Output:
         offsets = np.empty((count, 2), dtype=np.int64)
         times = np.empty((count, 2), dtype=np.int64)
         filled = np.zeros(2, dtype=np.int64)
-        keys.index_written(
+        rebuild.index_written(
             written, count, self._spec.index_interval_bytes, self._state, offsets, times, filled
         )
         if filled[0]:

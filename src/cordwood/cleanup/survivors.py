@@ -27,7 +27,7 @@ from cordwood.cleanup.transactions import (
 )
 from cordwood.format.control_record import parse_control_type_id
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native import records as keys
+from cordwood.format.native import key_table, records, survivor_bits
 from cordwood.format.record_batch import parse_batch
 from cordwood.model.errors import CorruptError
 
@@ -36,7 +36,7 @@ _CONTROL = 0x20
 _HORIZON = 0x40
 _TABLE_SLOTS_MIN = 1 << 12
 #: Bytes of one entry of a spill.
-ENTRY_BYTES = keys.SLOT_BYTES
+ENTRY_BYTES = key_table.SLOT_BYTES
 # A table is made with room for so many keys at most; beyond that it grows as keys come.
 _ENTRIES_AT_FIRST = 1 << 21
 
@@ -125,7 +125,7 @@ class Walk:
         self._progress = progress
         self._reader = SegmentReader()
         self._payloads = PayloadReader()
-        self.table = keys.new_table(_TABLE_SLOTS_MIN)
+        self.table = key_table.new_table(_TABLE_SLOTS_MIN)
         self.used = np.zeros(1, dtype=np.int64)
 
     def index(
@@ -162,7 +162,7 @@ class Walk:
                 for payload in self._payloads.payloads(segment, block, wanted):
                     row = payload.first
                     while row < payload.last:
-                        status, row = keys.index_batches(
+                        status, row = records.index_batches(
                             payload.buffer,
                             block.table,
                             row,
@@ -176,9 +176,9 @@ class Walk:
                             nulls.bytes,
                             self._secrets,
                         )
-                        if status == keys.BAD_RECORD:
+                        if status == records.BAD_RECORD:
                             raise _bad_record(segment, block, row)
-                        if status == keys.TABLE_FULL:
+                        if status == records.TABLE_FULL:
                             if entries_max is not None and self.used[0] >= entries_max:
                                 yield self._empty_table(newest.bytes, generation, shards)
                                 generation += 1
@@ -188,7 +188,7 @@ class Walk:
                 self._progress(_bytes_of(block))
             facts.append(walk.facts)
         if entries_max is None:
-            keys.mark_newest(self.table, newest.bytes)
+            key_table.mark_newest(self.table, newest.bytes)
         else:
             yield self._empty_table(newest.bytes, generation, shards)
         for fact, first in zip(facts, starts, strict=True):
@@ -197,8 +197,8 @@ class Walk:
         return facts
 
     def _empty_table(self, newest: Bytes, generation: int, shards: int) -> Spill:
-        keys.mark_newest(self.table, newest)
-        entries, starts = keys.split_table(self.table, shards, self._secrets)
+        key_table.mark_newest(self.table, newest)
+        entries, starts = key_table.split_table(self.table, shards, self._secrets)
         self.table[:] = 0
         self.used[0] = 0
         return Spill(generation, entries, starts)
@@ -218,7 +218,7 @@ class Walk:
                 keep.require(after)
                 nulls.require(after)
                 for payload in self._payloads.payloads(segment, block, wanted):
-                    status, row = keys.probe_batches(
+                    status, row = records.probe_batches(
                         payload.buffer,
                         block.table,
                         payload.first,
@@ -231,7 +231,7 @@ class Walk:
                         nulls.bytes,
                         self._secrets,
                     )
-                    if status == keys.BAD_RECORD:
+                    if status == records.BAD_RECORD:
                         raise _bad_record(segment, block, row)
                 walk.end(block, ordinals, wanted, None, nulls.bytes)
                 ordinal = after
@@ -250,7 +250,7 @@ class Walk:
         says which are not. Arguments and results are those of `index`.
         """
         keep, nulls = _Bits(), _Bits()
-        entries = np.empty((entries_max, keys.SLOT_WORDS), dtype=np.uint64)
+        entries = np.empty((entries_max, key_table.SLOT_WORDS), dtype=np.uint64)
         used = np.zeros(1, dtype=np.int64)
         facts: list[SegmentFacts] = []
         ordinal = generation = 0
@@ -267,7 +267,7 @@ class Walk:
                 for payload in self._payloads.payloads(segment, block, wanted):
                     row = payload.first
                     while row < payload.last:
-                        status, row = keys.list_batches(
+                        status, row = records.list_batches(
                             payload.buffer,
                             block.table,
                             row,
@@ -281,14 +281,14 @@ class Walk:
                             nulls.bytes,
                             self._secrets,
                         )
-                        if status == keys.BAD_RECORD:
+                        if status == records.BAD_RECORD:
                             raise _bad_record(segment, block, row)
-                        if status == keys.TABLE_FULL:
+                        if status == records.TABLE_FULL:
                             yield self._listed(entries, used, keep.bytes, generation, shards)
                             generation += 1
                             count = int(block.table[row, rows_of.COUNT])
                             if count > entries.shape[0]:
-                                entries = np.empty((count, keys.SLOT_WORDS), dtype=np.uint64)
+                                entries = np.empty((count, key_table.SLOT_WORDS), dtype=np.uint64)
                 walk.end(block, ordinals, wanted, keyed.bytes, nulls.bytes)
                 ordinal = after
                 self._progress(_bytes_of(block))
@@ -308,24 +308,24 @@ class Walk:
         shards: int,
     ) -> Spill:
         count = int(used[0])
-        keys.set_bits(keep, entries[:count, 3])
+        survivor_bits.set_bits(keep, entries[:count, 3])
         used[0] = 0
-        return Spill(generation, *keys.split_entries(entries, count, shards, self._secrets))
+        return Spill(generation, *key_table.split_entries(entries, count, shards, self._secrets))
 
     def load_entries(self, entries: npt.NDArray[np.uint64]) -> None:
         """Adds the identities in `entries` (uint64, at least 3 columns) to the table."""
         self._make_room(len(entries))
-        rows = np.zeros((len(entries), keys.SLOT_WORDS), dtype=np.uint64)
+        rows = np.zeros((len(entries), key_table.SLOT_WORDS), dtype=np.uint64)
         rows[:, :3] = entries[:, :3]
         dead = np.empty(len(entries), dtype=np.uint64)
-        keys.merge_entries(rows, self.table, self.used, dead, self._secrets, True)
+        key_table.merge_entries(rows, self.table, self.used, dead, self._secrets, True)
 
     def _make_room(self, count: int) -> None:
         slots = self.table.shape[0]
         while (int(self.used[0]) + count) * 2 > slots:
             slots *= 2
         if slots != self.table.shape[0]:
-            self.table = keys.grow_table(self.table, slots, self._secrets)
+            self.table = key_table.grow_table(self.table, slots, self._secrets)
 
 
 class _SegmentWalk:
@@ -376,8 +376,8 @@ class _SegmentWalk:
         count = int(block.table[:, rows_of.COUNT].sum())
         if keyed is not None:
             total = int(block.table[wanted, rows_of.COUNT].sum())
-            self.facts.unkeyed += total - keys.count_bits(keyed, first, count)
-        if not self.facts.special and keys.count_bits(nulls, first, count):
+            self.facts.unkeyed += total - survivor_bits.count_bits(keyed, first, count)
+        if not self.facts.special and survivor_bits.count_bits(nulls, first, count):
             # A tombstone: its batch is stamped with a horizon, or is past it.
             self.facts.special = True
 
@@ -443,13 +443,13 @@ def merge(
     slots = _TABLE_SLOTS_MIN
     while slots < 2 * expected:
         slots *= 2
-    table = keys.new_table(slots)
+    table = key_table.new_table(slots)
     used = np.zeros(1, dtype=np.int64)
     for is_clean, entries in generations:
         while (int(used[0]) + len(entries)) * 2 > table.shape[0]:
-            table = keys.grow_table(table, 2 * table.shape[0], secrets.words)
+            table = key_table.grow_table(table, 2 * table.shape[0], secrets.words)
         dead = np.empty(len(entries), dtype=np.uint64)
-        count = keys.merge_entries(entries, table, used, dead, secrets.words, not is_clean)
+        count = key_table.merge_entries(entries, table, used, dead, secrets.words, not is_clean)
         yield dead[:count]
 
 

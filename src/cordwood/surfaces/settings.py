@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.cleanup.clean import Resolved
+from cordwood.cleanup.request import Resolved
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from cordwood.cleanup import tasks
-from cordwood.cleanup.clean import Engine
 from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.request import Engine
 from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError
 

@@ -19,8 +19,8 @@ from cordwood.format.crc32c import crc32c as crc32c_of
 from cordwood.format.legacy import build_legacy_message
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import codecs as natively
-from cordwood.format.native import machine
-from cordwood.format.native import records as keys
+from cordwood.format.native import key_table, machine
+from cordwood.format.native import records as walks
 from cordwood.format.record_batch import (
     HEADER_BYTES,
     Record,
@@ -181,7 +181,7 @@ def walk(batch: RecordBatch) -> tuple[int, list[bool], list[bool]]:
     table[0, rows_of.COUNT] = batch.header.records_count
     table[0, rows_of.BASE_OFFSET] = batch.base_offset
     keyed, nulls = (np.zeros(batch.header.records_count // 8 + 8, dtype=np.uint8) for _ in "ab")
-    status, _ = keys.index_batches(
+    status, _ = walks.index_batches(
         padded(payload, junk=0xFF),
         table,
         0,
@@ -189,7 +189,7 @@ def walk(batch: RecordBatch) -> tuple[int, list[bool], list[bool]]:
         np.array([[0, len(payload)]], dtype=np.int64),
         0,
         np.zeros(1, dtype=np.int64),
-        keys.new_table(256),
+        key_table.new_table(256),
         np.zeros(1, dtype=np.int64),
         keyed,
         nulls,
@@ -207,7 +207,7 @@ def test_walk_finds_the_keys_and_nulls_that_the_parser_finds(seed: int) -> None:
         assert isinstance(batch, RecordBatch)
         records = batch.records()
         assert walk(batch) == (
-            keys.OK,
+            walks.OK,
             [r.key is not None for r in records],
             [r.value is None for r in records],
         )
@@ -236,9 +236,9 @@ def test_walk_over_malformed_records_refuses_only_what_the_parser_refuses(
         return
     offsets = [record.offset for record in records]
     if offsets != sorted(set(offsets)) or (offsets and offsets[0] < batch.base_offset):
-        assert status == keys.BAD_RECORD
+        assert status == walks.BAD_RECORD
         return
-    assert status == keys.OK
+    assert status == walks.OK
     assert keyed == [record.key is not None for record in records]
     assert nulls == [record.value is None for record in records]
 
@@ -247,7 +247,7 @@ def identities(names: list[bytes], secrets: Secrets) -> list[tuple[int, ...]]:
     out = []
     for name in names:
         row = np.empty(4, dtype=np.uint64)
-        keys._identify(padded(name, junk=0xC3), 0, len(name), secrets.words, row)
+        key_table.identify(padded(name, junk=0xC3), 0, len(name), secrets.words, row)
         out.append(tuple(row[:3].tolist()))
     return out
 

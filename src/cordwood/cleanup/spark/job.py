@@ -12,6 +12,7 @@ Only the DataFrame API is used, so that a local session, a cluster and Spark Con
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from cordwood.cleanup.scan import SegmentSource
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, SegmentFacts, merge
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import CordwoodError, EngineError
+from cordwood.storage.replace import STAGED_SUFFIX
 
 _POLL_S = 0.01
 # Facts and errors pass the merge as a shard of their own.
@@ -99,6 +101,39 @@ class SparkEngine:
         self._watch = watch or Watch()
         session.conf.set("spark.sql.shuffle.partitions", str(slots))
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
+
+    def require_visible(self, directories: Sequence[Path]) -> None:
+        """Checks that workers see these directories as this process does.
+
+        Raises:
+            EngineError: one does not; names it.
+        """
+        token = uuid.uuid4().hex[:12]
+        marks = [d.resolve() / f"cordwood.seen.{token}{STAGED_SUFFIX}" for d in directories]
+        paths = [str(mark) for mark in marks]
+
+        def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                missing = [path for path in paths if not Path(path).exists()]
+                for task in batch.column(0).to_pylist():
+                    yield _result(task, _ERROR, json.dumps(missing).encode())
+
+        try:
+            for mark in marks:
+                mark.touch()
+            rows = self._tasks(4 * self._slots, look).toArrow().to_pylist()
+        except OSError as error:
+            raise EngineError(f"the log directory cannot be written to: {error}") from error
+        finally:
+            for mark in marks:
+                mark.unlink(missing_ok=True)
+        missing = sorted({path for row in rows for path in json.loads(row["payload"])})
+        if missing:
+            raise EngineError(
+                f"a Spark worker cannot see {Path(missing[0]).parent}: the log directory must be "
+                "on a file system that the driver and all workers share, under one path. --master "
+                "local[*] cleans it here"
+            )
 
     def run(self, committers: Sequence[RoundCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
-from cordwood.cleanup.clean import CleanRequest, Engine, EngineFactory, clean
+from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import PartitionReport, Report, Status
+from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
     ConfigError,
@@ -49,9 +50,7 @@ directory is in use."""
 def clean_command(
     log_dirs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="LOG_DIR...", help="Entries of log.dirs, or a partition's own."
-        ),
+        typer.Argument(metavar="LOG_DIR...", help="Entries of log.dirs, or a partition's own."),
     ],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
@@ -147,15 +146,19 @@ def clean_command(
         )
         with _display(console, shown=not json_ and sys.stderr.isatty()) as display:
             engine = _Engine(
-                master=master, memory_bytes=parse_size(memory, option="--memory"), display=display
+                master=master,
+                memory_bytes=parse_size(memory, option="--memory"),
+                log_dirs=log_dirs,
+                display=display,
             )
-            report = clean(
-                request,
-                engine.factory(),
-                clock=clock,
-                require_engine=engine.require,
-                listener=display,
-            )
+            with closing(engine):
+                report = clean(
+                    request,
+                    engine.factory(),
+                    clock=clock,
+                    require_engine=engine.require,
+                    listener=display,
+                )
         report.engine = engine.facts
     except (ConfigError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
@@ -180,48 +183,72 @@ def _stop(error: Exception, code: int) -> None:
 class _Engine:
     """Starts Spark when, and only when, there is something to compact."""
 
-    def __init__(self, *, master: str, memory_bytes: int, display: _Display) -> None:
+    def __init__(
+        self, *, master: str, memory_bytes: int, log_dirs: list[Path], display: _Display
+    ) -> None:
         self._master = master
         self._memory_bytes = memory_bytes
+        self._log_dirs = log_dirs
         self._display = display
+        self._stack = ExitStack()
+        self._running: Engine | None = None
         self.facts: dict[str, Any] = {}
 
     def require(self) -> None:
-        """Raises EngineError where Spark cannot start for want of Java."""
+        """Raises EngineError where Spark cannot do the work, before anything is touched.
+
+        A session elsewhere is started, and asked whether its workers see the directories; one in
+        this process only needs Java, and starts when retention has made room.
+        """
         from cordwood.cleanup.spark.session import require_java  # noqa: PLC0415  # only if needed
 
-        if not self._master.startswith("sc://"):
+        if self._master.startswith("local"):
             require_java()
+        else:
+            self._running = self._stack.enter_context(self._start())
+
+    @contextmanager
+    def _start(self) -> Iterator[Engine]:
+        # Spark takes seconds to import; retention alone goes without.
+        from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch  # noqa: PLC0415
+        from cordwood.cleanup.spark.session import (  # noqa: PLC0415
+            JVM_HEAP,
+            slots_of,
+            spark_session,
+        )
+
+        self._display.say("starting Spark")
+        with spark_session(self._master) as session:
+            slots = slots_of(session, self._master)
+            limits = Limits.within(self._memory_bytes, slots)
+            self.facts = {
+                "master": self._master,
+                "slots": slots,
+                "jvm_heap": JVM_HEAP,
+                "memory_bytes": self._memory_bytes,
+                "keys_in_memory_per_task": limits.entries_max,
+            }
+            engine = SparkEngine(
+                session, slots=slots, limits=limits, watch=Watch(self._display.bytes_done)
+            )
+            if not self._master.startswith("local"):
+                engine.require_visible(self._log_dirs)
+            yield engine
 
     def factory(self) -> EngineFactory:
         """What `clean` starts the engine with."""
 
         @contextmanager
         def start() -> Iterator[Engine]:
-            # Spark takes seconds to import; retention alone goes without.
-            from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch  # noqa: PLC0415
-            from cordwood.cleanup.spark.session import (  # noqa: PLC0415
-                JVM_HEAP,
-                slots_of,
-                spark_session,
-            )
-
-            self._display.say("starting Spark")
-            with spark_session(self._master) as session:
-                slots = slots_of(session, self._master)
-                limits = Limits.within(self._memory_bytes, slots)
-                self.facts = {
-                    "master": self._master,
-                    "slots": slots,
-                    "jvm_heap": JVM_HEAP,
-                    "memory_bytes": self._memory_bytes,
-                    "keys_in_memory_per_task": limits.entries_max,
-                }
-                yield SparkEngine(
-                    session, slots=slots, limits=limits, watch=Watch(self._display.bytes_done)
-                )
+            if self._running is None:
+                self._running = self._stack.enter_context(self._start())
+            yield self._running
 
         return start
+
+    def close(self) -> None:
+        """Stops Spark, if it was started."""
+        self._stack.close()
 
 
 class _Display:

@@ -1,0 +1,75 @@
+"""What a cleaning is asked to do, and the two parties it works with: an engine and a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cordwood.cleanup.commit import RoundCommitter
+from cordwood.model.config import LogConfig
+from cordwood.storage.replace import Dispose, remove_file
+
+
+class Engine(Protocol):
+    """Runs rounds: afterwards each committer is done or has an error in its result."""
+
+    def run(self, committers: Sequence[RoundCommitter]) -> None:
+        """Runs them all."""
+
+
+EngineFactory = Callable[[], AbstractContextManager[Engine]]
+
+
+class Listener(Protocol):
+    """Hears what goes on; for progress bars."""
+
+    def begin(self, phase: str, total: int) -> None:
+        """A phase over `total` partitions begins."""
+
+    def advance(self, name: str) -> None:
+        """One partition of the phase is done."""
+
+
+class Silence:
+    """A listener that shows nothing."""
+
+    def begin(self, phase: str, total: int) -> None:
+        """Shows nothing."""
+
+    def advance(self, name: str) -> None:
+        """Shows nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Settings of one topic, and warnings about them."""
+
+    config: LogConfig
+    origin: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanRequest:
+    """What is to be done.
+
+    `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
+    for all. Sizes are in bytes, `throttle_bytes` a second.
+    """
+
+    log_dirs: tuple[Path, ...]
+    resolve: Callable[[str], Resolved | None]
+    now_ms: int
+    topics: tuple[str, ...] = ()
+    producer_expiration_ms: int = 86_400_000
+    dry_run: bool = False
+    force: bool = False
+    retention: bool = True
+    compaction: bool = True
+    max_extra_bytes: int | None = None
+    throttle_bytes: int | None = None
+    verify: bool = False
+    dispose: Dispose = remove_file

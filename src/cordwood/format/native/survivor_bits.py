@@ -1,0 +1,62 @@
+"""Bits that say which records survive: one a record, the lowest of a byte first."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from cordwood.format.native.batches import COUNT
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def set_bit(bits, index):
+    """Sets one bit."""
+    bits[index >> 3] |= np.uint8(1 << (index & 7))
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def get_bit(bits, index):
+    """One bit, 0 or 1."""
+    return (bits[index >> 3] >> np.uint8(index & 7)) & np.uint8(1)
+
+
+@nb.njit(cache=True, nogil=True)
+def set_bits(bits, ordinals):
+    """Sets the bits at `ordinals` (uint64[n])."""
+    for i in range(ordinals.shape[0]):
+        set_bit(bits, np.int64(ordinals[i]))
+
+
+@nb.njit(cache=True, nogil=True)
+def count_bits(bits, start, count):
+    """How many of the `count` bits from `start` are set."""
+    total = 0
+    for i in range(start, start + count):
+        total += get_bit(bits, i)
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def count_survivors(batches, rows, ordinals, keep, nulls, drop_nulls, kept, kept_nulls):
+    """How many records of each batch survive, and how many of these have a null value.
+
+    Args:
+        drop_nulls: uint8[rows]: nonzero where the batch's tombstones are past their horizon; the
+            bits of these are cleared in `keep`.
+        kept: int64[rows], written.
+        kept_nulls: int64[rows], written.
+    """
+    for i in range(rows):
+        first = ordinals[i]
+        survivors = 0
+        tombstones = 0
+        for bit in range(first, first + batches[i, COUNT]):
+            if get_bit(keep, bit):
+                if get_bit(nulls, bit):
+                    if drop_nulls[i]:
+                        keep[bit >> 3] &= np.uint8(0xFF ^ (1 << (bit & 7)))
+                        continue
+                    tombstones += 1
+                survivors += 1
+        kept[i] = survivors
+        kept_nulls[i] = tombstones
