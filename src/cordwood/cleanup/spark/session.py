@@ -100,6 +100,8 @@ def _start(master: str, jvm_heap: str) -> Any:
 _JAVA_OPTIONS = " ".join(
     [
         "-XX:+UseSerialGC",
+        # The JVM only moves blocks between sockets and files: a quick start beats a hot loop.
+        "-XX:TieredStopAtLevel=1",
         "-Dlog4j2.level=OFF",
         "--add-modules=jdk.incubator.vector",
     ]
