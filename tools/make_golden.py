@@ -141,7 +141,7 @@ def make(out: Path, seed: int) -> None:
         RealKafka(Path(scratch) / "kafka", properties=live.STATIC_PROPERTIES) as kafka,
     ):
         work = Workload(kafka, seed)
-        made_at_ms = []
+        made_at_ms, cleaned_first = [], []
         for suffix in ("", "-2"):
             kafka.start_without_cleaning()
             made_at_ms.append(time.time_ns() // 1_000_000)
@@ -149,6 +149,7 @@ def make(out: Path, seed: int) -> None:
             kafka.stop()
             kafka.copy_data(out / f"before{suffix}")
             kafka.run_cleaner_until()
+            cleaned_first.append(live.cleaned_first(kafka))
             kafka.copy_data(out / f"after{suffix}")
         said = [line for line in kafka.server_log.splitlines() if "leaner" in line]
     facts = {
@@ -156,6 +157,7 @@ def make(out: Path, seed: int) -> None:
         "seed": seed,
         "made_at_ms": made_at_ms[0],
         "made_at_2_ms": made_at_ms[1],
+        "cleaned_first": cleaned_first,
         "topics": {**TOPICS, **live.TOPICS, **live.PARTITIONED},
     }
     (out / "topics.json").write_text(json.dumps(facts, indent=1))

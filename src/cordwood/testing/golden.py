@@ -14,12 +14,15 @@ class Golden:
     """An unpacked golden archive: directories not to be changed, and when they were written.
 
     `root` holds `before` and `after`, then `before-2` and `after-2`: more was written to `after`.
+    `cleaned_first` are the partitions that Kafka may have compacted before its first pass of
+    retention, where that is known; see `cordwood.testing.live.Pair`.
     """
 
     root: Path
     made_at_ms: int
     made_at_2_ms: int
     topics: dict[str, dict[str, str]]
+    cleaned_first: frozenset[str]
 
     @classmethod
     def read(cls, root: Path) -> Self:
@@ -30,6 +33,7 @@ class Golden:
             made_at_ms=facts["made_at_ms"],
             made_at_2_ms=facts["made_at_2_ms"],
             topics=facts["topics"],
+            cleaned_first=frozenset(facts.get("cleaned_first", ())),
         )
 
     @classmethod

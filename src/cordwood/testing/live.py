@@ -150,16 +150,21 @@ class Pair:
         kafka.run_cleaner_until()
         after = kafka.copy_data(target / "after")
         properties = Path(shutil.copy(kafka.config_file, target / "server.properties"))
-        first = re.search(r"Beginning cleaning of log (\S+)", kafka.log_since_start)
         pair = cls(
             before=before,
             after=after,
             now_ms=now_ms,
             server_properties=properties,
-            cleaned_first=first[1] if first else None,
+            cleaned_first=cleaned_first(kafka),
         )
         (target / "pair.json").write_text(json.dumps(asdict(pair), indent=1, default=str))
         return pair
+
+
+def cleaned_first(kafka: RealKafka) -> str | None:
+    """The partition that Kafka compacted first since its last start."""
+    first = re.search(r"Beginning cleaning of log (\S+)", kafka.log_since_start)
+    return first[1] if first else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
