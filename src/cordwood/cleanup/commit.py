@@ -113,14 +113,15 @@ def restart_log(captured: Captured, offset: int, *, dispose: Dispose = remove_fi
 def make_empty_segment(captured: Captured, base_offset: int) -> None:
     """A new active segment, with a producer snapshot at its base as a roll leaves one."""
     directory = captured.segments[0].directory
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-        path = directory / segment_file_name(base_offset, suffix)
-        if not path.exists():
-            filesystem.replace_durably(path, b"", model=captured.model)
     snapshot = directory / segment_file_name(base_offset, PRODUCER_SNAPSHOT_SUFFIX)
     if not snapshot.exists():
         data = build_producer_snapshot(captured.producers)
         filesystem.replace_durably(snapshot, data, model=captured.model)
+    # The log comes last: with it the segment is there, and whole.
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+        path = directory / segment_file_name(base_offset, suffix)
+        if not path.exists():
+            filesystem.replace_durably(path, b"", model=captured.model)
 
 
 def truncate_leader_epochs(directory: Path, log_start_offset: int) -> None:
@@ -221,11 +222,14 @@ def finish_round(committer: RoundCommitter, log_dir: LogDir, partition: TopicPar
 def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
     """The log start offset's line, as Kafka writes it: only where it lies inside a segment.
 
-    The recovery point is raised to the log start offset where it was below.
+    The recovery point is raised to the log start offset where it was below, and leader epochs that
+    ended before it go, also where a run that removed the segments was cut off before it came to it.
 
-    Source: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.maybeIncrementLogStartOffset.
+    Source: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.maybeIncrementLogStartOffset,
+    LogLoader.load.
     """
     view = captured.view
+    truncate_leader_epochs(captured.segments[0].directory, view.log_start_offset)
     inside = view.log_start_offset > view.segments[0].base_offset
     log_dir.set_checkpoint(
         LOG_START_OFFSET_CHECKPOINT,

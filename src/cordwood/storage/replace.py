@@ -98,6 +98,13 @@ class RoundJournal:
         line = json.dumps({"group": group, "token": token, "after": after}).encode() + b"\n"
         filesystem.append_durably(self.path, line)
 
+    def keep(self, count: int) -> None:
+        """Forgets all intents but the first `count`, and what a crash left of a line."""
+        lines = self.path.read_bytes().split(b"\n")
+        if lines[1 + count :] != [b""]:
+            kept = b"\n".join(lines[: 1 + count]) + b"\n"
+            filesystem.replace_durably(self.path, kept)
+
     def end(self) -> None:
         """Forgets the round."""
         filesystem.remove(self.path)
@@ -199,43 +206,49 @@ def recover_directory(directory: Path, *, dispose: Dispose = remove_file) -> Rec
 
     Source: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
-    journal = RoundJournal(directory).read()
+    journal = RoundJournal(directory)
+    found = journal.read()
     names = sorted(path.name for path in directory.iterdir())
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     undone = [name for name in names if name.endswith((STAGED_SUFFIX, CLEANED_SUFFIX))]
     changes: list[str] = []
     done: list[dict[str, Any]] = []
-    if journal is not None:
-        plan, intents = journal
-        done = _groups_done(intents, undone)
-        if done and len(done) == len(intents) and swaps:
-            retire(directory, plan["groups"][done[-1]["group"]], keep_first_snapshot=True)
+    if found is not None:
+        plan, intents = found
+        done = _groups_done(plan, intents, undone)
+        # First of all, for without its files it could no longer be told from one carried out.
+        journal.keep(len(done))
+        if done and len(done) == len(intents):
+            group = plan["groups"][done[-1]["group"]]
+            # Logs take their final names first: once that is done, the sources are gone.
+            if segment_file_name(group[0], LOG_SUFFIX + SWAP_SUFFIX) in swaps:
+                retire(directory, group, keep_first_snapshot=True)
     cleaned_bases = [_base(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
-    for name in undone:
+    # A swap that is undone goes before the files that say so.
+    invalid = [name for name in swaps if cleaned_bases and _base(name) >= min(cleaned_bases)]
+    for name in [*invalid, *undone]:
         filesystem.remove(directory / name)
         changes.append(f"removed {name}")
-    if cleaned_bases:
-        for name in [name for name in swaps if _base(name) >= min(cleaned_bases)]:
-            filesystem.remove(directory / name)
-            swaps.remove(name)
-            changes.append(f"removed {name}")
-    if swaps and journal is None:
+    swaps = [name for name in swaps if name not in invalid]
+    if swaps and found is None:
         _remove_replaced(directory, swaps, names)
-    for name in swaps:
+    for name in sorted(swaps, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
         filesystem.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
         changes.append(f"finished {name}")
     if changes:
         filesystem.sync_directory(directory)
     dispose_deleted(directory, dispose)
     return Recovered(
-        plan=journal[0] if journal else None,
+        plan=found[0] if found else None,
         groups_done=done[-1]["group"] + 1 if done else 0,
         after=done[-1]["after"] if done else None,
         changes=tuple(changes),
     )
 
 
-def _groups_done(intents: list[dict[str, Any]], undone: Sequence[str]) -> list[dict[str, Any]]:
+def _groups_done(
+    plan: dict[str, Any], intents: list[dict[str, Any]], undone: Sequence[str]
+) -> list[dict[str, Any]]:
     """The intents that were carried out, counting one whose swap is to be finished.
 
     A group counts as not done while any file of it still has the name of a step before the swap.
@@ -243,8 +256,11 @@ def _groups_done(intents: list[dict[str, Any]], undone: Sequence[str]) -> list[d
     if not intents:
         return []
     staged = f".{intents[-1]['token']}{STAGED_SUFFIX}"
+    base = plan["groups"][intents[-1]["group"]][0]
     for name in undone:
-        if name.endswith(CLEANED_SUFFIX) or (name.endswith(staged) and ".manifest." not in name):
+        if name.endswith(CLEANED_SUFFIX) and _base(name) == base:
+            return intents[:-1]
+        if name.endswith(staged) and ".manifest." not in name:
             return intents[:-1]
     return intents
 

@@ -1,0 +1,204 @@
+"""SIGKILL at every change to a file: the next run ends where an undisturbed one ends.
+
+Nothing is lost, nothing is left over, and the run after that changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.crash.killing import OWNER, TASK, clean_here, clean_killed
+
+from cordwood.format.compression import Codec
+from cordwood.model.config import LogConfig
+from cordwood.testing.clean import digest_tree
+from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+
+DAY_MS = 86_400_000
+OLD_MS, NEW_MS = NOW_MS - 10 * DAY_MS, NOW_MS - DAY_MS
+
+CONFIGS = {
+    "time": LogConfig(retention_ms=5 * DAY_MS),
+    "size": LogConfig(retention_ms=-1, retention_bytes=500),
+    "gone": LogConfig(retention_ms=1),
+    "start": LogConfig(retention_ms=-1),
+    "compact": LogConfig(
+        cleanup_policy=frozenset({"compact"}),
+        segment_bytes=900,
+        delete_retention_ms=0,
+        index_interval_bytes=100,
+    ),
+    "both": LogConfig(
+        cleanup_policy=frozenset({"compact", "delete"}),
+        retention_ms=5 * DAY_MS,
+        segment_bytes=1_000,
+        index_interval_bytes=100,
+    ),
+}
+
+
+def plain(name: str, *timestamps: int) -> LogBuilder:
+    """A segment for each timestamp, and a leader epoch; the last is active."""
+    log = LogBuilder(f"{name}-0")
+    for number, timestamp in enumerate(timestamps):
+        if number:
+            log.roll()
+            log.new_leader_epoch()
+        log.batch([(b"%d" % n, b"v" * 30) for n in range(5)], timestamp=timestamp, producer=(7, 0))
+    return log
+
+
+def compacted() -> LogBuilder:
+    """Several groups, transactions that span them, tombstones old and new, expired markers."""
+    log = LogBuilder("compact-0", index_interval_bytes=100)
+    chance = random.Random(5)
+    log.put(b"gone", None, delete_horizon_ms=OLD_MS)
+    log.batch([(b"a", b"aborted")] * 3, producer=(1, 0), transactional=True)
+    log.batch([(b"b", b"committed")] * 2, producer=(2, 0), transactional=True)
+    for number in range(14):
+        records = [(b"k%d" % chance.randrange(9), chance.randbytes(30)) for _ in range(4)]
+        log.batch(records, codec=chance.choice(list(Codec)))
+        log.put(b"t%d" % (number % 3), None)
+        if number == 8:
+            log.marker((1, 0), commit=False)
+        if number == 10:
+            log.marker((2, 0), commit=True)
+        if number % 2:
+            log.roll()
+    log.cleaner_checkpoint = log.segments[2].base_offset
+    return log
+
+
+def compacted_and_deleted() -> LogBuilder:
+    log = LogBuilder("both-0", index_interval_bytes=100)
+    for number in range(10):
+        timestamp = OLD_MS if number < 4 else NEW_MS
+        log.batch([(b"%d" % (n % 4), b"w" * 25) for n in range(5)], timestamp=timestamp)
+        log.roll()
+    log.put(b"end", b"v")
+    return log
+
+
+@dataclass(frozen=True)
+class Case:
+    """A log directory before cleaning, what an undisturbed run makes of it, and its steps."""
+
+    before: Path
+    after: dict[str, str]
+    steps: dict[str, int]
+
+
+def contents(top: Path) -> dict[str, str]:
+    """Of every file but the lock: its bytes, and of segments with data their time."""
+    found = {}
+    for path in sorted(top.rglob("*")):
+        if path.is_file() and path.name != ".lock":
+            data = path.read_bytes()
+            digest = hashlib.sha256(data).hexdigest()
+            timed = path.suffix == ".log" and data
+            found[str(path.relative_to(top))] = (
+                f"{digest} {path.stat().st_mtime_ns}" if timed else digest
+            )
+    return found
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where copies go; in memory where there is such a place, for fsync takes time on disks."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path_factory.mktemp("kill")
+        return
+    path = memory / f"cordwood-kill-{os.getpid()}"
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def case(scratch: Path) -> Case:
+    start = plain("start", NEW_MS, NEW_MS, NEW_MS, NEW_MS)
+    start.log_start_offset = 12
+    logs = [
+        plain("time", OLD_MS, OLD_MS, NEW_MS, NEW_MS),
+        plain("size", NEW_MS, NEW_MS, NEW_MS, NEW_MS),
+        plain("gone", OLD_MS, OLD_MS),
+        start,
+        compacted(),
+        compacted_and_deleted(),
+    ]
+    before = write_log_dir(scratch / "before", logs)
+    # Compiled code is loaded here, once, and not in every child.
+    assert clean_here(shutil.copytree(before, scratch / "first"), CONFIGS, now_ms=NOW_MS) == []
+    work = shutil.copytree(before, scratch / "undisturbed")
+    ended = clean_killed(work, CONFIGS, now_ms=NOW_MS)
+    after = contents(work)
+    assert after != contents(before)
+    again = clean_killed(work, CONFIGS, now_ms=NOW_MS)
+    assert contents(work) == after
+    assert again.steps[TASK] == 0
+    return Case(before, after, ended.steps)
+
+
+def recover(case: Case, work: Path, what: str) -> None:
+    """Runs undisturbed twice: as if nothing had happened, and then without a change."""
+    clean_killed(work, CONFIGS, now_ms=NOW_MS)
+    assert contents(work) == case.after, what
+    once = digest_tree(work)
+    clean_killed(work, CONFIGS, now_ms=NOW_MS)
+    assert digest_tree(work) == once, what
+
+
+@pytest.mark.parametrize("side", [OWNER, TASK])
+def test_killed_at_any_step_the_next_run_ends_as_an_undisturbed_one(
+    case: Case, scratch: Path, side: str
+) -> None:
+    print(f"{case.steps[side]} steps of the {side}")
+    assert case.steps[OWNER] > 100
+    for step in range(1, case.steps[side] + 1):
+        work = shutil.copytree(case.before, scratch / f"{side}-{step}")
+        ended = clean_killed(work, CONFIGS, now_ms=NOW_MS, side=side, kill_at=step)
+        assert ended.killed, step
+        recover(case, work, f"killed at step {step} of {case.steps[side]} of the {side}")
+        shutil.rmtree(work)
+
+
+def killed_twice(case: Case, scratch: Path, first: int) -> int:
+    """Kills at step `first`, then the run after it at each of its first steps; how many."""
+    broken = shutil.copytree(case.before, scratch / "broken")
+    clean_killed(broken, CONFIGS, now_ms=NOW_MS, kill_at=first)
+    tried = 0
+    for second in range(1, 40):
+        work = shutil.copytree(broken, scratch / "work")
+        ended = clean_killed(work, CONFIGS, now_ms=NOW_MS, kill_at=second)
+        if ended.killed:
+            recover(case, work, f"killed at step {first}, then at step {second}")
+            tried += 1
+        shutil.rmtree(work)
+        if not ended.killed:
+            break
+    shutil.rmtree(broken)
+    return tried
+
+
+def test_killed_again_while_recovering_the_third_run_ends_as_an_undisturbed_one(
+    case: Case, scratch: Path
+) -> None:
+    assert sum(killed_twice(case, scratch, first) for first in range(5, case.steps[OWNER], 37)) > 20
+
+
+@pytest.mark.nightly
+def test_killed_twice_at_any_two_steps_the_third_run_ends_as_an_undisturbed_one(
+    case: Case, scratch: Path
+) -> None:
+    for first in range(1, case.steps[OWNER] + 1):
+        killed_twice(case, scratch, first)
