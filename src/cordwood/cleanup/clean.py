@@ -217,7 +217,7 @@ class _Run:
         if found.plan is None:
             return
         round_ = replace(
-            Round.from_json(found.plan),
+            Round.from_json(found.plan).in_directory(target.place.path),
             groups_done=found.groups_done,
             before=found.after or [[], []],
         )
@@ -547,12 +547,10 @@ class _Run:
 
 def _still_holds(round_: Round, captured: Captured) -> bool:
     """Whether the groups left of a round are still what it was planned on."""
-    if round_.directory != str(captured.segments[0].directory):
-        round_ = replace(round_, directory=str(captured.segments[0].directory))
     now = {s.base_offset: (s.size_bytes, s.modified_ns) for s in captured.segments}
     left = {base for group in round_.groups[round_.groups_done :] for base in group}
     return all(
-        now.get(s.base_offset) == (s.size_bytes, s.modified_ns) and Path(s.path).exists()
+        now.get(s.base_offset) == (s.size_bytes, s.modified_ns)
         for s in round_.segments
         if s.base_offset in left
     )

@@ -7,7 +7,8 @@ touched, and is the same on every machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.capture import Captured
@@ -73,6 +74,16 @@ class Round:
         """The segments of a group."""
         bases = set(self.groups[number])
         return tuple(s for s in self.segments if s.base_offset in bases)
+
+    def in_directory(self, directory: Path) -> Round:
+        """The same round where the partition's directory is now: it may have been moved."""
+        return replace(
+            self,
+            directory=str(directory),
+            segments=tuple(
+                replace(s, path=str(directory / Path(s.path).name)) for s in self.segments
+            ),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the journal and for tasks."""

@@ -17,6 +17,9 @@ from typing import Any
 from cordwood.model.errors import EngineError
 
 JVM_HEAP = "1g"
+# What a driver and a worker take at least: their libraries, their buffers, and a small table.
+_DRIVER_BYTES = 150 << 20
+_WORKER_BYTES = 300 << 20
 
 
 def require_java() -> None:
@@ -126,6 +129,14 @@ def _quiet() -> Iterator[None]:
         os.dup2(saved[1], 2)
         for handle in (*saved, nowhere):
             os.close(handle)
+
+
+def fitting(master: str, memory_bytes: int) -> str:
+    """`local[*]` with no more tasks at once than the memory has room for; others as they are."""
+    if master != "local[*]":
+        return master
+    room = (memory_bytes - _DRIVER_BYTES) // _WORKER_BYTES
+    return f"local[{max(1, min(os.cpu_count() or 1, room))}]"
 
 
 def slots_of(session: Any, master: str) -> int:

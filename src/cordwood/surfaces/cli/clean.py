@@ -31,20 +31,17 @@ from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
-_MEMORY_DEFAULT = "1GiB"
 
-_EPILOG = """Examples:
-
+EPILOG = """\b
+Examples:
   cordwood clean /var/lib/kafka/data --dry-run
-
   cordwood clean /data1 /data2 --server-properties /etc/kafka/server.properties
-
-  cordwood clean ./backup --topic 'orders*' --set orders:cleanup.policy=compact --json
-
+  cordwood clean ./backup --topic 'orders*' --set orders:cleanup.policy=compact
   cordwood clean /var/lib/kafka/data --retention-only --trash /mnt/spare/trash
 
-Exit codes: 0 done or nothing to do; 1 a partition failed (the others are done); 2 usage; 3 a
-directory is in use."""
+\b
+Exit codes: 0 done or nothing to do; 1 a partition failed (the others are
+done); 2 usage; 3 a directory is in use."""
 
 
 def clean_command(
@@ -93,8 +90,12 @@ def clean_command(
         bool, typer.Option("--verify", help="Read back every rewritten segment before it counts.")
     ] = False,
     memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="For all Python processes together.")
-    ] = _MEMORY_DEFAULT,
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="For all Python processes together.  [default: 512MiB a core, at least 1GiB]",
+        ),
+    ] = None,
     max_extra_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Extra disk space a rewrite may take.")
     ] = None,
@@ -147,7 +148,7 @@ def clean_command(
         with _display(console, shown=not json_ and sys.stderr.isatty()) as display:
             engine = _Engine(
                 master=master,
-                memory_bytes=parse_size(memory, option="--memory"),
+                memory_bytes=_memory_bytes(memory),
                 log_dirs=log_dirs,
                 display=display,
             )
@@ -173,6 +174,12 @@ def clean_command(
         show_report(report, Console(), console)
     if report.failed:
         raise typer.Exit(_EXIT_FAILED)
+
+
+def _memory_bytes(option: str | None) -> int:
+    if option is not None:
+        return parse_size(option, option="--memory")
+    return max(1 << 30, (os.cpu_count() or 1) << 29)
 
 
 def _stop(error: Exception, code: int) -> None:
@@ -213,16 +220,18 @@ class _Engine:
         from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch  # noqa: PLC0415
         from cordwood.cleanup.spark.session import (  # noqa: PLC0415
             JVM_HEAP,
+            fitting,
             slots_of,
             spark_session,
         )
 
         self._display.say("starting Spark")
-        with spark_session(self._master) as session:
-            slots = slots_of(session, self._master)
+        master = fitting(self._master, self._memory_bytes)
+        with spark_session(master) as session:
+            slots = slots_of(session, master)
             limits = Limits.within(self._memory_bytes, slots)
             self.facts = {
-                "master": self._master,
+                "master": master,
                 "slots": slots,
                 "jvm_heap": JVM_HEAP,
                 "memory_bytes": self._memory_bytes,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cordwood import __version__
-from cordwood.surfaces.cli.clean import clean_command
+from cordwood.surfaces.cli.clean import EPILOG, clean_command
 from cordwood.surfaces.cli.dump_log import dump_log
 
 app = typer.Typer(
@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Apache Kafka's partition log and its cleanup: cleans log directories, shows files.",
 )
-app.command("clean")(clean_command)
+app.command("clean", epilog=EPILOG)(clean_command)
 
 
 @app.command(
