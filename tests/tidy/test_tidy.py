@@ -1,0 +1,296 @@
+"""House rules as tests. Each failure says what to do; nothing here imports the product."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "cordwood"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+
+MODULE_LINES_MAX = 600
+
+# Modules that reach outside by importing these, or by calling these methods of a path.
+GUARDED_IMPORTS = {
+    *("os", "shutil", "mmap", "fcntl", "tempfile", "subprocess", "signal", "io"),
+    *("time", "random", "secrets", "uuid"),
+}
+GUARDED_METHODS = {
+    *("open", "read_bytes", "read_text", "write_bytes", "write_text"),
+    *("unlink", "rmdir", "mkdir", "touch", "chmod", "symlink_to", "hardlink_to"),
+}
+
+#: Every exception there is: module -> (what it uses, why it may). `cordwood.testing` is free: it
+#: builds directories and runs programs, and nothing else imports it.
+OUTSIDE: dict[str, tuple[set[str], str]] = {
+    "storage/filesystem.py": (
+        {"os", "shutil", "fcntl", "open", "unlink", "mkdir", "chmod"},
+        "the one place that changes files for good",
+    ),
+    "storage/log_dir.py": ({"read_bytes"}, "reads checkpoints and meta.properties, whole"),
+    "storage/segments.py": ({"open", "read_bytes"}, "reads a log's headers and an index's end"),
+    "storage/producer_state.py": ({"open", "read_bytes"}, "reads snapshots, and single markers"),
+    "storage/replace.py": ({"read_bytes"}, "reads the round's journal, whole"),
+    "storage/metadata_image.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
+    "model/clock.py": ({"time"}, "the one place that asks for the time"),
+    "cleanup/clean.py": ({"secrets"}, "draws the secrets of a round's key hashes"),
+    "cleanup/commit.py": (
+        {"read_bytes", "touch"},
+        "reads leader epochs; marks a round as given up, which nothing has to survive",
+    ),
+    "cleanup/tasks.py": (
+        {"read_bytes", "read_text", "write_text", "uuid"},
+        "manifests and progress of tasks, of no use after a crash; names no other attempt uses",
+    ),
+    "cleanup/spark/job.py": (
+        {"touch", "unlink", "uuid"},
+        "marks that workers look for, of no use after a crash; names no other attempt uses",
+    ),
+    "cleanup/spark/session.py": (
+        {"os", "shutil", "subprocess", "tempfile", "open"},
+        "finds Java, and hides what the virtual machine prints",
+    ),
+    "surfaces/settings.py": (
+        {"read_bytes", "read_text"},
+        "reads the files that options name, whole",
+    ),
+    "surfaces/cli/clean.py": (
+        {"os", "signal"},
+        "ends at once when interrupted: Spark's threads would go on",
+    ),
+    "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),
+    "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),
+    "surfaces/dump/batches.py": ({"os", "open"}, "reads a log of any size, piece by piece"),
+    "surfaces/dump/indexes.py": ({"read_bytes"}, "reads an index, whole"),
+    "surfaces/dump/snapshots.py": ({"read_bytes"}, "reads a snapshot, whole"),
+}
+
+# Modules of format that parse no file of their own: no page is theirs.
+FORMAT_TOOLS = {
+    "file_names.py": "names alone",
+    "byte_reader.py": "a cursor",
+}
+
+# Written so that this file does not contain them.
+MARKERS = re.compile(
+    r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b"
+)
+
+
+@functools.cache
+def _modules() -> dict[str, ast.Module]:
+    """Every module of the package by its path below it, parsed."""
+    return {
+        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _reaches(tree: ast.Module) -> set[str]:
+    """What of the guarded things a module uses."""
+    found = {name for name in _imports(tree) if name in GUARDED_IMPORTS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in GUARDED_METHODS:
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and node.id == "open":
+            found.add(node.id)
+    return found
+
+
+def _options_of_clean() -> set[str]:
+    """The flags of `cordwood clean`, as typer makes them of the function's parameters."""
+    functions = [
+        node
+        for node in ast.walk(_modules()["surfaces/cli/clean.py"])
+        if isinstance(node, ast.FunctionDef) and node.name == "clean_command"
+    ]
+    assert functions, (
+        "clean_command is gone from surfaces/cli/clean.py: tell this test its new name"
+    )
+    flags = set()
+    arguments = functions[0].args
+    for parameter in [*arguments.args, *arguments.kwonlyargs]:
+        calls = [
+            node
+            for node in ast.walk(parameter.annotation or parameter)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option"
+        ]
+        for call in calls:
+            named = [a.value for a in call.args if isinstance(a, ast.Constant)]
+            dashed = [text for text in named if isinstance(text, str) and text.startswith("-")]
+            flags.update(dashed or [f"--{parameter.arg.replace('_', '-')}"])
+    return flags
+
+
+def _options_of_dump_log() -> set[str]:
+    """The flags of `cordwood dump-log`: the keys of its table."""
+    for node in _modules()["surfaces/dump/options.py"].body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_OPTIONS":
+            assert isinstance(node.value, ast.Dict), "the table of flags is a dict"
+            return {f"--{ast.literal_eval(key)}" for key in node.value.keys if key is not None}
+    raise AssertionError("_OPTIONS is gone from surfaces/dump/options.py: tell this test of it")
+
+
+def _subcommands() -> set[str]:
+    """The names given to `app.command`."""
+    return {
+        str(node.args[0].value)
+        for node in ast.walk(_modules()["surfaces/cli/main.py"])
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "app.command"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    lengths = {
+        name: len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in _modules()
+    }
+    long = {name: length for name, length in lengths.items() if length > MODULE_LINES_MAX}
+    assert not long, (
+        f"over {MODULE_LINES_MAX} lines: {long}. Divide the module by what its parts are about, "
+        "and name the new one in docs/architecture.md"
+    )
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [name for name, tree in _modules().items() if not ast.get_docstring(tree)]
+    assert not silent, (
+        f"no docstring: {silent}. Say in a line what the module gives, then its rules, then the "
+        "classes of Kafka's that it mirrors (Source: ...)"
+    )
+
+
+def test_only_listed_modules_reach_outside() -> None:
+    for name, tree in _modules().items():
+        if name.startswith("testing/"):
+            continue
+        new = _reaches(tree) - OUTSIDE.get(name, (set(), ""))[0]
+        assert not new, (
+            f"{name} uses {sorted(new)}. Call cordwood.storage.filesystem or cordwood.model.clock "
+            "instead, or take what is needed as an argument. If neither will do, add it to OUTSIDE "
+            "in this test with the reason, and to docs/architecture.md (What reaches the outside)"
+        )
+
+
+def test_every_exception_is_still_needed() -> None:
+    for name, (uses, reason) in OUTSIDE.items():
+        assert name in _modules(), f"{name} is gone: take it out of OUTSIDE in this test"
+        spare = uses - _reaches(_modules()[name])
+        assert not spare, f"{name} no longer uses {sorted(spare)}: take it out of OUTSIDE"
+        assert reason, f"{name} in OUTSIDE needs a reason"
+
+
+def test_the_page_of_the_architecture_says_what_reaches_outside() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    section = page.partition("## What reaches the outside")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z_/]+\.py)`", section)) - {"tests/tidy/test_tidy.py"}
+    assert named == set(OUTSIDE), (
+        f"docs/architecture.md, What reaches the outside, and OUTSIDE in this test differ in "
+        f"{sorted(named ^ set(OUTSIDE))}: make them say the same"
+    )
+
+
+def test_the_page_of_the_architecture_names_every_module() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    section = page.partition("## Modules")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([\w/]+\.py)` \|", section, re.MULTILINE)
+    missing, gone = set(_modules()) - set(listed), set(listed) - set(_modules())
+    assert not missing, f"add a row to docs/architecture.md, Modules, for {sorted(missing)}"
+    assert not gone, f"docs/architecture.md, Modules, names what is gone: {sorted(gone)}"
+    twice = {name for name in listed if listed.count(name) > 1}
+    assert not twice, f"docs/architecture.md, Modules, has two rows for {sorted(twice)}"
+
+
+def test_the_paths_that_the_architecture_points_at_are_there() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:tests|docs|tools)/[\w/.]*)`", page):
+        assert (ROOT / path).exists(), f"docs/architecture.md points at {path}, which is not there"
+    for path in re.findall(
+        r"`((?:model|format|storage|cleanup|surfaces|testing)/[\w/]+\.py)`", page
+    ):
+        assert path in _modules(), f"docs/architecture.md points at {path}, which is not there"
+
+
+def test_every_format_has_a_page() -> None:
+    pages = "".join(
+        path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/format").glob("*.md"))
+    )
+    for name in _modules():
+        folder, _, file = name.rpartition("/")
+        if folder == "format" and file != "__init__.py" and file not in FORMAT_TOOLS:
+            assert f"`{name}`" in pages, (
+                f"no page in docs/format names `{name}`: write one (bytes, limits, who writes it, "
+                "who repairs it), list it in docs/format/README.md, or say in FORMAT_TOOLS of this "
+                "test why it needs none"
+            )
+
+
+def test_every_page_of_a_format_is_listed_and_complete() -> None:
+    listed = (ROOT / "docs/format/README.md").read_text(encoding="utf-8")
+    for path in sorted((ROOT / "docs/format").glob("*.md")):
+        if path.name == "README.md":
+            continue
+        page = path.read_text(encoding="utf-8")
+        assert f"({path.name})" in listed, f"list {path.name} in docs/format/README.md"
+        for part in ("| module |", "| Kafka |", "| written by |"):
+            assert part in page, f"docs/format/{path.name} has no row {part!r}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                where = path.relative_to(ROOT)
+                assert (path.parent / target).exists(), f"{where} links to {target}: not there"
+
+
+@pytest.mark.parametrize("command", sorted(_subcommands()))
+def test_every_subcommand_is_described(command: str) -> None:
+    assert f"cordwood {command}" in _user_pages(), f"describe `cordwood {command}` in docs/cli.md"
+
+
+@pytest.mark.parametrize("flag", sorted(_options_of_clean() | _options_of_dump_log()))
+def test_every_option_is_described(flag: str) -> None:
+    found = re.search(rf"`{re.escape(flag)}[ `=]", _user_pages())
+    assert found, f"describe {flag} in docs/cli.md: what it does, and its default"
+
+
+def test_no_option_is_described_that_is_not_there() -> None:
+    known = _options_of_clean() | _options_of_dump_log() | {"--version", "--help"}
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)
+    assert set(rows) <= known, f"docs/cli.md describes {sorted(set(rows) - known)}: no such option"
+
+
+@functools.cache
+def _user_pages() -> str:
+    pages = (ROOT / "README.md", ROOT / "docs/cli.md")
+    return "".join(page.read_text(encoding="utf-8") for page in pages)
+
+
+def test_no_marker_is_left_over() -> None:
+    tops = [ROOT / name for name in ("src", "tests", "tools", "benchmarks", "docs")]
+    for paths in [ROOT.glob("*"), *(top.rglob("*") for top in tops)]:
+        for path in sorted(paths):
+            if path.suffix not in {".py", ".md", ".toml", ".yml"}:
+                continue
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                assert not MARKERS.search(line), (
+                    f"{path.relative_to(ROOT)}:{number}: do it now, or take it out: {line.strip()}"
+                )
