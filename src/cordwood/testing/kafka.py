@@ -123,13 +123,16 @@ def _fetch(jars: Path) -> None:
     partial = jars.with_name("jars.partial")
     shutil.rmtree(partial, ignore_errors=True)
     goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    fetched = subprocess.run(
-        [maven, "-q", "-B", "-f", str(_pom()), *goals, f"-DoutputDirectory={partial}"],
-        capture_output=True,
-        text=True,
-        timeout=_FETCH_SECONDS_MAX,
-        check=False,
-    )
+    try:
+        fetched = subprocess.run(
+            [maven, "-q", "-B", "-f", str(_pom()), *goals, f"-DoutputDirectory={partial}"],
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise KafkaUnavailableError(f"Maven took longer than {_FETCH_SECONDS_MAX} s") from error
     if fetched.returncode != 0:
         said = (fetched.stdout + fetched.stderr).strip()[-1500:]
         raise KafkaUnavailableError(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {said}")
