@@ -1,0 +1,429 @@
+"""Compares `cordwood clean` with Kafka's own log cleaner on equal copies of one log.
+
+Both sides run in turn; a turn counts when other programs left the machine alone meanwhile. Needs
+Java, the jars of Apache Kafka (fetched by the tests' fixture), and about 6 GB of disk. How to read
+the figures: benchmarks/README.md.
+
+usage: bench_clean.py [--quick] [--cases CASE,...] [--repetitions N] [--work-dir DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import measure
+from cordwood.cleanup.scan import SegmentReader, SegmentSource
+from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
+from cordwood.format.native import batches as rows_of
+from cordwood.testing.compare import compare_log_dirs
+from cordwood.testing.kafka import read_checkpoint
+from floor import Floor, floor_of
+from kafka_side import KafkaRun, run_kafka
+from loggen import TOPIC, Shape, generate, generate_topics
+from our_side import WarmSession, run_cold
+
+RESULTS = Path(__file__).resolve().parent / "results"
+CODECS = ("none", "lz4", "zstd")
+SHAPES = {
+    shape.name: shape
+    for shape in [
+        *(Shape(codec=codec, partitions=n) for n in (1, 8) for codec in CODECS),
+        Shape(steady=True),
+    ]
+}
+_QUICK = 0.1
+_SMALL = 0.003
+_WARM_RECORDS = 600_000
+_PLAIN_SHARE = 0.1
+_PLAIN_SECONDS_MAX = 900
+_NEXT_OFFSET_MAX = (1 << 63) - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One side once; seconds as that side counts them."""
+
+    seconds: float
+    cpu: dict[str, float]
+    others_cores: float
+    detail: dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """All runs of one case. `kafka` and `ours` hold the turns in order; those that count say so."""
+
+    case: str
+    log_bytes: int
+    segments: int
+    records: int
+    kafka: list[Run] = field(default_factory=list)
+    ours: list[Run] = field(default_factory=list)
+    counted: list[bool] = field(default_factory=list)
+    kafka_cold: float = 0.0
+    ours_cold: float = 0.0
+    ours_cold_timing: dict[str, float] = field(default_factory=dict)
+    kafka_peak_bytes: int = 0
+    ours_peak_bytes: dict[str, int] = field(default_factory=dict)
+    ours_peak_together: int = 0
+    records_after: int = 0
+    floor: Floor | None = None
+
+    def chosen(self, runs: Sequence[Run]) -> list[Run]:
+        """The undisturbed turns, or the least disturbed one."""
+        if any(self.counted):
+            return [run for run, counts in zip(runs, self.counted, strict=True) if counts]
+        both = zip(self.kafka, self.ours, strict=True)
+        others = [max(kafka.others_cores, ours.others_cores) for kafka, ours in both]
+        return [runs[others.index(min(others))]]
+
+    @property
+    def kafka_seconds(self) -> float:
+        return median(run.seconds for run in self.chosen(self.kafka))
+
+    @property
+    def our_seconds(self) -> float:
+        return median(run.seconds for run in self.chosen(self.ours))
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than Kafka's cleaner: the median over turns."""
+        pairs = zip(self.chosen(self.kafka), self.chosen(self.ours), strict=True)
+        return median(kafka.seconds / ours.seconds for kafka, ours in pairs)
+
+    def line(self) -> str:
+        megabytes = self.log_bytes / 1e6
+        cpu = [
+            median(sum(run.cpu.values()) for run in self.chosen(runs))
+            for runs in (self.kafka, self.ours)
+        ]
+        flag = " " if any(self.counted) else "*"
+        return (
+            f"{self.case:14} {megabytes:7,.0f} {self.kafka_seconds:8.2f} {self.our_seconds:7.2f} "
+            f"{megabytes / self.kafka_seconds:7,.0f} {megabytes / self.our_seconds:7,.0f} "
+            f"{self.ratio:6.2f}{flag} {cpu[0]:6.1f} {cpu[1]:6.1f} {self.kafka_cold:7.2f} "
+            f"{self.ours_cold:7.2f} {self.kafka_peak_bytes / 1e6:6,.0f} "
+            f"{self.ours_peak_together / 1e6:6,.0f}"
+        )
+
+
+HEADING = (
+    "case                MB  Kafka s  ours s Kafka MB/s ours MB/s  ratio  "
+    "CPU s Kafka, ours  cold s Kafka, ours  MB PSS Kafka, ours"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """Settings of a run, and the session that all cases share."""
+
+    work: Path
+    session: WarmSession
+    small: Path
+    repetitions: int
+    others_max: float
+    patience_s: float
+
+    def copy(self, source: Path, name: str, *, linked: bool = False) -> Path:
+        """An equal copy that is on disk; with `linked` its finished segments are shared files.
+
+        Kafka never writes to a finished segment's log.
+        """
+        target = self.work / name
+        active = {max(d.glob("*.log")) for d in source.iterdir() if any(d.glob("*.log"))}
+
+        def one(from_: str, to: str) -> str:
+            if linked and from_.endswith(LOG_SUFFIX) and Path(from_) not in active:
+                os.link(from_, to)
+                return to
+            return str(shutil.copy2(from_, to))
+
+        shutil.copytree(source, target, copy_function=one)
+        os.sync()
+        return target
+
+    def warm_up(self) -> None:
+        """Cleans a small log, so that workers are there and their code is loaded."""
+        for split in (True, False):
+            copy = self.copy(self.small, "warm-up")
+            self.session.clean(copy, split=split)
+            shutil.rmtree(copy)
+
+    def wait_for_quiet(self) -> None:
+        """Waits a while for the machine to be idle."""
+        deadline = time.monotonic() + self.patience_s
+        while time.monotonic() < deadline:
+            if measure.busy_cores(1.0) < self.others_max:
+                return
+
+    def kafka(self, source: Path, shape: Shape, *, warm: bool, peaks: measure.Peaks | None) -> Run:
+        copy = self.copy(source, "kafka", linked=True)
+        spent = measure.Spent()
+
+        @contextmanager
+        def watch(process: int) -> Iterator[None]:
+            if peaks is not None:
+                with measure.sampling(peaks)(process):
+                    yield
+            else:
+                self.wait_for_quiet()
+                with measure.spent_by(process, spent):
+                    yield
+
+        root = self.work / "kafka-root"
+        run: KafkaRun = run_kafka(
+            copy,
+            root,
+            partitions={TOPIC: shape.partitions},
+            threads=1 if shape.partitions == 1 else 2,
+            warm=warm,
+            watch=watch,
+        )
+        detail = asdict(run) | _contents(copy)
+        shutil.rmtree(root)
+        shutil.rmtree(copy)
+        return Run(
+            seconds=run.seconds, cpu=spent.cpu, others_cores=spent.others_cores, detail=detail
+        )
+
+    def ours(self, source: Path, *, peaks: measure.Peaks | None = None) -> Run:
+        copy = self.copy(source, "ours")
+        spent = measure.Spent()
+        process = self.session.process.pid
+        self.warm_up()
+        if peaks is not None:
+            with measure.sampling(peaks)(process):
+                answer = self.session.clean(copy)
+        else:
+            self.wait_for_quiet()
+            with measure.spent_by(process, spent):
+                answer = self.session.clean(copy)
+        detail = {
+            "timing": answer["timing_s"],
+            "steps": answer["steps"],
+            "counts": answer["step_counts"],
+            "records_before": sum(p["records_before"] for p in answer["partitions"]),
+            **_contents(copy),
+        }
+        shutil.rmtree(copy)
+        return Run(
+            seconds=answer["timing_s"]["total"],
+            cpu=spent.cpu,
+            others_cores=spent.others_cores,
+            detail=detail,
+        )
+
+    def cold(self, source: Path) -> tuple[float, dict[str, float]]:
+        copy = self.copy(source, "cold")
+        self.wait_for_quiet()
+        seconds, report = run_cold(copy)
+        shutil.rmtree(copy)
+        return seconds, report["timing_s"]
+
+    def case(self, shape: Shape, name: str) -> Result:
+        source = self.work / "source"
+        warm = Shape(codec=shape.codec, records=min(_WARM_RECORDS, shape.records), keys=100_000)
+        written = generate(source, shape, warm=warm)
+        result = Result(
+            case=name,
+            log_bytes=sum(w.bytes for w in written),
+            segments=sum(w.segments for w in written),
+            records=sum(w.records for w in written),
+        )
+        kafka_peaks, our_peaks = measure.Peaks(), measure.Peaks()
+        first = self.kafka(source, shape, warm=False, peaks=kafka_peaks)
+        ours = self.ours(source, peaks=our_peaks)
+        require_agreement(first, ours)
+        result.kafka_cold = first.seconds
+        result.records_after = ours.detail["records"]
+        result.kafka_peak_bytes = kafka_peaks.together
+        result.ours_peak_bytes, result.ours_peak_together = our_peaks.by_kind, our_peaks.together
+        result.ours_cold, result.ours_cold_timing = self.cold(source)
+        while sum(result.counted) < self.repetitions and len(result.counted) < 2 * self.repetitions:
+            result.kafka.append(self.kafka(source, shape, warm=True, peaks=None))
+            result.ours.append(self.ours(source))
+            require_agreement(result.kafka[-1], result.ours[-1])
+            pair = result.kafka[-1], result.ours[-1]
+            result.counted.append(all(run.others_cores <= self.others_max for run in pair))
+            said = ", ".join(
+                f"{side} {run.seconds:.2f} s (others {run.others_cores:.2f} cores)"
+                for side, run in zip(("Kafka", "ours"), pair, strict=True)
+            )
+            print(f"  {name}: {said}{'' if result.counted[-1] else ': does not count'}", flush=True)
+        if name.startswith("none-1") and not shape.steady:
+            result.floor = floor_of(source / f"{TOPIC}-0", self.work, ours.detail["bytes"])
+        shutil.rmtree(source)
+        return result
+
+
+def _contents(log_dir: Path) -> dict[str, Any]:
+    """Records and bytes of the topic's segments, their names, and the cleaner's checkpoint."""
+    records = size = 0
+    names = []
+    for partition in sorted(log_dir.glob(f"{TOPIC}-*")):
+        for path in sorted(partition.glob(f"*{LOG_SUFFIX}")):
+            names.append(f"{partition.name}/{path.name}")
+            size += path.stat().st_size
+            source = SegmentSource(
+                path=str(path),
+                base_offset=base_offset_of(path.name),
+                next_base_offset=_NEXT_OFFSET_MAX,
+                size_bytes=path.stat().st_size,
+                modified_ns=0,
+            )
+            for block in SegmentReader().blocks(source):
+                records += int(block.table[:, rows_of.COUNT].sum())
+    checkpoints = {
+        name: offset
+        for name, offset in read_checkpoint(log_dir / "cleaner-offset-checkpoint").items()
+        if name.startswith(f"{TOPIC}-")
+    }
+    return {"records": records, "bytes": size, "segments": names, "checkpoints": checkpoints}
+
+
+def require_agreement(kafka: Run, ours: Run) -> None:
+    """Checks that both sides left as many records in the same segments.
+
+    Raises:
+        AssertionError: they did not.
+    """
+    for what in ("records", "segments", "checkpoints"):
+        theirs, mine = kafka.detail[what], ours.detail[what]
+        assert theirs == mine, f"{what}: Kafka {theirs}, ours {mine}"
+
+
+def compare_small(work: Path, session: WarmSession) -> None:
+    """Cleans small logs of each codec on both sides and compares them record by record."""
+    shapes = {codec: Shape(codec=codec).scaled(_SMALL) for codec in CODECS}
+    shapes["steady"] = Shape(steady=True, partitions=2).scaled(_SMALL)
+    source, root = work / "small", work / "kafka-root"
+    generate_topics(source, shapes)
+    ours, kafka = (shutil.copytree(source, work / name) for name in ("ours", "kafka"))
+    for topic in shapes:
+        session.clean(ours, topic=topic, split=True)
+    partitions = {topic: shape.partitions for topic, shape in shapes.items()}
+    run_kafka(kafka, root, partitions=partitions, threads=1, warm=False)
+    for path in kafka.rglob("*.deleted"):
+        path.unlink()
+    differences = compare_log_dirs(ours, kafka, list(shapes))
+    assert not differences, [str(difference) for difference in differences[:5]]
+    for path in (source, ours, kafka, root):
+        shutil.rmtree(path)
+    print("small logs of each codec, cleaned on both sides: no difference record by record")
+
+
+def run_plain(work: Path, share: float) -> dict[str, Any]:
+    """The plain PySpark solution on a share of the log, and ours beside it."""
+    source, out = work / "plain-source", work / "plain-out"
+    written = generate(source, Shape().scaled(share))
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("plain_spark.py")),
+        str(source / f"{TOPIC}-0"),
+        str(out),
+    ]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, timeout=_PLAIN_SECONDS_MAX
+    )
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    shutil.rmtree(source)
+    shutil.rmtree(out)
+    return answer | {"log_bytes": sum(w.bytes for w in written), "share": share}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="once, and a tenth of the size")
+    parser.add_argument("--cases", default=",".join(SHAPES), help="by default %(default)s")
+    parser.add_argument("--repetitions", type=int, default=None, help="3, or 1 with --quick")
+    parser.add_argument("--work-dir", type=Path, default=None, help="where 6 GB are free")
+    parser.add_argument(
+        "--no-plain", action="store_true", help="without the plain PySpark solution"
+    )
+    parser.add_argument("--others-max", type=float, default=0.25, metavar="CORES",
+                        help="a turn counts when other programs took less")  # fmt: skip
+    parser.add_argument("--patience", type=float, default=30.0, metavar="SECONDS",
+                        help="how long to wait for an idle machine before a turn")  # fmt: skip
+    options = parser.parse_args(arguments)
+    names = options.cases.split(",")
+    if unknown := [name for name in names if name not in SHAPES]:
+        parser.error(f"no such case: {unknown}; there are {list(SHAPES)}")
+    results: list[Result] = []
+    plain = None
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-", dir=options.work_dir) as directory,
+        WarmSession() as session,
+    ):
+        work = Path(directory)
+        compare_small(work, session)
+        small = work / "warm-up-source"
+        generate(small, Shape().scaled(0.01))
+        bench = Bench(
+            work=work,
+            session=session,
+            small=small,
+            repetitions=options.repetitions or (1 if options.quick else 3),
+            others_max=options.others_max,
+            patience_s=options.patience,
+        )
+        for name in names:
+            shape = SHAPES[name].scaled(_QUICK) if options.quick else SHAPES[name]
+            results.append(bench.case(shape, name))
+            print(HEADING, results[-1].line(), sep="\n", flush=True)
+        if not options.no_plain:
+            plain = run_plain(work, _PLAIN_SHARE * (_QUICK if options.quick else 1))
+    show(results, plain)
+    write_results(results, plain, quick=options.quick)
+    return 0
+
+
+def show(results: Sequence[Result], plain: dict[str, Any] | None) -> None:
+    print(HEADING)
+    for result in results:
+        print(result.line())
+    if not all(any(result.counted) for result in results):
+        print("* other programs were busy during every turn: the least disturbed one")
+    if plain is not None:
+        speed = plain["log_bytes"] / 1e6 / plain["seconds"]
+        print(
+            f"plain PySpark on {plain['log_bytes'] / 1e6:,.0f} MB (none, 1 partition): "
+            f"{plain['seconds']:.1f} s, {speed:,.0f} MB/s"
+        )
+
+
+def write_results(results: Sequence[Result], plain: dict[str, Any] | None, *, quick: bool) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=RESULTS,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    document = {
+        "machine": measure.machine(),
+        "commit": commit,
+        "quick": quick,
+        "cases": [asdict(r) | {"ratio": r.ratio} for r in results],
+        "plain_pyspark": plain,
+    }
+    path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}-{commit}.json"
+    path.write_text(json.dumps(document, indent=1))
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,173 @@
+"""Cordwood at work on a log directory: a session kept warm, and the command from cold.
+
+Run as a program, it is the warm session: it starts Spark once, then reads a JSON document a line
+from its standard input, `{"log_dir": ..., "whole": ...}`, cleans the topic there, and answers with
+one line: the report's timing, what was found, and what each step of the engine took.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from loggen import TOPIC, WARM_TOPIC
+
+_ANSWER_SECONDS_MAX = 900
+
+
+class WarmSession:
+    """The other end of the pipe; a context manager that leaves nothing running."""
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self.process.stdin is not None, "a pipe"
+        self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+    def clean(self, log_dir: Path, *, topic: str = TOPIC, split: bool = False) -> dict[str, Any]:
+        """Cleans one topic; with `split` even a small log is cut into chunks.
+
+        Raises:
+            RuntimeError: the session ended, or the cleaning failed.
+        """
+        assert self.process.stdin is not None, "a pipe"
+        assert self.process.stdout is not None, "a pipe"
+        request = {"log_dir": str(log_dir), "topic": topic, "split": split}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the warm session ended with {self.process.wait(60)}")
+        answer: dict[str, Any] = json.loads(line)
+        failed = [p for p in answer["partitions"] if p["status"] in {"failed", "no space"}]
+        if failed:
+            raise RuntimeError(f"not cleaned: {failed}")
+        return answer
+
+
+def run_cold(log_dir: Path) -> tuple[float, dict[str, Any]]:
+    """(seconds from start to exit, the report) of `cordwood clean` in a process of its own."""
+    command = [sys.executable, "-m", "cordwood", "clean", str(log_dir), "--topic", TOPIC, "--json"]
+    started = time.monotonic()
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS_MAX
+    )
+    seconds = time.monotonic() - started
+    if done.returncode != 0:
+        raise RuntimeError(f"cordwood clean failed: {done.stdout}{done.stderr}")
+    return seconds, json.loads(done.stdout)
+
+
+class Steps:
+    """Seconds of each step of the engine, by wrapping what it calls."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def reset(self) -> None:
+        """Begins anew."""
+        self.seconds.clear()
+        self.counts.clear()
+
+    def wrap(self, owner: Any, name: str, label: Any) -> None:
+        """Counts the time of `owner.name`; `label` is a name or a function of the arguments."""
+        inner = getattr(owner, name)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            begun = time.monotonic()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                key = label(*args, **kwargs) if callable(label) else label
+                self.seconds[key] = self.seconds.get(key, 0.0) + time.monotonic() - begun
+                self.counts[key] = self.counts.get(key, 0) + 1
+
+        setattr(owner, name, timed)
+
+
+def serve() -> None:
+    # ruff: noqa: PLC0415  # seconds to import, and the other end of the pipe does without
+    from cordwood.cleanup import commit, tasks
+    from cordwood.cleanup.clean import clean
+    from cordwood.cleanup.request import CleanRequest
+    from cordwood.cleanup.spark.job import Limits, SparkEngine
+    from cordwood.cleanup.spark.session import slots_of, spark_session
+    from cordwood.model.clock import SystemClock
+    from cordwood.surfaces.cli.clean import _MEMORY_DEFAULT
+    from cordwood.surfaces.cli.values import parse_size
+    from cordwood.surfaces.settings import SettingOptions, read_settings
+
+    master = "local[*]"
+    memory = parse_size(_MEMORY_DEFAULT, option="--memory")
+    steps = Steps()
+    with spark_session(master) as session:
+        slots = slots_of(session, master)
+        engines = {
+            split: SparkEngine(
+                session,
+                slots=slots,
+                limits=Limits(whole_bytes=1, entries_max=50_000)
+                if split
+                else Limits.within(memory, slots),
+            )
+            for split in (False, True)
+        }
+        steps.wrap(
+            SparkEngine,
+            "_supervise",
+            lambda _self, _frame, _committers, phase, *_a, **_k: f"job: {phase}",
+        )
+        steps.wrap(tasks, "rewrite_specs", "driver: specs")
+        steps.wrap(tasks, "facts_from_json", "driver: read facts")
+        steps.wrap(commit, "put_in_place", "driver: put in place")
+        for line in sys.stdin:
+            asked = json.loads(line)
+            log_dir = Path(asked["log_dir"])
+            settings = read_settings(SettingOptions(log_dirs=[log_dir]))
+            clock = SystemClock()
+            request = CleanRequest(
+                log_dirs=(log_dir,),
+                resolve=settings.resolve,
+                now_ms=clock.now_ms(),
+                topics=(asked["topic"],),
+                producer_expiration_ms=settings.producer_expiration_ms,
+            )
+
+            @contextmanager
+            def running(engine: SparkEngine = engines[asked["split"]]) -> Iterator[SparkEngine]:
+                yield engine
+
+            steps.reset()
+            report = clean(request, running, clock=clock)
+            answer = report.to_json() | {"steps": steps.seconds, "step_counts": steps.counts}
+            print(json.dumps(answer), flush=True)
+
+
+__all__ = ["TOPIC", "WARM_TOPIC", "WarmSession", "run_cold"]
+
+if __name__ == "__main__":
+    serve()

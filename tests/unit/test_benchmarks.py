@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cordwood.cleanup.capture import Captured, capture
+from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.model.config import LogConfig
+from cordwood.storage.log_dir import LogDir
+from cordwood.testing.compare import dump_files
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+SAID = """\
+[2026-11-21 11:16:54,205] INFO Cleaner 0: Beginning cleaning of log bench-0 (org.apache.kafka.storage.internals.log.Cleaner)
+[2026-11-21 11:16:54,205] INFO Cleaner 0: Building offset map for bench-0... (org.apache.kafka.storage.internals.log.Cleaner)
+[2026-11-21 11:17:02,999] INFO [kafka-log-cleaner-thread-0]: 
+	Log cleaner thread 0 cleaned log bench-0 (dirty section = [0, 5800000])
+	1,465.6 MB of log processed in 8.8 seconds (166.6 MB/sec).
+	Indexed 1,465.5 MB in 3.3 seconds (441.1 MB/sec, 37.8% of total time)
+	Buffer utilization: 8.9%
+	Cleaned 1,465.6 MB in 5.5 seconds (268.0 MB/sec, 62.2% of total time)
+	Start size: 1,465.6 MB (5,800,000 messages)
+	End size: 256.6 MB (996,984 messages)
+	82.5% size reduction (82.8% fewer messages)
+ (org.apache.kafka.storage.internals.log.LogCleaner$CleanerThread)
+"""  # noqa: E501, W291
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a module of the benchmarks, for one test."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        path = getattr(sys.modules[name], "__file__", None)
+        if path is not None and Path(path).parent == BENCHMARKS:
+            del sys.modules[name]
+
+
+def test_what_kafka_says_of_a_pass_is_understood(load: Callable[[str], ModuleType]) -> None:
+    kafka_side = load("kafka_side")
+    (found,) = kafka_side.parse_passes(SAID)
+    assert found.log == "bench-0"
+    assert (found.first_dirty, found.end) == (0, 5_800_000)
+    assert (found.seconds, found.index_seconds, found.clean_seconds) == (8.8, 3.3, 5.5)
+    assert found.megabytes == 1465.6
+    assert found.buffer_percent == 8.9
+    assert (found.records_before, found.records_after) == (5_800_000, 996_984)
+    ((log, begun),) = kafka_side.parse_beginnings(SAID)
+    assert log == "bench-0"
+    assert (found.at - begun).total_seconds() == 8.794
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+@pytest.mark.parametrize(("codec", "steady"), [("none", False), ("lz4", True)])
+def test_a_generated_log_is_one_that_kafka_reads(
+    load: Callable[[str], ModuleType], tmp_path: Path, codec: str, steady: bool
+) -> None:
+    loggen = load("loggen")
+    shape = loggen.Shape(
+        codec=codec, steady=steady, partitions=2, records=20_000, keys=3_000, hot_keys=100,
+        segment_bytes=1 << 20,
+    )  # fmt: skip
+    out = tmp_path / "logs"
+    written = loggen.generate(out, shape)
+    assert sum(w.records for w in written) == 20_000 + 2 * 300
+    for number, partition in enumerate(written):
+        directory = out / f"bench-{number}"
+        captured = _captured(out, directory)
+        assert captured.view.log_end_offset == partition.end_offset == partition.records
+        assert len(captured.segments) == partition.segments >= 2
+        assert captured.warnings == ()
+        checkpoint = captured.view.cleaner_checkpoint
+        assert checkpoint == (9_000 if steady else None)
+        assert not steady or checkpoint in {s.base_offset for s in captured.segments}
+        _require_sound(directory, partition.records)
+    logs = [
+        p for p in sorted(out.glob("bench-*/*")) if p.suffix in {".log", ".index", ".timeindex"}
+    ]
+    dump = dump_files(logs)
+    assert dump.complaints == {}
+    lines = [line for path in logs for line in dump.lines[path]]
+    assert not any("isvalid: false" in line for line in lines)
+    assert sum(line.startswith("| offset: ") for line in lines) == 20_000 + 2 * 300
+
+
+def _captured(out: Path, directory: Path) -> Captured:
+    log_dir = LogDir(out)
+    place = next(p for p in log_dir.partitions() if p.path == directory)
+    return capture(
+        directory,
+        place.topic_partition,
+        config=LogConfig(cleanup_policy=frozenset({"compact"})),
+        checkpoints=log_dir.checkpoints()[0],
+        clean_shutdown=log_dir.clean_shutdown,
+        producer_expiration_ms=86_400_000,
+        now_ms=0,
+        read_only=True,
+    )
+
+
+def _require_sound(directory: Path, records: int) -> None:
+    offset = 0
+    for path in sorted(directory.glob("*.log")):
+        for _, batch in iter_batches(path.read_bytes()):
+            assert isinstance(batch, RecordBatch)
+            batch.require_valid()
+            for record in batch.iter_records():
+                assert record.offset == offset
+                assert record.key is not None
+                assert len(record.key) == 10
+                assert record.value is None or len(record.value) == 250
+                offset += 1
+    assert offset == records
