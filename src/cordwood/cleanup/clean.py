@@ -39,7 +39,7 @@ from cordwood.cleanup.round import Round, plan_round
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CordwoodError, NoSpaceError
+from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
 from cordwood.storage import filesystem
 from cordwood.storage.log_dir import LogDir, PartitionDir
 from cordwood.storage.replace import recover_directory
@@ -67,9 +67,8 @@ class _Target:
     def failed(self) -> bool:
         return self.report.status in {Status.FAILED, Status.NO_SPACE}
 
-    def fail(self, error: Exception | str) -> None:
-        no_space = isinstance(error, NoSpaceError) or "the file system is full" in str(error)
-        no_space = no_space or "it was not started" in str(error)
+    def fail(self, error: Exception) -> None:
+        no_space = isinstance(error, NoSpaceError)
         self.report.status = Status.NO_SPACE if no_space else Status.FAILED
         self.report.reason = str(error)
 
@@ -102,7 +101,7 @@ def clean(
     with _locked(log_dirs, dry_run=request.dry_run):
         run.find_targets(log_dirs)
         run.capture_all()
-        if run.rounds_wanted():
+        if not request.dry_run and run.rounds_wanted():
             require_engine()
         if request.dry_run:
             run.plan_only()
@@ -493,7 +492,7 @@ class _Run:
         target.report.discarded = target.report.discarded.plus(result.discarded)
         if not committer.done:
             committer.close()
-            target.fail(result.error or "the engine stopped before the round was over")
+            target.fail(result.error or EngineError("the engine stopped before the round was over"))
             return
         finish_round(committer, target.log_dir, target.place.topic_partition)
         target.changed = True

@@ -58,7 +58,7 @@ class RoundResult:
 
     name: str
     manifests: list[Manifest] = field(default_factory=list)
-    error: str | None = None
+    error: Exception | None = None
 
     @property
     def discarded(self) -> Discarded:
@@ -200,7 +200,7 @@ class RoundCommitter:
         for path in self._directory.glob(f"{group[0]:020d}.manifest.*{STAGED_SUFFIX}"):
             filesystem.remove(path)
 
-    def give_up(self, error: str) -> None:
+    def give_up(self, error: Exception) -> None:
         """Stops the round: tasks under way are told, groups in place stay, as in Kafka."""
         self.result.error = error
         (self._directory / CANCEL_NAME).touch()

@@ -71,7 +71,7 @@ def remove_file(path: Path) -> None:
 
 
 class Trash:
-    """Disposes of files by moving them to `<trash>/<partition>/<name>`."""
+    """Disposes of files by moving them to `<trash>/<partition>/<name>`, numbered where taken."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -79,7 +79,12 @@ class Trash:
     def __call__(self, path: Path) -> None:
         """Moves one `.deleted` file."""
         name = path.name.removesuffix(DELETED_SUFFIX)
-        filesystem.move_away(path, self._directory / path.parent.name / name)
+        target = self._directory / path.parent.name / name
+        number = 0
+        while target.exists():  # a segment that was rewritten before, or an older trash
+            number += 1
+            target = target.with_name(f"{name}.{number}")
+        filesystem.move_away(path, target)
 
 
 class RoundJournal:

@@ -6,13 +6,18 @@ It is to the cleaning what `cordwood.cleanup.spark.job.SparkEngine` is, for test
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from cordwood.cleanup import tasks
+from cordwood.cleanup.clean import clean
 from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.request import Engine
-from cordwood.model.clock import pause
+from cordwood.cleanup.report import Report
+from cordwood.cleanup.request import CleanRequest, Engine, Resolved
+from cordwood.model.clock import SystemClock, pause
+from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 
 _POLL_S = 0.001
@@ -43,7 +48,7 @@ class InProcessEngine:
         task.join()
         self._poll(committer)
         if errors and committer.result.error is None:
-            committer.result.error = str(errors[0])
+            committer.result.error = errors[0]
 
     def _poll(self, committer: RoundCommitter) -> bool:
         if committer.done or committer.result.error is not None:
@@ -51,7 +56,7 @@ class InProcessEngine:
         try:
             return committer.poll()
         except (OSError, CordwoodError) as error:
-            committer.give_up(str(error))
+            committer.give_up(error)
             return False
 
 
@@ -59,3 +64,21 @@ class InProcessEngine:
 def in_process() -> Iterator[Engine]:
     """An engine factory for `cordwood.cleanup.clean.clean`."""
     yield InProcessEngine()
+
+
+def clean_in_process(
+    log_dir: Path, configs: Mapping[str, LogConfig], *, now_ms: int, **options: Any
+) -> Report:
+    """Cleans a log directory without Spark; `options` are fields of `CleanRequest`.
+
+    Topics without an entry in `configs` are those that no source describes.
+    """
+
+    def resolve(topic: str) -> Resolved | None:
+        config = configs.get(topic)
+        return None if config is None else Resolved(config=config, origin={})
+
+    request = CleanRequest(
+        **{"log_dirs": (log_dir,), "resolve": resolve, "now_ms": now_ms} | options
+    )
+    return clean(request, in_process, clock=SystemClock())

@@ -15,7 +15,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from cordwood.cleanup.round import Round, records_max, split_by_bytes
 from cordwood.cleanup.scan import SegmentSource
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, SegmentFacts, merge
 from cordwood.model.clock import SystemClock, pause
-from cordwood.model.errors import CordwoodError, EngineError
+from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
 from cordwood.storage.replace import STAGED_SUFFIX
 
 _POLL_S = 0.01
@@ -97,6 +97,7 @@ class SparkEngine:
     ) -> None:
         self._session = session
         self._slots = slots
+        self._lanes = slots
         self._limits = limits or Limits()
         self._watch = watch or Watch()
         session.conf.set("spark.sql.shuffle.partitions", str(slots))
@@ -137,11 +138,26 @@ class SparkEngine:
 
     def run(self, committers: Sequence[RoundCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
+        self._lanes = self._lanes_for([c.round for c in committers])
+        for committer in committers:
+            committer.round = _shared(committer.round, self._lanes)
         whole, split = self._sort(committers)
         if whole:
             self._run_whole(whole)
         for committer in split:
             self._run_split(committer)
+
+    def _lanes_for(self, rounds: Sequence[Round]) -> int:
+        """How many tasks may rewrite at once: fewer where space is limited and groups are large."""
+        lanes = self._slots
+        for round_ in rounds:
+            if round_.space_max is not None:
+                largest = max(
+                    sum(s.size_bytes for s in round_.group(number))
+                    for number in range(len(round_.groups))
+                )
+                lanes = min(lanes, max(1, round_.space_max // max(1, largest)))
+        return lanes
 
     def _sort(
         self, committers: Sequence[RoundCommitter]
@@ -159,7 +175,8 @@ class SparkEngine:
     # ---- logs done by one task each
 
     def _run_whole(self, committers: list[RoundCommitter]) -> None:
-        bins = _pack([c.round for c in committers], 2 * self._slots)
+        rounds = [c.round for c in committers]
+        bins = _pack(rounds, 2 * self._slots if self._lanes == self._slots else self._lanes)
         plans = [json.dumps([r.to_json() for r in rounds]) for rounds in bins]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -173,10 +190,10 @@ class SparkEngine:
         for row in rows:
             if row["kind"] == _ERROR:
                 failure = json.loads(row["payload"])
-                by_name[failure["round"]].result.error = failure["error"]
+                by_name[failure["round"]].result.error = _error_of(failure)
         for committer in committers:
             if not committer.done and committer.result.error is None:
-                committer.result.error = "its task ended without a word"
+                committer.result.error = EngineError("its task ended without a word")
 
     # ---- logs split into chunks
 
@@ -185,7 +202,7 @@ class SparkEngine:
         try:
             survivors = self._find_survivors(committer)
         except CordwoodError as error:
-            committer.result.error = str(error)
+            committer.result.error = error
             return
         specs = tasks.rewrite_specs(round_, survivors)
         committer.skip(
@@ -197,7 +214,8 @@ class SparkEngine:
         )
         numbers = sorted(specs)
         throttle = round_.throttle_bytes
-        lanes = [numbers[i :: self._slots] for i in range(min(self._slots, len(numbers)))]
+        count = min(self._lanes, len(numbers))
+        lanes = [numbers[i::count] for i in range(count)]
         work = [[specs[number] for number in lane] for lane in lanes]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -212,7 +230,7 @@ class SparkEngine:
         rows = self._supervise(self._tasks(len(work), run), [committer], "rewrite", total)
         for row in rows:
             if row["kind"] == _ERROR and committer.result.error is None:
-                committer.result.error = json.loads(row["payload"])["error"]
+                committer.result.error = _error_of(json.loads(row["payload"]))
 
     def _find_survivors(self, committer: RoundCommitter) -> tasks.Survivors:
         round_ = committer.round
@@ -327,7 +345,7 @@ class SparkEngine:
             first = str(error).strip().partition("\n")[0]
             for committer in committers:
                 if not committer.done and committer.result.error is None:
-                    committer.result.error = f"Spark gave the job up: {first}"
+                    committer.result.error = EngineError(f"Spark gave the job up: {first}")
             raise EngineError(f"Spark gave the job up: {first}") from error
         self._watch.report(name, phase, total, total)
         return rows
@@ -340,8 +358,18 @@ class SparkEngine:
             try:
                 moved |= committer.poll()
             except (OSError, CordwoodError) as error:
-                committer.give_up(str(error))
+                committer.give_up(error)
         return moved
+
+
+def _shared(round_: Round, lanes: int) -> Round:
+    """A round whose limits are a task's share of those of the whole run."""
+    space, rate = round_.space_max, round_.throttle_bytes
+    return replace(
+        round_,
+        space_max=None if space is None else space // lanes,
+        throttle_bytes=None if rate is None else max(1, rate // lanes),
+    )
 
 
 def _pack(rounds: Sequence[Round], bins: int) -> list[list[Round]]:
@@ -374,7 +402,7 @@ def _facts(row: dict[str, Any]) -> list[SegmentFacts]:
 def _raise_errors(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["kind"] == _ERROR:
-            raise CordwoodError(json.loads(row["payload"])["error"])
+            raise _error_of(json.loads(row["payload"]))
 
 
 def _result(task: int, kind: int, payload: bytes) -> pa.RecordBatch:
@@ -400,7 +428,13 @@ def _block(shard: int, chunk: int, generation: int, kind: int, payload: Any) -> 
 
 
 def _failure(name: str, error: Exception) -> bytes:
-    return json.dumps({"round": name, "error": str(error)}).encode()
+    no_space = isinstance(error, NoSpaceError)
+    return json.dumps({"round": name, "error": str(error), "no_space": no_space}).encode()
+
+
+def _error_of(failure: dict[str, Any]) -> CordwoodError:
+    kind = NoSpaceError if failure["no_space"] else CordwoodError
+    return kind(failure["error"])
 
 
 def _clean_whole(task: int, plan: str) -> Iterator[pa.RecordBatch]:

@@ -13,8 +13,17 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import PartitionReport, Report, Status
@@ -113,7 +122,8 @@ def clean_command(
     until nothing changes. Settings come from the metadata log in LOG_DIR, server.properties and the
     options here, at Kafka's own levels. A topic that no source describes is left alone.
     """
-    console = Console(stderr=True)
+    # A handle of its own, since Spark's start silences the process's stderr.
+    console = Console(file=os.fdopen(os.dup(2), "w"))
     try:
         if retention_only and compaction_only:
             raise ConfigError("--retention-only and --compaction-only exclude each other")
@@ -290,17 +300,33 @@ class _Display:
         """A compaction has come so far."""
         if self._progress is not None:
             self._drop("wait")
-            self._progress.update(self._task(f"{phase} {name}", total), total=total, completed=done)
+            self._progress.update(
+                self._task(f"{phase} {name}", total, in_bytes=True), total=total, completed=done
+            )
 
-    def _task(self, name: str, total: int | None) -> Any:
+    def _task(self, name: str, total: int | None, *, in_bytes: bool = False) -> Any:
         assert self._progress is not None, "checked by the caller"
         if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(name, total=total)
+            self._tasks[name] = self._progress.add_task(name, total=total, in_bytes=in_bytes)
         return self._tasks[name]
 
     def _drop(self, name: str) -> None:
         if name in self._tasks and self._progress is not None:
             self._progress.remove_task(self._tasks.pop(name))
+
+
+class _RateColumn(ProgressColumn):
+    """MB a second where bytes are counted, else how many of how many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = TransferSpeedColumn()
+
+    def render(self, task: Task) -> Text:
+        """The column's text."""
+        if task.fields.get("in_bytes"):
+            return self._bytes.render(task)
+        return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
 
 
 @contextmanager
@@ -314,7 +340,7 @@ def _display(console: Console, *, shown: bool) -> Iterator[_Display]:
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
-            TransferSpeedColumn(),
+            _RateColumn(),
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=console) as progress:
