@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.crash.killing import OWNER, TASK, clean_here, clean_killed
 
 from cordwood.format.compression import Codec
 from cordwood.model.config import LogConfig
 from cordwood.testing.clean import digest_tree
+from cordwood.testing.killing import OWNER, TASK, clean_here, clean_killed
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 DAY_MS = 86_400_000

@@ -78,7 +78,5 @@ def clean_in_process(
         config = configs.get(topic)
         return None if config is None else Resolved(config=config, origin={})
 
-    request = CleanRequest(
-        **{"log_dirs": (log_dir,), "resolve": resolve, "now_ms": now_ms} | options
-    )
-    return clean(request, in_process, clock=SystemClock())
+    given: dict[str, Any] = {"log_dirs": (log_dir,), "resolve": resolve, "now_ms": now_ms}
+    return clean(CleanRequest(**given | options), in_process, clock=SystemClock())
