@@ -25,8 +25,8 @@ from statistics import median
 from typing import Any
 
 import measure
-from cordwood.cleanup.scan import SegmentReader, SegmentSource
-from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
+from cordwood.cleanup.scan import SegmentReader
+from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.native import batches as rows_of
 from cordwood.testing.compare import compare_log_dirs
 from cordwood.testing.kafka import read_checkpoint
@@ -34,6 +34,7 @@ from floor import Floor, floor_of
 from kafka_side import KafkaRun, run_kafka
 from loggen import TOPIC, Shape, generate, generate_topics
 from our_side import WarmSession, run_cold
+from phases import sources_of
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CODECS = ("none", "lz4", "zstd")
@@ -49,7 +50,6 @@ _SMALL = 0.003
 _WARM_RECORDS = 600_000
 _PLAIN_SHARE = 0.1
 _PLAIN_SECONDS_MAX = 900
-_NEXT_OFFSET_MAX = (1 << 63) - 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +81,7 @@ class Result:
     ours_peak_together: int = 0
     records_after: int = 0
     floor: Floor | None = None
+    phases: dict[str, Any] = field(default_factory=dict)
 
     def chosen(self, runs: Sequence[Run]) -> list[Run]:
         """The undisturbed turns, or the least disturbed one."""
@@ -233,6 +234,24 @@ class Bench:
         shutil.rmtree(copy)
         return seconds, report["timing_s"]
 
+    def phases(self, source: Path) -> dict[str, Any]:
+        """What the same work takes without Spark, the second time in one machine's caches."""
+        found: dict[str, Any] = {}
+        program = Path(__file__).with_name("phases.py")
+        for log_dir in (self.small, source):
+            copy = self.copy(log_dir, "phases")
+            self.wait_for_quiet()
+            done = subprocess.run(
+                [sys.executable, str(program), str(copy)],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+                timeout=_PLAIN_SECONDS_MAX,
+            )
+            found = json.loads(done.stdout)
+            shutil.rmtree(copy)
+        return found
+
     def case(self, shape: Shape, name: str) -> Result:
         source = self.work / "source"
         warm = Shape(codec=shape.codec, records=min(_WARM_RECORDS, shape.records), keys=100_000)
@@ -263,8 +282,9 @@ class Bench:
                 for side, run in zip(("Kafka", "ours"), pair, strict=True)
             )
             print(f"  {name}: {said}{'' if result.counted[-1] else ': does not count'}", flush=True)
-        if name.startswith("none-1") and not shape.steady:
+        if name == "none-1":
             result.floor = floor_of(source / f"{TOPIC}-0", self.work, ours.detail["bytes"])
+            result.phases = self.phases(source)
         shutil.rmtree(source)
         return result
 
@@ -274,16 +294,9 @@ def _contents(log_dir: Path) -> dict[str, Any]:
     records = size = 0
     names = []
     for partition in sorted(log_dir.glob(f"{TOPIC}-*")):
-        for path in sorted(partition.glob(f"*{LOG_SUFFIX}")):
-            names.append(f"{partition.name}/{path.name}")
-            size += path.stat().st_size
-            source = SegmentSource(
-                path=str(path),
-                base_offset=base_offset_of(path.name),
-                next_base_offset=_NEXT_OFFSET_MAX,
-                size_bytes=path.stat().st_size,
-                modified_ns=0,
-            )
+        for source in sources_of(partition):
+            names.append(f"{partition.name}/{source.base_offset}")
+            size += source.size_bytes
             for block in SegmentReader().blocks(source):
                 records += int(block.table[:, rows_of.COUNT].sum())
     checkpoints = {
@@ -394,6 +407,9 @@ def show(results: Sequence[Result], plain: dict[str, Any] | None) -> None:
     print(HEADING)
     for result in results:
         print(result.line())
+    for result in results:
+        if result.floor is not None:
+            show_phases(result)
     if not all(any(result.counted) for result in results):
         print("* other programs were busy during every turn: the least disturbed one")
     if plain is not None:
@@ -402,6 +418,39 @@ def show(results: Sequence[Result], plain: dict[str, Any] | None) -> None:
             f"plain PySpark on {plain['log_bytes'] / 1e6:,.0f} MB (none, 1 partition): "
             f"{plain['seconds']:.1f} s, {speed:,.0f} MB/s"
         )
+
+
+def show_phases(result: Result) -> None:
+    """Where the time of one case goes, beside the least that any program could take."""
+    runs = result.chosen(result.ours)
+    floor = result.floor
+    assert floor is not None, "measured with this case"
+
+    def typical(name: str) -> float:
+        return median(run.detail["steps"].get(name, 0.0) for run in runs)
+
+    total, index, rewrite = result.our_seconds, typical("job: index"), typical("job: rewrite")
+    capture = median(run.detail["timing"]["capture"] for run in runs)
+    commit = median(run.detail["timing"]["commit"] for run in runs)
+    kinds = sorted({kind for run in runs for kind in run.cpu})
+    cpu = {kind: median(run.cpu.get(kind, 0.0) for run in runs) for kind in kinds}
+    print(f"where the time goes ({result.case}, seconds)")
+    print(
+        f"  capture {capture:.2f}, index job {index:.2f}, rewrite job {rewrite:.2f} (in it, by the"
+    )
+    print(
+        f"  driver, putting segments in place {typical('driver: put in place'):.2f}), checkpoints"
+    )
+    print(f"  {commit:.2f}, between {total - capture - index - rewrite - commit:.2f}; {total:.2f}")
+    print(f"  processor time: {', '.join(f'{kind} {value:.2f}' for kind, value in cpu.items())}")
+    named = ", ".join(
+        f"{name} {cost['wall']:.2f} (CPU {cost['cpu']:.2f})" for name, cost in result.phases.items()
+    )
+    print(f"  one thread without Spark: {named}")
+    print(
+        f"  floor, one thread: read twice {floor.read_twice:.2f}, write {floor.write:.2f}, "
+        f"fsync {floor.fsync:.2f}; {floor.total:.2f}"
+    )
 
 
 def write_results(results: Sequence[Result], plain: dict[str, Any] | None, *, quick: bool) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from loggen import TOPIC, WARM_TOPIC
+from loggen import TOPIC
 
 _ANSWER_SECONDS_MAX = 900
 
@@ -117,12 +117,11 @@ def serve() -> None:
     from cordwood.cleanup.spark.job import Limits, SparkEngine
     from cordwood.cleanup.spark.session import slots_of, spark_session
     from cordwood.model.clock import SystemClock
-    from cordwood.surfaces.cli.clean import _MEMORY_DEFAULT
-    from cordwood.surfaces.cli.values import parse_size
+    from cordwood.surfaces.cli.clean import _memory_bytes
     from cordwood.surfaces.settings import SettingOptions, read_settings
 
     master = "local[*]"
-    memory = parse_size(_MEMORY_DEFAULT, option="--memory")
+    memory = _memory_bytes(None)
     steps = Steps()
     with spark_session(master) as session:
         slots = slots_of(session, master)
@@ -166,8 +165,6 @@ def serve() -> None:
             answer = report.to_json() | {"steps": steps.seconds, "step_counts": steps.counts}
             print(json.dumps(answer), flush=True)
 
-
-__all__ = ["TOPIC", "WARM_TOPIC", "WarmSession", "run_cold"]
 
 if __name__ == "__main__":
     serve()

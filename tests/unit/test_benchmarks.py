@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,6 +91,25 @@ def test_a_generated_log_is_one_that_kafka_reads(
     lines = [line for path in logs for line in dump.lines[path]]
     assert not any("isvalid: false" in line for line in lines)
     assert sum(line.startswith("| offset: ") for line in lines) == 20_000 + 2 * 300
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_runs_and_both_sides_agree(tmp_path: Path) -> None:
+    options = ["--quick", "--cases", "none-1", "--no-plain", "--patience", "0"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "bench_clean.py"), *options, "--work-dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no difference record by record" in done.stdout
+    assert "where the time goes (none-1" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def _captured(out: Path, directory: Path) -> Captured:

@@ -1,0 +1,102 @@
+"""Where the time of a cleaning goes: the same work in this process, by one thread, without Spark.
+
+What Spark costs is then the difference: processor time of the whole tree of processes less this.
+
+usage: phases.py LOG_DIR (a copy made by loggen.py; it is cleaned)
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cordwood.cleanup import tasks
+from cordwood.cleanup.clean import clean
+from cordwood.cleanup.request import CleanRequest
+from cordwood.cleanup.scan import SegmentReader, SegmentSource
+from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
+from cordwood.model.clock import SystemClock
+from cordwood.surfaces.settings import SettingOptions, read_settings
+from cordwood.testing.in_process_engine import InProcessEngine
+from loggen import TOPIC
+
+_NEXT_OFFSET_MAX = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Cost:
+    """Seconds on the clock, and of processor time of all threads."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+@contextmanager
+def _timed(cost: Cost) -> Iterator[None]:
+    wall, cpu = time.monotonic(), time.process_time()
+    yield
+    cost.wall += time.monotonic() - wall
+    cost.cpu += time.process_time() - cpu
+
+
+def sources_of(directory: Path) -> list[SegmentSource]:
+    """The segments of a partition, to be read on their own."""
+    return [
+        SegmentSource(
+            path=str(path),
+            base_offset=base_offset_of(path.name),
+            next_base_offset=_NEXT_OFFSET_MAX,
+            size_bytes=path.stat().st_size,
+            modified_ns=0,
+        )
+        for path in sorted(directory.glob(f"*{LOG_SUFFIX}"))
+    ]
+
+
+def costs_of(log_dir: Path) -> dict[str, Cost]:
+    """Cleans the topic in `log_dir`; `clean` holds `index`, both hold a `read and check`."""
+    costs = {name: Cost() for name in ("read and check", "index", "clean")}
+    with _timed(costs["read and check"]):
+        for source in sources_of(log_dir / f"{TOPIC}-0"):
+            for _ in SegmentReader().blocks(source):
+                pass
+    inner = tasks.find_survivors
+
+    def find_survivors(*args: Any, **kwargs: Any) -> tasks.Survivors:
+        with _timed(costs["index"]):
+            return inner(*args, **kwargs)
+
+    settings = read_settings(SettingOptions(log_dirs=[log_dir]))
+    clock = SystemClock()
+    request = CleanRequest(
+        log_dirs=(log_dir,), resolve=settings.resolve, now_ms=clock.now_ms(), topics=(TOPIC,)
+    )
+
+    @contextmanager
+    def engine() -> Iterator[InProcessEngine]:
+        yield InProcessEngine()
+
+    tasks.find_survivors = find_survivors
+    try:
+        with _timed(costs["clean"]):
+            report = clean(request, engine, clock=clock)
+    finally:
+        tasks.find_survivors = inner
+    assert not report.failed, report.failed
+    return costs
+
+
+def main() -> int:
+    costs = costs_of(Path(sys.argv[1]))
+    print(json.dumps({name: asdict(cost) for name, cost in costs.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
