@@ -18,9 +18,8 @@ from cordwood.storage.log_dir import Checkpoints
 from cordwood.storage.producer_state import (
     ProducerState,
     load_producer_state,
-    remove_stray_snapshots,
     snapshot_offsets,
-    write_empty_snapshots,
+    tidy_snapshots,
 )
 from cordwood.storage.segments import Segment, end_of, load_segments
 
@@ -101,17 +100,26 @@ def capture(
     if not clean_shutdown:
         high_watermark = min(high_watermark, checkpoints.recovery_point.get(topic_partition, 0))
     high_watermark = min(max(high_watermark, log_start), end)
+    had_snapshots = bool(snapshot_offsets(directory))
     if not read_only:
-        bases = [segment.base_offset for segment in segments]
-        remove_stray_snapshots(directory, bases, log_start_offset=log_start)
-    state = ProducerState()
-    more: list[str] = []
-    if snapshot_offsets(directory) or not clean_shutdown:
-        state, more = load_producer_state(
-            directory, loaded, log_end_offset=end, end_position=active_bytes
+        tidy_snapshots(
+            directory,
+            [segment.base_offset for segment in segments],
+            log_start_offset=log_start,
+            log_end_offset=end,
+            clean_shutdown=clean_shutdown,
         )
-    elif not read_only:
-        write_empty_snapshots(directory, [s.base_offset for s in segments[-2:]] + [end])
+    state = ProducerState()
+    if had_snapshots or not clean_shutdown:
+        # Without any after a clean stop, a loader takes the log to have no producers.
+        state, more = load_producer_state(
+            directory,
+            loaded,
+            log_start_offset=log_start,
+            log_end_offset=end,
+            end_position=active_bytes,
+        )
+        warnings += more
     unstable = state.first_unstable_offset()
     aborted = {entry for segment in segments for entry in segment.aborted_transactions()}
     return Captured(
@@ -130,7 +138,7 @@ def capture(
         producers=tuple(state.active(now_ms=now_ms, expiration_ms=producer_expiration_ms)),
         aborted=tuple(sorted(aborted, key=lambda entry: entry.last_offset)),
         model=facts_of(active.path()),
-        warnings=tuple(warnings + more),
+        warnings=tuple(warnings),
         beyond_end=beyond_end,
     )
 

@@ -112,7 +112,10 @@ def records_max(segments: Sequence[SegmentSource]) -> int:
 def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int) -> Round:
     """The round that a plan over a captured log stands for.
 
-    Transactions that touch nothing of the round are left out of `aborted`.
+    Aborted transactions that begin behind the round are left out, and so are those that ended below
+    the log start offset: Kafka's cleaner takes their data for committed.
+
+    Source: org.apache.kafka.storage.internals.log.LocalLog.collectAbortedTransactions.
     """
     view = captured.view
     config = view.config
@@ -149,7 +152,11 @@ def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: i
             )
             for entry in captured.producers
         ),
-        aborted=tuple(e for e in captured.aborted if e.first_offset < plan.first_uncleanable),
+        aborted=tuple(
+            e
+            for e in captured.aborted
+            if e.last_offset >= view.log_start_offset and e.first_offset < plan.first_uncleanable
+        ),
         model=captured.model,
         seed=seed,
     )

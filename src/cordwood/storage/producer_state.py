@@ -94,31 +94,42 @@ def snapshot_offsets(directory: Path) -> list[int]:
     )
 
 
-def remove_stray_snapshots(directory: Path, bases: Sequence[int], *, log_start_offset: int) -> None:
-    """Removes snapshots that are at no segment's base, or of no more use, as a loader does.
+def tidy_snapshots(
+    directory: Path,
+    bases: Sequence[int],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    clean_shutdown: bool,
+) -> None:
+    """Leaves the snapshots that a loader leaves.
 
-    Of the strays the newest stays if it lies behind the last base: a clean stop writes it at the
-    log's end. Where the log start offset lies beyond the first base, those up to it go too.
+    1. Those at no segment's base go, but the newest of them stays if it lies behind the last base:
+       a clean stop writes it at the log's end.
+    2. If none is left after a clean stop, empty ones are written.
+    3. Else, where the log start offset lies beyond the first base, those up to it go.
 
-    Source: ProducerStateManager.removeStraySnapshots, truncateAndReload.
+    Differs: a loader that finds none, with such a log start offset, writes empty ones and drops
+    them again at its next start; here none are written then, so that a second run finds nothing to
+    do.
+
+    Source: ProducerStateManager.removeStraySnapshots, truncateAndReload;
+    UnifiedLog.rebuildProducerState.
     """
     offsets = snapshot_offsets(directory)
     strays = [offset for offset in offsets if offset not in set(bases)]
     if strays and strays[-1] > bases[-1]:
         strays.pop()
+    left = [offset for offset in offsets if offset not in set(strays)]
     if log_start_offset > bases[0]:
-        strays += [offset for offset in offsets if offset <= log_start_offset]
+        strays += [offset for offset in left if offset <= log_start_offset]
+    elif not left and clean_shutdown:
+        _write_empty_snapshots(directory, [*bases[-2:], log_end_offset])
     for offset in strays:
         filesystem.remove(directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}")
 
 
-def write_empty_snapshots(directory: Path, offsets: Sequence[int]) -> None:
-    """What a loader writes after a clean stop where there is no snapshot at all.
-
-    It takes the log to have no producers then, without a look at its batches.
-
-    Source: UnifiedLog.rebuildProducerState.
-    """
+def _write_empty_snapshots(directory: Path, offsets: Sequence[int]) -> None:
     last = 0
     for offset in offsets:
         if offset > last:
@@ -129,18 +140,24 @@ def write_empty_snapshots(directory: Path, offsets: Sequence[int]) -> None:
 
 
 def load_producer_state(
-    directory: Path, segments: list[Segment], *, log_end_offset: int, end_position: int
+    directory: Path,
+    segments: list[Segment],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    end_position: int,
 ) -> tuple[ProducerState, list[str]]:
     """The state at the log's end: the newest good snapshot, and the batches behind it.
 
     Args:
         directory: the partition's.
         segments: all of them, by base offset.
+        log_start_offset: batches wholly below it do not count where there is no snapshot.
         log_end_offset: exclusive.
         end_position: bytes of the last segment that count.
     """
     warnings: list[str] = []
-    state, offset = ProducerState(), segments[0].base_offset
+    state, offset = ProducerState(), max(segments[0].base_offset, log_start_offset)
     for at in reversed(snapshot_offsets(directory)):
         if at > log_end_offset:
             continue
