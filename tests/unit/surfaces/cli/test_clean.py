@@ -1,0 +1,390 @@
+"""`cordwood clean` at its command line, as far as it goes without a virtual machine."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cordwood.surfaces.cli.main import app
+from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+
+DAY_MS = 86_400_000
+NOW = ["--now", str(NOW_MS)]
+EXPIRE = ["--set", "log.retention.hours=48"]
+
+
+def log_of(name: str) -> LogBuilder:
+    """Three segments: ten days, three days and an hour old, the last one active."""
+    log = LogBuilder(name)
+    for number, age_ms in enumerate((10 * DAY_MS, 3 * DAY_MS, 3_600_000)):
+        if number:
+            log.roll()
+        log.batch([(b"a", b"v"), (b"b", b"w" * 50)], timestamp=NOW_MS - age_ms)
+    return log
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_log_dir(tmp_path / "logs", [log_of("orders-0"), log_of("orders-1"), log_of("x-0")])
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["clean", *map(str, arguments)])
+
+
+def report_of(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == exit_code, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def statuses(report: dict[str, Any]) -> dict[str, str]:
+    return {f"{p['topic']}-{p['partition']}": p["status"] for p in report["partitions"]}
+
+
+def segments(root: Path, partition: str) -> list[int]:
+    return sorted(int(path.stem) for path in (root / partition).glob("*.log"))
+
+
+def tree(top: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Of everything below `top`, directories too: mode, modification time, content."""
+    return {
+        str(path.relative_to(top)): (
+            path.stat().st_mode,
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in [top, *sorted(top.rglob("*"))]
+    }
+
+
+# ---- usage
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "x:retention.msec=1"], "retention.msec"),
+        (["--set", "x:retention.ms=soon"], "soon"),
+        (["--set", "x:cleanup.policy=shred"], "cleanup.policy"),
+        (["--set", "nonsense"], "nonsense"),
+        (["--set", "log.retention.eons=1"], "log.retention.eons"),
+        (["--now", "yesterday"], "--now yesterday: expected milliseconds since the epoch"),
+        (["--memory", "much"], "--memory much"),
+        (["--throttle", "slow"], "--throttle slow"),
+        (["--max-extra-bytes", "-1"], "--max-extra-bytes -1"),
+        (["--config-file", "/nowhere.json"], "/nowhere.json"),
+        (["--server-properties", "/nowhere"], "/nowhere"),
+        (["--metadata-dir", "/nowhere"], "/nowhere"),
+        (["--retention-only", "--compaction-only"], "exclude each other"),
+    ],
+)
+def test_wrong_usage_ends_with_2_says_why_and_touches_nothing(
+    root: Path, options: list[str], words: str
+) -> None:
+    before = tree(root)
+    result = run(root, *options)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert result.stdout == ""
+    assert tree(root) == before
+
+
+def test_unknown_option_ends_with_2(root: Path) -> None:
+    assert run(root, "--shred").exit_code == 2
+    assert run().exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty"])
+def test_directory_that_is_not_kafkas_ends_with_2(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    result = run(tmp_path / name, "--defaults")
+    assert result.exit_code == 2
+    assert str(tmp_path / name) in result.stderr
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_directory_that_kafka_would_not_start_with_ends_with_2(root: Path) -> None:
+    (root / "holiday-pictures").mkdir()
+    result = run(root, "--defaults", *NOW)
+    assert result.exit_code == 2
+    assert "is not in the form of topic-partition" in result.stderr
+    assert segments(root, "x-0") == [0, 2, 4]
+
+
+@contextmanager
+def in_use(root: Path) -> Iterator[None]:
+    """Another process holds Kafka's lock on a directory."""
+    program = (
+        "import fcntl, sys; lock = open(sys.argv[1], 'w'); fcntl.lockf(lock, fcntl.LOCK_EX); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(root / ".lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield
+    finally:
+        holder.communicate()
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_directory_in_use_ends_with_3_and_touches_nothing(root: Path, options: list[str]) -> None:
+    with in_use(root):
+        before = tree(root)
+        result = run(root, "--defaults", *EXPIRE, *NOW, *options)
+        assert result.exit_code == 3
+        assert "Failed to acquire lock on file .lock in" in result.stderr
+        assert tree(root) == before
+
+
+def test_one_directory_in_use_keeps_the_others_untouched(tmp_path: Path, root: Path) -> None:
+    other = write_log_dir(tmp_path / "other", [log_of("y-0")])
+    with in_use(root):
+        assert run(other, root, "--defaults", *EXPIRE, *NOW).exit_code == 3
+    assert segments(other, "y-0") == [0, 2, 4]
+
+
+def test_lock_is_given_back(root: Path) -> None:
+    report_of(root, "--defaults", *EXPIRE, *NOW)
+    assert not (root / ".lock").exists()
+    with (root / ".lock").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# ---- what is cleaned
+
+
+def test_topic_globs_choose_what_is_cleaned_and_reported(root: Path) -> None:
+    report = report_of(root, "--defaults", *EXPIRE, *NOW, "--topic", "ord*", "--topic", "nope")
+    assert statuses(report) == {"orders-0": "cleaned", "orders-1": "cleaned"}
+    assert segments(root, "orders-1") == [4]
+    assert segments(root, "x-0") == [0, 2, 4]
+
+
+def test_one_partitions_directory_is_cleaned_alone(root: Path) -> None:
+    report = report_of(root / "orders-1", "--defaults", *EXPIRE, *NOW)
+    assert statuses(report) == {"orders-1": "cleaned"}
+    assert (segments(root, "orders-0"), segments(root, "orders-1")) == ([0, 2, 4], [4])
+
+
+def test_topics_that_nothing_describes_are_left_alone_and_said_so(root: Path) -> None:
+    before = tree(root)
+    report = report_of(root, *NOW)
+    assert set(statuses(report).values()) == {"left alone"}
+    assert "no source describes its settings" in report["partitions"][0]["reason"]
+    # Only the lock came and went.
+    assert {k: v[2] for k, v in tree(root).items()} == {k: v[2] for k, v in before.items()}
+
+
+def test_setting_of_a_topic_overrules_that_of_the_broker(root: Path) -> None:
+    report_of(root, "--defaults", *NOW, *EXPIRE, "--set", f"orders:retention.ms={7 * DAY_MS}")
+    assert segments(root, "orders-0") == [2, 4]
+    assert segments(root, "x-0") == [4]
+
+
+def test_milliseconds_overrule_hours_wherever_they_stand(root: Path) -> None:
+    hours = ["--set", "log.retention.hours=1"]
+    report_of(root, "--defaults", *NOW, "--set", f"log.retention.ms={7 * DAY_MS}", *hours)
+    assert segments(root, "x-0") == [2, 4]
+
+
+def test_setting_describes_a_topic_without_defaults(root: Path) -> None:
+    report = report_of(root, *NOW, "--set", "x:retention.bytes=1", "--set", "x:retention.ms=-1")
+    assert statuses(report) == {
+        "orders-0": "left alone",
+        "orders-1": "left alone",
+        "x-0": "cleaned",
+    }
+    assert segments(root, "x-0") == [4]
+
+
+@pytest.mark.parametrize(
+    ("now", "left"),
+    [
+        ("2023-11-14T22:13:20Z", [2, 4]),
+        ("2023-11-14T22:13:20+00:00", [2, 4]),
+        ("2023-11-14 23:13:20+01:00", [2, 4]),
+        ("2023-11-14T22:13:20", [2, 4]),
+        ("2023-11-11", [0, 2, 4]),
+        (str(NOW_MS), [2, 4]),
+        ("2033-01-01", [6]),
+    ],
+)
+def test_now_is_read_as_iso_8601_or_milliseconds(root: Path, now: str, left: list[int]) -> None:
+    report_of(root, "--defaults", "--now", now, "--set", f"log.retention.ms={7 * DAY_MS}")
+    assert segments(root, "x-0") == left
+
+
+def test_trash_keeps_removed_files_under_their_names(root: Path, tmp_path: Path) -> None:
+    before = tree(root / "x-0")
+    trash = tmp_path / "deep" / "trash"
+    report_of(root, "--defaults", *EXPIRE, *NOW, "--trash", trash, "--topic", "x")
+    kept = tree(trash / "x-0")
+    assert segments(root, "x-0") == [4]
+    gone = {name for name in before if name.startswith((f"{0:020d}", f"{2:020d}"))}
+    assert {name for name in kept if name != "."} == gone
+    assert {name: kept[name] for name in gone} == {name: before[name] for name in gone}
+
+
+def test_retention_only_leaves_compacted_topics_as_they_are(root: Path) -> None:
+    report = report_of(
+        root, *NOW, "--set", "x:cleanup.policy=compact", "--retention-only", "--force"
+    )
+    assert statuses(report)["x-0"] == "unchanged"
+
+
+def test_second_run_changes_nothing(root: Path) -> None:
+    report_of(root, "--defaults", *EXPIRE, *NOW)
+    before = {name: (v[0], v[2]) for name, v in tree(root).items()}
+    report = report_of(root, "--defaults", *EXPIRE, *NOW)
+    assert set(statuses(report).values()) == {"unchanged"}
+    assert {name: (v[0], v[2]) for name, v in tree(root).items()} == before
+
+
+# ---- dry run
+
+
+def test_dry_run_touches_nothing_and_tells_what_would_go(root: Path) -> None:
+    before = tree(root)
+    report = report_of(
+        root, "--defaults", *EXPIRE, *NOW, "--dry-run", "--set", "x:cleanup.policy=compact"
+    )
+    assert tree(root) == before
+    assert statuses(report) == {"orders-0": "planned", "orders-1": "planned", "x-0": "planned"}
+    plans = {f"{p['topic']}-{p['partition']}": p for p in report["plan"]}
+    expired = plans["orders-0"]["expired"]
+    assert [e["base_offset"] for e in expired] == [0, 2]
+    assert plans["orders-0"]["bytes_freed_by_retention"] == sum(e["bytes"] for e in expired)
+    assert plans["x-0"]["compaction"]["groups"] == [[0, 2]]
+
+
+def test_dry_run_mends_nothing(root: Path) -> None:
+    (root / "x-0" / f"{2:020d}.index").unlink()
+    (root / "x-0" / f"{3:020d}.timeindex").write_bytes(b"")
+    (root / "x-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    (root / "x-0" / f"{1:020d}.snapshot").write_bytes(b"stray")
+    before = tree(root)
+    report_of(root, "--defaults", *EXPIRE, *NOW, "--dry-run")
+    assert tree(root) == before
+
+
+# ---- without Java
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+COMPACTED = ["--set", "x:cleanup.policy=compact,delete", "--force"]
+
+
+@pytest.mark.usefixtures("no_java")
+def test_compaction_without_java_is_refused_before_anything_is_removed(root: Path) -> None:
+    before = {name: v[2] for name, v in tree(root).items()}
+    result = run(root, "--defaults", *EXPIRE, *COMPACTED, *NOW)
+    assert result.exit_code == 1
+    assert "needs Java 17 or newer" in result.stderr
+    assert "--retention-only needs no Java" in result.stderr
+    assert {name: v[2] for name, v in tree(root).items()} == before
+
+
+@pytest.mark.usefixtures("no_java")
+def test_java_home_without_java_is_no_java(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(root))
+    assert run(root, "--defaults", *COMPACTED, *NOW).exit_code == 1
+
+
+@pytest.mark.usefixtures("no_java")
+@pytest.mark.parametrize("options", [["--retention-only"], ["--dry-run"]])
+def test_retention_alone_and_dry_runs_need_no_java(root: Path, options: list[str]) -> None:
+    report = report_of(root, "--defaults", *EXPIRE, *COMPACTED, *NOW, *options)
+    assert statuses(report)["x-0"] in {"cleaned", "planned"}
+
+
+def test_retention_alone_loads_neither_spark_nor_compiled_code(root: Path) -> None:
+    program = (
+        "import sys\n"
+        "from cordwood.surfaces.cli.main import app\n"
+        "try:\n"
+        "    app(sys.argv[1:])\n"
+        "except SystemExit as stop:\n"
+        "    code = stop.code\n"
+        "found = [m for m in ('pyspark', 'py4j', 'pandas') if m in sys.modules]\n"
+        "print(code, found, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", program, "clean", str(root), "--defaults"),
+            *(*EXPIRE, *COMPACTED, *NOW, "--retention-only"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.splitlines()[-1] == "0 []", done.stderr
+    assert segments(root, "x-0") == [4]
+
+
+# ---- the report
+
+
+def test_json_is_one_document_with_the_keys_that_scripts_read(root: Path) -> None:
+    report = report_of(root, "--defaults", *EXPIRE, *NOW)
+    assert {"plan", "partitions", "timing_s"} <= report.keys()
+    assert {"session", "capture", "plan", "execute", "commit", "total"} <= report["timing_s"].keys()
+    for partition in report["partitions"]:
+        assert {
+            *("topic", "partition", "status", "reason", "discarded", "cleaner_checkpoint"),
+            *("segments_before", "segments_after", "bytes_before", "bytes_after"),
+            *("records_before", "records_after"),
+        } <= partition.keys()
+        assert (partition["segments_before"], partition["segments_after"]) == (3, 1)
+        assert partition["bytes_before"] > partition["bytes_after"]
+    assert report["now_ms"] == NOW_MS
+
+
+def test_table_names_what_was_cleaned_and_sums_up(root: Path) -> None:
+    result = run(root, "--defaults", *EXPIRE, *NOW)
+    assert result.exit_code == 0
+    assert "orders-1" in result.stdout
+    assert "3 → 1" in result.stdout
+    assert "3 cleaned; freed" in result.stdout
+
+
+def test_partition_that_fails_ends_with_1_and_the_others_are_done(root: Path) -> None:
+    (root / "orders-1" / f"{0:020d}.txnindex").write_bytes(b"x")
+    report = report_of(root, "--defaults", *EXPIRE, *NOW, exit_code=1)
+    assert statuses(report) == {"orders-0": "cleaned", "orders-1": "failed", "x-0": "cleaned"}
+    (reason,) = [p["reason"] for p in report["partitions"] if p["status"] == "failed"]
+    assert f"{0:020d}.txnindex" in reason
+    assert segments(root, "orders-1") == [0, 2, 4]
+
+
+def test_assertions_may_not_be_switched_off(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-O", "-m", "cordwood", "clean", str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 1
+    assert "does not run under python -O" in done.stderr
