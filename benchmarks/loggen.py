@@ -55,7 +55,7 @@ TOPIC_CONFIG = {
 }
 
 _KEY_BYTES = 10
-_RANDOM_LETTERS = 84
+_RANDOM_LETTERS = 46
 _SLACK = 64
 _INDEX_INTERVAL_BYTES = 4096
 # What a record takes beside key and value, at most.
@@ -146,7 +146,7 @@ def _fill_records(out, position, keys, tombstones, first, count, number, text, l
         else:
             position = varints.put_varint(out, position, size)
             out[position : position + size] = text[(number + i) % text.shape[0]]
-            state = np.uint64(number + i) * np.uint64(0x9E3779B97F4A7C15)
+            state = np.uint64(number + i) * np.uint64(0xD6E8FEB86659FD93)
             at = position + start_of_letters
             for letter in range(letters):
                 if letter % 8 == 0:
