@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -365,11 +366,18 @@ def show_report(report: Report, out: Console, console: Console) -> None:
     for warning in report.warnings:
         console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False)
     shown = [p for p in report.partitions if p.status is not Status.UNCHANGED]
-    table = Table(title="Plan" if report.dry_run else "Cleaned", title_justify="left")
-    for name in ("partition", "policy", "status"):
-        table.add_column(name)
-    for name in ("segments", "bytes before", "after", "freed", "records gone"):
-        table.add_column(name, justify="right")
+    table = Table(
+        title="Plan" if report.dry_run else "Cleaned",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    table.add_column("partition", overflow="fold")
+    for name in ("policy", "status"):
+        table.add_column(name, no_wrap=True)
+    for name in ("segments", "before", "after", "gone"):
+        table.add_column(name, justify="right", no_wrap=True)
     for partition in shown:
         if partition.before is not None:
             table.add_row(*_row(partition))
@@ -383,15 +391,14 @@ def _row(partition: PartitionReport) -> list[str]:
     assert before is not None, "rows are made of what was captured"
     records = ""
     if before.records is not None and after is not None and after.records is not None:
-        records = f"{before.records - after.records:,} of {before.records:,}"
+        records = f"{before.records - after.records:,}"
     return [
         f"{partition.topic}-{partition.partition}",
         partition.policy,
         str(partition.status),
-        f"{before.segments} → {after.segments}" if after else str(before.segments),
+        f"{before.segments}→{after.segments}" if after else str(before.segments),
         format_bytes(before.bytes),
         format_bytes(after.bytes) if after else "",
-        format_bytes(partition.bytes_freed),
         records,
     ]
 

@@ -44,9 +44,9 @@ def parse_size(text: str, *, option: str) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """A number of bytes with three digits or so: 512 B, 1.4 MiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    """A number of bytes with three digits or so, in powers of 1024: 512, 1.4K, 20.1M, 3.0G."""
+    for unit in ("", "K", "M"):
+        if abs(count) < 1024:
+            return f"{count:.1f}{unit}" if unit else f"{count:.0f}"
         count /= 1024
-    raise AssertionError("the last unit takes all")
+    return f"{count:.1f}G"
