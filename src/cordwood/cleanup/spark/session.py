@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from cordwood.model.errors import EngineError
 
 JVM_HEAP = "1g"
+_CONNECT_PORT = 15002
+_CONNECT_SECONDS_MAX = 20
 # What a driver and a worker take at least: their libraries, their buffers, and a small table.
 _DRIVER_BYTES = 150 << 20
 _WORKER_BYTES = 300 << 20
@@ -59,7 +63,18 @@ def spark_session(master: str, *, jvm_heap: str = JVM_HEAP) -> Iterator[Any]:
             session.stop()
 
 
+def _require_listening(master: str) -> None:
+    """Asks whether anybody is there at all, since Spark's client tries for many minutes."""
+    address = urlsplit(master)
+    try:
+        where = (address.hostname or "localhost", address.port or _CONNECT_PORT)
+        socket.create_connection(where, timeout=_CONNECT_SECONDS_MAX).close()
+    except (OSError, ValueError) as error:
+        raise EngineError(f"no Spark Connect server answers at {master}: {error}") from error
+
+
 def _connect(master: str) -> Any:
+    _require_listening(master)
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # seconds to import
 

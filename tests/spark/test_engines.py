@@ -1,0 +1,203 @@
+"""One log directory, cleaned by every engine there is: the same bytes, and those of the reference.
+
+The directory holds logs that one task does whole, one whose keys are indexed in chunks that spill,
+one whose clean section is spilled too, and one whose clean section is only looked up.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup.cleanable import plan_cleanable
+from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.round import plan_round
+from cordwood.format.compression import Codec
+from cordwood.testing.engine_run import Job, Outcome, config_of, run_jobs
+from cordwood.testing.in_process_engine import clean_in_process
+from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from cordwood.testing.random_log import Contents, random_log
+from cordwood.testing.reference_cleaner import clean_by_reference
+from cordwood.testing.spark_servers import connect_server, standalone_cluster
+
+pytestmark = pytest.mark.spark
+
+CONFIG = {
+    "cleanup_policy": ["compact"],
+    "segment_bytes": 60_000,
+    "index_interval_bytes": 500,
+    "delete_retention_ms": 1_000,
+}
+SMALL = CONFIG | {"segment_bytes": 1_500, "index_interval_bytes": 200}
+TOPICS = {"big": CONFIG, "mixed": CONFIG, "probed": CONFIG, "small": SMALL}
+ENTRIES_MAX, WHOLE_BYTES = 2_500, 200_000
+DONE = {"cleaned", "unchanged"}
+MASTERS = ("local[1]", "local[2]", "standalone", "connect")
+
+
+def big_log(name: str, seed: int, *, records: int = 16_000, keys: int = 9_000) -> LogBuilder:
+    """Keys of all lengths in batches of all codecs, a segment every 40 KB or so."""
+    chance = random.Random(seed)
+    log = LogBuilder(name, index_interval_bytes=500)
+    names = [b"%d" % n + b"k" * chance.choice([0, 3, 20, 40]) for n in range(keys)]
+    while log.next_offset < records:
+        count = chance.randint(20, 200)
+        log.batch(
+            [
+                (chance.choice(names), None if chance.random() < 0.1 else chance.randbytes(12))
+                for _ in range(count)
+            ],
+            codec=chance.choice(list(Codec)),
+            producer=(chance.randrange(3), 0) if chance.random() < 0.5 else None,
+        )
+        if log.active.size_bytes > 40_000:
+            log.roll()
+    if log.next_offset > log.active.base_offset:
+        log.roll()
+    log.put(b"end", b"v")
+    return log
+
+
+def logs() -> list[LogBuilder]:
+    mixed, probed = big_log("mixed-0", 2), big_log("probed-0", 3)
+    mixed.cleaner_checkpoint = mixed.segments[len(mixed.segments) // 2].base_offset + 7
+    probed.cleaner_checkpoint = probed.active.base_offset - 500
+    made = [big_log("big-0", 1), mixed, probed]
+    for seed in range(6):
+        log = random_log(seed, Contents(batches=60), name=f"small-{seed}")
+        log.log_start_offset = None
+        made.append(log)
+    return made
+
+
+@dataclass(frozen=True)
+class Case:
+    """The directory before cleaning, and the files of each partition that the reference gives."""
+
+    before: Path
+    expected: dict[str, dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    made = logs()
+    root = write_log_dir(tmp_path_factory.mktemp("engines") / "before", made)
+    expected: dict[str, dict[str, bytes]] = {}
+    rounds = 0
+    for log in made:
+        partition = log.topic_partition
+        config = config_of(TOPICS[partition.topic])
+        captured = log.capture(root / str(partition), config)
+        files = segment_files(root / str(partition))
+        cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
+        if cleanable.reason is None:
+            plan = plan_compaction(captured.view, cleanable)
+            cleaned = clean_by_reference(plan_round(captured, plan, now_ms=NOW_MS, seed=0))
+            gone = {base for group in plan.groups for base in group}
+            files = {name: d for name, d in files.items() if int(name.split(".")[0]) not in gone}
+            for segment in cleaned:
+                for suffix, data in segment.files.items():
+                    files[f"{segment.base_offset:020d}{suffix}"] = data
+            rounds += 1
+        expected[str(partition)] = files
+    assert rounds > 6
+    return Case(root, expected)
+
+
+def segment_files(directory: Path) -> dict[str, bytes]:
+    return {
+        path.name: path.read_bytes()
+        for suffix in (".log", ".index", ".timeindex", ".txnindex")
+        for path in directory.glob(f"*{suffix}")
+    }
+
+
+@contextmanager
+def address_of(master: str, scratch: Path) -> Iterator[str]:
+    servers = {
+        "standalone": lambda: standalone_cluster(scratch),
+        "connect": lambda: connect_server(scratch),
+    }
+    with servers.get(master, lambda: nullcontext(master))() as address:
+        yield address
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What one engine made of it: with limits that split logs, the same again, and with none."""
+
+    split: Path
+    whole: Path
+    outcomes: list[Outcome]
+
+
+@pytest.fixture(scope="module", params=MASTERS)
+def cleaned(
+    request: pytest.FixtureRequest, case: Case, tmp_path_factory: pytest.TempPathFactory
+) -> Cleaned:
+    """All that is asked of one engine, on one session."""
+    scratch = tmp_path_factory.mktemp("engine")
+    split, whole = (shutil.copytree(case.before, scratch / name) for name in ("split", "whole"))
+
+    def job(root: Path, entries_max: int, whole_bytes: int) -> Job:
+        return Job(
+            log_dir=str(root),
+            now_ms=NOW_MS,
+            configs=TOPICS,
+            entries_max=entries_max,
+            whole_bytes=whole_bytes,
+        )
+
+    tight = job(split, ENTRIES_MAX, WHOLE_BYTES)
+    with address_of(request.param, scratch) as address:
+        outcomes = run_jobs(address, [tight, tight, job(whole, 1 << 20, 1 << 30)])
+    return Cleaned(split, whole, outcomes)
+
+
+def assert_as_expected(root: Path, case: Case) -> None:
+    for partition, files in case.expected.items():
+        found = segment_files(root / partition)
+        assert found.keys() == files.keys(), partition
+        different = [name for name, data in files.items() if found[name] != data]
+        assert not different, f"{partition}: {different}"
+    left = [p.name for p in root.rglob("*") if p.name.startswith("cordwood.")]
+    left += [p.name for p in root.rglob("*") if p.suffix in {".staged", ".deleted", ".swap"}]
+    assert not left
+
+
+def test_every_partition_is_done(cleaned: Cleaned) -> None:
+    for outcome in cleaned.outcomes:
+        left = {name: s for name, s in outcome.partitions.items() if s[0] not in DONE}
+        assert not left
+        assert outcome.slots >= 1
+
+
+def test_logs_split_over_tasks_have_the_bytes_of_the_reference(
+    cleaned: Cleaned, case: Case
+) -> None:
+    assert_as_expected(cleaned.split, case)
+
+
+def test_logs_done_by_one_task_each_have_the_bytes_of_the_reference(
+    cleaned: Cleaned, case: Case
+) -> None:
+    assert_as_expected(cleaned.whole, case)
+
+
+def test_a_second_run_changes_no_byte(cleaned: Cleaned) -> None:
+    first, second, _ = cleaned.outcomes
+    assert second.digest == first.digest
+    assert {s[0] for s in second.partitions.values()} == {"unchanged"}
+
+
+def test_an_engine_without_spark_gives_the_same(case: Case, tmp_path: Path) -> None:
+    root = shutil.copytree(case.before, tmp_path / "logs")
+    configs = {topic: config_of(fields) for topic, fields in TOPICS.items()}
+    assert not clean_in_process(root, configs, now_ms=NOW_MS, force=True).failed
+    assert_as_expected(root, case)
