@@ -153,10 +153,18 @@ def test_log_that_cannot_be_read(tmp_path: Path) -> None:
     assert str(segment(Path(bad.log_dir), 4)) in bad.reason
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads what it has no permission for")
-def test_log_without_permission(tmp_path: Path) -> None:
+def test_log_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Root reads what it has no permission for, so the system's refusal is put into its mouth.
     root = write_log_dir(tmp_path / "logs", [log_of("bad-0"), log_of("good-0")])
-    segment(root, 4).chmod(0)
+    refused_path = segment(root, 4)
+    open_file = os.open
+
+    def open_unless_refused(path: Path, flags: int, *rest: int) -> int:
+        if Path(path) == refused_path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open_file(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", open_unless_refused)
     report = clean_in_process(root, CONFIGS, now_ms=NOW_MS, force=True)
     assert [p.topic for p in report.failed] == ["bad"]
     assert "Permission denied" in report.failed[0].reason
