@@ -376,6 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such case: {unknown}; there are {list(SHAPES)}")
     results: list[Result] = []
     plain = None
+    target = RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}-{_commit()}.json"
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=options.work_dir) as directory,
         WarmSession() as session,
@@ -396,10 +397,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shape = SHAPES[name].scaled(_QUICK) if options.quick else SHAPES[name]
             results.append(bench.case(shape, name))
             print(HEADING, results[-1].line(), sep="\n", flush=True)
+            write_results(target, results, plain, quick=options.quick)
         if not options.no_plain:
             plain = run_plain(work, _PLAIN_SHARE * (_QUICK if options.quick else 1))
+            write_results(target, results, plain, quick=options.quick)
     show(results, plain)
-    write_results(results, plain, quick=options.quick)
+    print(f"written to {target}")
     return 0
 
 
@@ -453,25 +456,26 @@ def show_phases(result: Result) -> None:
     )
 
 
-def write_results(results: Sequence[Result], plain: dict[str, Any] | None, *, quick: bool) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=RESULTS,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    here = Path(__file__).parent
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def write_results(
+    target: Path, results: Sequence[Result], plain: dict[str, Any] | None, *, quick: bool
+) -> None:
+    """Writes what there is so far."""
+    target.parent.mkdir(exist_ok=True)
     document = {
         "machine": measure.machine(),
-        "commit": commit,
+        "commit": target.stem.partition("-")[2],
         "quick": quick,
         "cases": [asdict(r) | {"ratio": r.ratio} for r in results],
         "plain_pyspark": plain,
     }
-    path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}-{commit}.json"
-    path.write_text(json.dumps(document, indent=1))
-    print(f"written to {path}")
+    target.write_text(json.dumps(document, indent=1))
 
 
 if __name__ == "__main__":
