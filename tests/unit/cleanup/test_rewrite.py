@@ -193,3 +193,30 @@ def test_read_back_finds_a_staged_file_that_is_not_as_it_was_written(
     with pytest.raises(CorruptError):
         tasks.read_back(spec, manifest)
     assert not list(Path(round_.directory).glob("*.staged"))
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "left"), [(0, [3]), (60_000, [1, 2, 3]), (60_001, [0, 1, 2, 3])]
+)
+def test_old_tombstone_goes_by_the_time_of_its_segment(
+    tmp_path: Path, retention_ms: int, left: list[int]
+) -> None:
+    """The horizon is the time of the last clean segment less delete.retention.ms."""
+    log = LogBuilder()
+    for offset in range(3):
+        if offset == 2:
+            log.cleaner_checkpoint = 2
+        log.append(build_legacy_message(offset=offset, magic=1, key=b"%d" % offset, value=None))
+        log.roll()
+    log.put(b"end", b"v")
+    log.segments[0].modified_ms = NOW_MS - 60_000
+    log.segments[1].modified_ms = log.segments[2].modified_ms = NOW_MS
+    directory = log.write(tmp_path / "log-0")
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), delete_retention_ms=retention_ms)
+    captured = log.capture(directory, config)
+    cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
+    plan = plan_compaction(captured.view, cleanable)
+    round_ = plan_round(captured, plan, now_ms=NOW_MS, seed=5)
+    _, data, expected = rewrite_first(round_)
+    assert data == expected.files[".log"]
+    assert [*expected.offsets, 3] == left
