@@ -446,6 +446,7 @@ class _Run:
         free = filesystem.free_bytes(Path(round_.directory))
         return replace(
             round_,
+            attempt=secrets.token_hex(4),
             space_max=space_max,
             one_at_a_time=space_max is not None or free < _ROOMY * round_.segment_bytes,
             throttle_bytes=self._request.throttle_bytes,
@@ -478,13 +479,20 @@ class _Run:
         ]
         try:
             engine.run([committer for _, committer in committers])
+        except EngineError as error:
+            for _, committer in committers:
+                committer.result.error = committer.result.error or error
+        except KeyboardInterrupt:
+            for _, committer in committers:
+                committer.clear()
+            raise
         finally:
             executed = self._clock.monotonic_s()
             self.report.timing.execute += executed - begun
-            for target, committer in committers:
-                with self._guard(target):
-                    self._settle(target, committer)
-            self.report.timing.commit += self._clock.monotonic_s() - executed
+        for target, committer in committers:
+            with self._guard(target):
+                self._settle(target, committer)
+        self.report.timing.commit += self._clock.monotonic_s() - executed
 
     def _settle(self, target: _Target, committer: RoundCommitter) -> None:
         result = committer.result

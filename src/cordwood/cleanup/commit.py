@@ -175,7 +175,7 @@ class RoundCommitter:
             manifest = self._known.get(self._next)
             base = self.round.groups[self._next][0]
             if manifest is None:
-                manifest = announced(self._directory, base)
+                manifest = announced(self._directory, base, self.round.attempt)
             if manifest is None:
                 break
             self._commit(manifest)
@@ -205,10 +205,14 @@ class RoundCommitter:
         self.result.error = error
         (self._directory / CANCEL_NAME).touch()
 
-    def close(self) -> None:
-        """Clears away what tasks staged in vain, and forgets the round's journal."""
+    def clear(self) -> None:
+        """Clears away what tasks staged in vain; the journal stays, for the next run to go on."""
         for path in self._directory.glob(f"*{STAGED_SUFFIX}"):
             filesystem.remove(path)
+
+    def close(self) -> None:
+        """Clears away what tasks staged in vain, and forgets the round's journal."""
+        self.clear()
         if self._begun:
             self._journal.end()
 

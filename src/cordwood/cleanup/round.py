@@ -28,9 +28,10 @@ class Round:
 
     `segments` are those of [0, first uncleanable offset), ascending; `groups` their base offsets,
     a tuple a group. Groups before `groups_done` are in place already, and `before` is the state of
-    the transactions behind them. A task writes no group that takes more than `space_max` bytes,
-    with `one_at_a_time` begins none before the one before it is in place, works through at most
-    `throttle_bytes` a second, and with `verify` reads back what it wrote.
+    the transactions behind them. `attempt` marks what the tasks of one run stage, so that those of
+    a run that was killed are not taken for them. A task writes no group that takes more than
+    `space_max` bytes, with `one_at_a_time` begins none before the one before it is in place, works
+    through at most `throttle_bytes` a second, and with `verify` reads back what it wrote.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Round:
     aborted: tuple[AbortedTransaction, ...]
     model: FileFacts
     seed: int
+    attempt: str = ""
     space_max: int | None = None
     one_at_a_time: bool = False
     throttle_bytes: int | None = None

@@ -166,7 +166,9 @@ def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]
         if not survivors.unchanged(group):
             specs[number] = RewriteSpec(
                 staged=StagedSegment(
-                    directory=round_.directory, base_offset=group[0].base_offset, token=""
+                    directory=round_.directory,
+                    base_offset=group[0].base_offset,
+                    token=round_.attempt,
                 ),
                 segments=tuple(
                     SurvivingSegment(
@@ -204,12 +206,14 @@ def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]
     return specs
 
 
-def unchanged_manifest(group: Sequence[SegmentSource], survivors: Survivors) -> Manifest:
+def unchanged_manifest(
+    round_: Round, group: Sequence[SegmentSource], survivors: Survivors
+) -> Manifest:
     """The manifest of a group that stays as it is."""
     facts = survivors.facts[group[0].base_offset]
     return Manifest(
         base_offset=group[0].base_offset,
-        token="",
+        token=round_.attempt,
         unchanged=True,
         log_bytes=group[0].size_bytes,
         bytes_before=group[0].size_bytes,
@@ -311,7 +315,9 @@ class Publisher:
             CorruptError, NoSpaceError, OSError: this group, or the one before, went wrong.
         """
         self._directory = Path(spec.staged.directory)
-        spec = replace(spec, staged=replace(spec.staged, token=uuid.uuid4().hex[:12]))
+        spec = replace(
+            spec, staged=replace(spec.staged, token=spec.staged.token + uuid.uuid4().hex[:8])
+        )
         self._wait_until_left(0 if spec.one_at_a_time else 1)
         _require_room(spec)
         output = self._rewriter.write(spec)
@@ -354,9 +360,8 @@ def _finish(spec: RewriteSpec, output: Output) -> Path:
 
 def announce(directory: Path, manifest: Manifest) -> Path:
     """Makes a manifest known to the owner of the log; returns its file."""
-    token = manifest.token or uuid.uuid4().hex[:12]
-    path = manifest_path(directory, manifest.base_offset, token)
-    temporary = path.with_name(f"{token}.announcing{STAGED_SUFFIX}")
+    path = manifest_path(directory, manifest.base_offset, manifest.token)
+    temporary = path.with_name(f"{uuid.uuid4().hex[:8]}.announcing{STAGED_SUFFIX}")
     temporary.write_text(json.dumps(manifest.to_json()))
     filesystem.rename(temporary, path)
     return path
@@ -367,9 +372,9 @@ def manifest_path(directory: Path, base_offset: int, token: str) -> Path:
     return directory / f"{base_offset:020d}.manifest.{token}{STAGED_SUFFIX}"
 
 
-def announced(directory: Path, base_offset: int) -> Manifest | None:
-    """The manifest of a group, once a task has made it."""
-    for path in sorted(directory.glob(f"{base_offset:020d}.manifest.*{STAGED_SUFFIX}")):
+def announced(directory: Path, base_offset: int, attempt: str) -> Manifest | None:
+    """The manifest of a group, once a task of this attempt at the round has made it."""
+    for path in sorted(directory.glob(f"{base_offset:020d}.manifest.{attempt}*{STAGED_SUFFIX}")):
         with suppress(FileNotFoundError, ValueError):
             return Manifest.from_json(json.loads(path.read_bytes()))
     return None
@@ -488,6 +493,6 @@ def clean_whole(round_: Round, progress: Progress = no_progress) -> None:
         if number in specs:
             publisher.publish(specs[number])
         else:
-            manifest = unchanged_manifest(round_.group(number), survivors)
+            manifest = unchanged_manifest(round_, round_.group(number), survivors)
             announce(Path(round_.directory), manifest)
     publisher.close()

@@ -207,7 +207,7 @@ class SparkEngine:
         specs = tasks.rewrite_specs(round_, survivors)
         committer.skip(
             {
-                number: tasks.unchanged_manifest(round_.group(number), survivors)
+                number: tasks.unchanged_manifest(round_, round_.group(number), survivors)
                 for number in range(round_.groups_done, len(round_.groups))
                 if number not in specs
             }
