@@ -439,12 +439,11 @@ def show_phases(result: Result) -> None:
     cpu = {kind: median(run.cpu.get(kind, 0.0) for run in runs) for kind in kinds}
     print(f"where the time goes ({result.case}, seconds)")
     print(
-        f"  capture {capture:.2f}, index job {index:.2f}, rewrite job {rewrite:.2f} (in it, by the"
+        f"  capture {capture:.2f}, index job {index:.2f}, rewrite job {rewrite:.2f} "
+        f"(in it, putting segments in place: {typical('driver: put in place'):.2f}), "
+        f"checkpoints {commit:.2f}, between {total - capture - index - rewrite - commit:.2f}; "
+        f"in all {total:.2f}"
     )
-    print(
-        f"  driver, putting segments in place {typical('driver: put in place'):.2f}), checkpoints"
-    )
-    print(f"  {commit:.2f}, between {total - capture - index - rewrite - commit:.2f}; {total:.2f}")
     print(f"  processor time: {', '.join(f'{kind} {value:.2f}' for kind, value in cpu.items())}")
     named = ", ".join(
         f"{name} {cost['wall']:.2f} (CPU {cost['cpu']:.2f})" for name, cost in result.phases.items()
