@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -166,9 +165,3 @@ def _slots_by_name(master: str) -> int:
     if master.startswith("local[") and master[6:-1].isdigit():
         return int(master[6:-1])
     return os.cpu_count() or 1
-
-
-def java_version() -> str:
-    """The first line of what `java -version` says, for reports."""
-    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    return done.stderr.partition("\n")[0]
