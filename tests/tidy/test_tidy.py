@@ -53,7 +53,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "marks that workers look for, of no use after a crash; names no other attempt uses",
     ),
     "cleanup/spark/session.py": (
-        {"os", "shutil", "subprocess", "tempfile", "open"},
+        {"os", "shutil", "tempfile", "open"},
         "finds Java, and hides what the virtual machine prints",
     ),
     "surfaces/settings.py": (
