@@ -13,7 +13,7 @@ from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import FileFacts, facts_of
+from cordwood.storage.filesystem import OS, FileFacts
 from cordwood.storage.log_dir import Checkpoints
 from cordwood.storage.producer_state import (
     ProducerState,
@@ -21,7 +21,7 @@ from cordwood.storage.producer_state import (
     snapshot_offsets,
     tidy_snapshots,
 )
-from cordwood.storage.segments import Segment, end_of, load_segments
+from cordwood.storage.segment_facts import SegmentFacts, end_of, load_segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Captured:
     """
 
     view: LogView
-    segments: tuple[Segment, ...]
+    segments: tuple[SegmentFacts, ...]
     active_bytes: int
     producers: tuple[ProducerEntry, ...]
     aborted: tuple[AbortedTransaction, ...]
@@ -137,13 +137,13 @@ def capture(
         active_bytes=active_bytes,
         producers=tuple(state.active(now_ms=now_ms, expiration_ms=producer_expiration_ms)),
         aborted=tuple(sorted(aborted, key=lambda entry: entry.last_offset)),
-        model=facts_of(active.path()),
+        model=OS.facts_of(active.path()),
         warnings=tuple(warnings),
         beyond_end=beyond_end,
     )
 
 
-def _view_of(segment: Segment, *, compact: bool) -> SegmentView:
+def _view_of(segment: SegmentFacts, *, compact: bool) -> SegmentView:
     return SegmentView(
         base_offset=segment.base_offset,
         size_bytes=segment.size_bytes,

@@ -40,7 +40,7 @@ from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
-from cordwood.storage import filesystem
+from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.log_dir import LogDir, PartitionDir
 from cordwood.storage.replace import recover_directory
 
@@ -114,13 +114,13 @@ def clean(
 
 @contextmanager
 def _locked(log_dirs: Sequence[LogDir], *, dry_run: bool) -> Iterator[None]:
-    locks: list[filesystem.DirectoryLock] = []
+    locks: list[DirectoryLock] = []
     try:
         for path in sorted({log_dir.path.resolve() for log_dir in log_dirs}):
             if dry_run:
-                filesystem.DirectoryLock.require_free(path)
+                DirectoryLock.require_free(path)
             else:
-                locks.append(filesystem.DirectoryLock(path))
+                locks.append(DirectoryLock(path))
         yield
     finally:
         for lock in locks:
@@ -443,7 +443,7 @@ class _Run:
 
     def _limited(self, round_: Round) -> Round:
         space_max = self._request.max_extra_bytes
-        free = filesystem.free_bytes(Path(round_.directory))
+        free = OS.free_bytes(Path(round_.directory))
         return replace(
             round_,
             attempt=secrets.token_hex(4),

@@ -34,7 +34,7 @@ from cordwood.format.leader_epoch_checkpoint import (
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage import filesystem
+from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log_dir import LogDir
 from cordwood.storage.replace import (
     STAGED_SUFFIX,
@@ -43,7 +43,6 @@ from cordwood.storage.replace import (
     StagedSegment,
     dispose_deleted,
     put_in_place,
-    remove_file,
     retire,
 )
 
@@ -70,7 +69,11 @@ class RoundResult:
 
 
 def commit_retention(
-    captured: Captured, plan: RetentionPlan, *, dispose: Dispose = remove_file
+    captured: Captured,
+    plan: RetentionPlan,
+    *,
+    dispose: Dispose | None = None,
+    fs: FileSystem = OS,
 ) -> None:
     """Removes the expired segments, after an empty one was made where all go.
 
@@ -88,50 +91,52 @@ def commit_retention(
     if plan.roll and view.active.base_offset == view.log_end_offset:
         raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
     if plan.roll:
-        make_empty_segment(captured, view.log_end_offset)
-    retire(directory, bases)
-    filesystem.sync_directory(directory)
-    dispose_deleted(directory, dispose)
-    truncate_leader_epochs(directory, plan.log_start_offset)
+        make_empty_segment(captured, view.log_end_offset, fs=fs)
+    retire(directory, bases, fs=fs)
+    fs.sync_directory(directory)
+    dispose_deleted(directory, dispose, fs=fs)
+    truncate_leader_epochs(directory, plan.log_start_offset, fs=fs)
 
 
-def restart_log(captured: Captured, offset: int, *, dispose: Dispose = remove_file) -> None:
+def restart_log(
+    captured: Captured, offset: int, *, dispose: Dispose | None = None, fs: FileSystem = OS
+) -> None:
     """Starts a log anew, empty, at `offset`: what Kafka does when that lies beyond the log's end.
 
     Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd.
     """
     directory = captured.segments[0].directory
-    make_empty_segment(captured, offset)
-    retire(directory, [s.base_offset for s in captured.segments if s.base_offset != offset])
-    filesystem.sync_directory(directory)
-    dispose_deleted(directory, dispose)
+    make_empty_segment(captured, offset, fs=fs)
+    retire(directory, [s.base_offset for s in captured.segments if s.base_offset != offset], fs=fs)
+    fs.sync_directory(directory)
+    dispose_deleted(directory, dispose, fs=fs)
     epochs = directory / LEADER_EPOCH_CHECKPOINT
-    if epochs.exists():
-        filesystem.replace_durably(epochs, build_leader_epoch_checkpoint([]))
+    if fs.exists(epochs):
+        fs.replace_durably(epochs, build_leader_epoch_checkpoint([]))
 
 
-def make_empty_segment(captured: Captured, base_offset: int) -> None:
+def make_empty_segment(captured: Captured, base_offset: int, *, fs: FileSystem = OS) -> None:
     """A new active segment, with a producer snapshot at its base as a roll leaves one."""
     directory = captured.segments[0].directory
     snapshot = directory / segment_file_name(base_offset, PRODUCER_SNAPSHOT_SUFFIX)
-    if not snapshot.exists():
+    if not fs.exists(snapshot):
         data = build_producer_snapshot(captured.producers)
-        filesystem.replace_durably(snapshot, data, model=captured.model)
+        fs.replace_durably(snapshot, data, model=captured.model)
     # The log comes last: with it the segment is there, and whole.
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
         path = directory / segment_file_name(base_offset, suffix)
-        if not path.exists():
-            filesystem.replace_durably(path, b"", model=captured.model)
+        if not fs.exists(path):
+            fs.replace_durably(path, b"", model=captured.model)
 
 
-def truncate_leader_epochs(directory: Path, log_start_offset: int) -> None:
+def truncate_leader_epochs(directory: Path, log_start_offset: int, *, fs: FileSystem = OS) -> None:
     """Drops epochs that ended before the log start offset.
 
     Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.truncateFromStart.
     """
     path = directory / LEADER_EPOCH_CHECKPOINT
     try:
-        entries = parse_leader_epoch_checkpoint(path.read_bytes())
+        entries = parse_leader_epoch_checkpoint(fs.read_bytes(path))
     except FileNotFoundError:
         return
     below = [entry for entry in entries if entry[1] <= log_start_offset]
@@ -139,20 +144,23 @@ def truncate_leader_epochs(directory: Path, log_start_offset: int) -> None:
         return
     rest = [entry for entry in entries if entry[1] > log_start_offset]
     kept = [(below[-1][0], log_start_offset), *rest]
-    filesystem.replace_durably(path, build_leader_epoch_checkpoint(kept))
+    fs.replace_durably(path, build_leader_epoch_checkpoint(kept))
 
 
 class RoundCommitter:
     """Puts the groups of one round in place, in order, as their manifests appear."""
 
-    def __init__(self, round_: Round, *, dispose: Dispose = remove_file) -> None:
+    def __init__(
+        self, round_: Round, *, dispose: Dispose | None = None, fs: FileSystem = OS
+    ) -> None:
         self.round = round_
         self.result = RoundResult(round_.name)
         self._directory = Path(round_.directory)
-        self._journal = RoundJournal(self._directory)
+        self._fs = fs
+        self._journal = RoundJournal(self._directory, fs=fs)
         self._dispose = dispose
         self._next = round_.groups_done
-        self._begun = self._journal.path.exists()
+        self._begun = fs.exists(self._journal.path)
         self._known: dict[int, Manifest] = {}
 
     @property
@@ -194,21 +202,24 @@ class RoundCommitter:
                 token=manifest.token,
             )
             self._journal.intend(self._next, manifest.token, manifest.after)
-            put_in_place(staged, group, dispose=self._dispose)
+            put_in_place(staged, group, dispose=self._dispose, fs=self._fs)
         self.result.manifests.append(manifest)
         self._next += 1
-        for path in self._directory.glob(f"{group[0]:020d}.manifest.*{STAGED_SUFFIX}"):
-            filesystem.remove(path)
+        self._remove_staged(f"{group[0]:020d}.manifest.")
 
     def give_up(self, error: Exception) -> None:
         """Stops the round: tasks under way are told, groups in place stay, as in Kafka."""
         self.result.error = error
-        (self._directory / CANCEL_NAME).touch()
+        self._fs.create(self._directory / CANCEL_NAME).close()
 
     def clear(self) -> None:
         """Clears away what tasks staged in vain; the journal stays, for the next run to go on."""
-        for path in self._directory.glob(f"*{STAGED_SUFFIX}"):
-            filesystem.remove(path)
+        self._remove_staged()
+
+    def _remove_staged(self, prefix: str = "") -> None:
+        for name in self._fs.names_in(self._directory):
+            if name.startswith(prefix) and name.endswith(STAGED_SUFFIX):
+                self._fs.remove(self._directory / name)
 
     def close(self) -> None:
         """Clears away what tasks staged in vain, and forgets the round's journal."""
@@ -233,7 +244,8 @@ def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
     LogLoader.load.
     """
     view = captured.view
-    truncate_leader_epochs(captured.segments[0].directory, view.log_start_offset)
+    directory = captured.segments[0].directory
+    truncate_leader_epochs(directory, view.log_start_offset, fs=log_dir.fs)
     inside = view.log_start_offset > view.segments[0].base_offset
     log_dir.set_checkpoint(
         LOG_START_OFFSET_CHECKPOINT,

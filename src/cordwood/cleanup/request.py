@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.model.config import LogConfig
-from cordwood.storage.replace import Dispose, remove_file
+from cordwood.storage.replace import Dispose
 
 
 class Engine(Protocol):
@@ -72,4 +72,4 @@ class CleanRequest:
     max_extra_bytes: int | None = None
     throttle_bytes: int | None = None
     verify: bool = False
-    dispose: Dispose = remove_file
+    dispose: Dispose | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.errors import CorruptError
-from cordwood.storage.filesystem import FileFacts, FileWriter, remove, set_modified, take_after
+from cordwood.storage.filesystem import OS, FileFacts, FileWriter
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20
@@ -512,10 +511,10 @@ class Output:
             )
         modified_ns = self._spec.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
         for suffix, path in self._paths.items():
-            if path.exists():
-                take_after(path, self._spec.model)
+            if OS.exists(path):
+                OS.take_after(path, self._spec.model)
                 if suffix != ".txnindex":
-                    set_modified(path, modified_ns)
+                    OS.set_modified(path, modified_ns)
         return manifest
 
     def _offset_index(self) -> bytes:
@@ -545,4 +544,4 @@ class Output:
         if not self._closed:
             self._log.close(durably=False)
         for path in self._paths.values():
-            remove(Path(path))
+            OS.remove(path)

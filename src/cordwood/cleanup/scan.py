@@ -20,7 +20,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs, decompress_rows
 from cordwood.format.record_batch import build_batch, parse_batch
 from cordwood.model.errors import CordwoodError, CorruptError
-from cordwood.storage.filesystem import FileReader
+from cordwood.storage.filesystem import OS, File
 
 READ_BYTES = 4 << 20
 _SLACK = 64
@@ -95,10 +95,11 @@ class SegmentReader:
             CorruptError: a batch is bad; names the file and the position in it.
             OSError: the file cannot be read.
         """
-        with closing(FileReader(Path(source.path))) as reader:
+        with closing(OS.open(Path(source.path))) as reader:
+            reader.read_ahead()
             yield from self._blocks(source, reader)
 
-    def _blocks(self, source: SegmentSource, reader: FileReader) -> Iterator[Block]:
+    def _blocks(self, source: SegmentSource, reader: File) -> Iterator[Block]:
         position = 0  # in the file, of the buffer's first byte
         have = 0
         while position < source.size_bytes:

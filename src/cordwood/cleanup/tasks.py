@@ -42,7 +42,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.offset_index import parse_offset_index
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
-from cordwood.storage import filesystem
+from cordwood.storage.filesystem import OS
 from cordwood.storage.replace import STAGED_SUFFIX, StagedSegment
 
 CANCEL_NAME = f"cordwood.cancel{STAGED_SUFFIX}"
@@ -236,7 +236,7 @@ def size_estimate(spec: RewriteSpec) -> int:
 
 def _require_room(spec: RewriteSpec) -> None:
     wanted = size_estimate(spec)
-    free = filesystem.free_bytes(Path(spec.staged.directory))
+    free = OS.free_bytes(Path(spec.staged.directory))
     allowed = free if spec.space_max is None else min(free, spec.space_max)
     if wanted > allowed:
         why = "are free" if allowed == free else "may be used (--max-extra-bytes)"
@@ -261,7 +261,7 @@ def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
         path=str(log),
         base_offset=spec.segments[0].source.base_offset,
         next_base_offset=spec.segments[-1].source.next_base_offset,
-        size_bytes=log.stat().st_size,
+        size_bytes=OS.facts_of(log).size_bytes,
         modified_ns=0,
     )
     batches = records = 0
@@ -279,7 +279,7 @@ def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
                 path=str(log),
             )
         for offset, position in parse_offset_index(
-            paths[".index"].read_bytes(), source.base_offset
+            OS.read_bytes(paths[".index"]), source.base_offset
         ):
             if starts.get(offset) != position:
                 raise CorruptError(
@@ -289,7 +289,7 @@ def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
                 )
     except CorruptError:
         for path in paths.values():
-            filesystem.remove(path)
+            OS.remove(path)
         raise
 
 
@@ -340,10 +340,10 @@ class Publisher:
         deadline = clock.monotonic_s() + _WAIT_MAX_S
         while len(self._under_way) > count:
             assert self._directory is not None, "set when the first group was taken up"
-            if (self._directory / CANCEL_NAME).exists():
+            if OS.exists(self._directory / CANCEL_NAME):
                 raise EngineError("the round was given up")
             oldest = self._under_way[0]
-            if oldest.done() and not oldest.result().exists():
+            if oldest.done() and not OS.exists(oldest.result()):
                 del self._under_way[0]
                 continue
             if clock.monotonic_s() > deadline:
@@ -363,7 +363,7 @@ def announce(directory: Path, manifest: Manifest) -> Path:
     path = manifest_path(directory, manifest.base_offset, manifest.token)
     temporary = path.with_name(f"{uuid.uuid4().hex[:8]}.announcing{STAGED_SUFFIX}")
     temporary.write_text(json.dumps(manifest.to_json()))
-    filesystem.rename(temporary, path)
+    OS.rename(temporary, path)
     return path
 
 
@@ -409,7 +409,7 @@ class ProgressFile:
 
     def close(self) -> None:
         """Removes the file."""
-        filesystem.remove(self._path)
+        OS.remove(self._path)
 
 
 def progress_bytes(directory: Path, phase: str) -> int:

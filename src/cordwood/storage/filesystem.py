@@ -1,8 +1,12 @@
 """The operating system's files, in one place: everything that opens, writes, renames or removes.
 
-Durability is explicit: `write_durably` and `replace_durably` return after fsync, `sync_directory`
-makes renames and removals last. Source of the replace: org.apache.kafka.common.utils.Utils
-(atomicMoveWithFallback) and org.apache.kafka.server.common.CheckpointFile.
+`FileSystem` is what the storage layer needs of one: a dozen primitives, and what can be made of
+them. `OS` is the real one; `cordwood.testing.simulated_filesystem` is another, which crashes.
+
+Durability is explicit: bytes last after `File.sync`, names after `sync_directory`.
+`replace_durably` and its like do both. Source of the replace:
+org.apache.kafka.common.utils.Utils.atomicMoveWithFallback and
+org.apache.kafka.server.common.CheckpointFile.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from cordwood.format.varint import Buffer
 from cordwood.model.errors import DirectoryInUseError, NoSpaceError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -33,42 +40,213 @@ class FileFacts:
     gid: int
 
 
-def facts_of(path: Path) -> FileFacts:
-    """Size, modification time, owner and mode of a file.
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name in a directory."""
 
-    Raises:
-        OSError: the file cannot be reached.
-    """
-    status = path.stat()
-    return FileFacts(
-        size_bytes=status.st_size,
-        modified_ms=status.st_mtime_ns // 1_000_000,
-        modified_ns=status.st_mtime_ns,
-        mode=status.st_mode & 0o7777,
-        uid=status.st_uid,
-        gid=status.st_gid,
-    )
+    name: str
+    is_directory: bool
 
 
-def take_after(path: Path, model: FileFacts) -> None:
-    """Gives `path` the owner, group and mode of `model`; changing the owner needs root."""
-    if os.geteuid() == 0:
-        os.chown(path, model.uid, model.gid)
-    path.chmod(model.mode)
+class File(Protocol):
+    """An open file. It closes itself when nothing refers to it any more."""
+
+    def read_at(self, size_bytes: int, position: int) -> bytes:
+        """Up to `size_bytes` from `position`; fewer at the end of the file."""
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Reads from `position` into `view`; how many bytes came, 0 at the end of the file."""
+
+    def write_at(self, parts: Sequence[Buffer], position: int) -> None:
+        """Writes all of `parts`, one behind the other, from `position` on.
+
+        Raises:
+            NoSpaceError: the file system is full; some of it may have been written.
+        """
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cuts the file off, or extends it by zeros."""
+
+    def sync(self) -> None:
+        """Returns when the file's bytes and length are on disk."""
+
+    def size(self) -> int:
+        """The file's length in bytes."""
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile.
+
+        Raises:
+            OSError: the file has none.
+        """
+
+    def close(self) -> None:
+        """Closes the file now."""
 
 
-def set_modified(path: Path, modified_ns: int) -> None:
-    """Sets a file's modification time, nanoseconds since the epoch."""
-    os.utime(path, ns=(modified_ns, modified_ns))
+class Lock(Protocol):
+    """A directory's `.lock`, held."""
+
+    def release(self) -> None:
+        """Removes the file and lets go of the lock."""
 
 
-def sync_directory(path: Path) -> None:
-    """Makes renames and removals in a directory last through a power loss."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+class FileSystem(ABC):
+    """Files and directories by path."""
+
+    # ---- looking
+
+    @abstractmethod
+    def entries_in(self, directory: Path) -> list[Entry]:
+        """What a directory holds, by name."""
+
+    @abstractmethod
+    def exists(self, path: Path) -> bool:
+        """Whether there is such a file or directory."""
+
+    @abstractmethod
+    def is_directory(self, path: Path) -> bool:
+        """Whether there is such a directory."""
+
+    @abstractmethod
+    def facts_of(self, path: Path) -> FileFacts:
+        """Size, modification time, owner and mode of a file or directory.
+
+        Raises:
+            OSError: it cannot be reached.
+        """
+
+    @abstractmethod
+    def free_bytes(self, path: Path) -> int:
+        """What may still be written to the file system that holds `path`."""
+
+    @abstractmethod
+    def open(self, path: Path, *, write: bool = False) -> File:
+        """Opens a file that is there."""
+
+    # ---- changing
+
+    @abstractmethod
+    def create(self, path: Path) -> File:
+        """A new, empty file in the place of any of that name, open for reading and writing."""
+
+    @abstractmethod
+    def rename(self, path: Path, target: Path) -> None:
+        """Renames a file or directory, replacing a file; lasting after `sync_directory`."""
+
+    @abstractmethod
+    def remove(self, path: Path) -> None:
+        """Removes a file; one that is gone already is no error."""
+
+    @abstractmethod
+    def make_directory(self, path: Path) -> None:
+        """Makes a directory, and those above it; one that is there is no error."""
+
+    @abstractmethod
+    def remove_directory(self, path: Path) -> None:
+        """Removes an empty directory."""
+
+    @abstractmethod
+    def sync_directory(self, path: Path) -> None:
+        """Makes the names in a directory, and their removal, last through a power loss."""
+
+    @abstractmethod
+    def set_modified(self, path: Path, modified_ns: int) -> None:
+        """Sets a file's modification time, nanoseconds since the epoch."""
+
+    @abstractmethod
+    def take_after(self, path: Path, model: FileFacts) -> None:
+        """Gives `path` the owner, group and mode of `model`; changing the owner needs root."""
+
+    @abstractmethod
+    def lock(self, directory: Path) -> Lock:
+        """Takes Kafka's `.lock` of a directory.
+
+        Raises:
+            DirectoryInUseError: somebody else holds it.
+        """
+
+    # ---- made of these
+
+    def names_in(self, directory: Path) -> list[str]:
+        """The names in a directory, sorted."""
+        return [entry.name for entry in self.entries_in(directory)]
+
+    def read_bytes(self, path: Path) -> bytes:
+        """A whole file."""
+        file = self.open(path)
+        try:
+            return file.read_at(file.size(), 0)
+        finally:
+            file.close()
+
+    def write_durably(self, path: Path, data: Buffer) -> None:
+        """Writes a whole file and its directory entry; on return both are on disk."""
+        self._write(path, data)
+        self.sync_directory(path.parent)
+
+    def replace_durably(self, path: Path, data: Buffer, *, model: FileFacts | None = None) -> None:
+        """Replaces a small file at once: a crash leaves the old content or the new, no mixture.
+
+        The new file takes owner and mode of the one it replaces, or of `model` when there is none.
+        """
+        temporary = path.with_name(path.name + ".tmp")
+        with suppress(FileNotFoundError):
+            model = self.facts_of(path)
+        try:
+            self._write(temporary, data)
+        except NoSpaceError:
+            self.remove(temporary)
+            raise
+        if model is not None:
+            self.take_after(temporary, model)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+    def append_durably(self, path: Path, data: Buffer) -> None:
+        """Adds to the end of a small file; on return it is on disk."""
+        file = self.open(path, write=True)
+        try:
+            file.write_at([data], file.size())
+            file.sync()
+        finally:
+            file.close()
+
+    def take_after_directory(self, path: Path, directory: Path) -> None:
+        """Gives a file the owner and group of its directory; needs root, else does nothing."""
+        owner, own = self.facts_of(directory), self.facts_of(path)
+        self.take_after(
+            path,
+            FileFacts(
+                size_bytes=own.size_bytes,
+                modified_ms=own.modified_ms,
+                modified_ns=own.modified_ns,
+                mode=own.mode,
+                uid=owner.uid,
+                gid=owner.gid,
+            ),
+        )
+
+    def remove_tree(self, directory: Path) -> None:
+        """Removes a directory and all in it; one that is gone already is no error."""
+        try:
+            entries = self.entries_in(directory)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.is_directory:
+                self.remove_tree(directory / entry.name)
+            else:
+                self.remove(directory / entry.name)
+        self.remove_directory(directory)
+
+    def _write(self, path: Path, data: Buffer) -> None:
+        file = self.create(path)
+        try:
+            file.write_at([data], 0)
+            file.sync()
+        finally:
+            file.close()
 
 
 class FileWriter:
@@ -78,45 +256,24 @@ class FileWriter:
         NoSpaceError: the file system is full.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, fs: FileSystem | None = None) -> None:
         self.path = path
         self.size_bytes = 0
-        with room_for(path):
-            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._file = (fs or OS).create(path)
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: Buffer) -> None:
         """Appends all of `data`."""
         view = memoryview(data).cast("B")
-        with room_for(self.path):
-            while view:
-                view = view[os.write(self._handle, view) :]
-        self.size_bytes += memoryview(data).nbytes
+        self._file.write_at([view], self.size_bytes)
+        self.size_bytes += view.nbytes
 
     def close(self, *, durably: bool = True) -> None:
         """Closes the file, after fsync unless told otherwise."""
         try:
             if durably:
-                with room_for(self.path):
-                    os.fsync(self._handle)
+                self._file.sync()
         finally:
-            os.close(self._handle)
-
-
-class FileReader:
-    """Sequential reads of a file into the caller's buffer."""
-
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_RDONLY)
-        with suppress(OSError):
-            os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-
-    def read_into(self, view: memoryview, position: int) -> int:
-        """Reads from `position`; returns how many bytes came, 0 at the end of the file."""
-        return os.preadv(self._handle, [view], position)
-
-    def close(self) -> None:
-        """Closes the file."""
-        os.close(self._handle)
+            self._file.close()
 
 
 @contextmanager
@@ -130,63 +287,179 @@ def room_for(path: Path) -> Iterator[None]:
         raise
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Writes a whole file and its directory entry; on return both are on disk."""
-    writer = FileWriter(path)
-    try:
-        writer.write(data)
-    finally:
-        writer.close()
-    sync_directory(path.parent)
+class OsFile:
+    """A `File` of the operating system."""
+
+    __slots__ = ("_handle", "_path")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._handle = -1
+        self._path = path
+        with room_for(path):
+            self._handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def read_at(self, size_bytes: int, position: int) -> bytes:
+        """As `File.read_at`."""
+        try:
+            return os.pread(self._handle, size_bytes, position)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """As `File.read_into`."""
+        try:
+            return os.preadv(self._handle, [view], position)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def read_ahead(self) -> None:
+        """Says that the file will be read from start to end."""
+        with suppress(OSError):
+            os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+    def write_at(self, parts: Sequence[Buffer], position: int) -> None:
+        """As `File.write_at`."""
+        try:
+            written = os.pwritev(self._handle, parts, position)
+            total = sum([len(part) for part in parts])
+            if written < total:
+                rest = memoryview(b"".join(parts))[written:]
+                while rest:
+                    position += written
+                    written = os.pwrite(self._handle, rest, position)
+                    rest = rest[written:]
+        except OSError as error:
+            raise self._named(error) from error
+
+    def truncate(self, size_bytes: int) -> None:
+        """As `File.truncate`."""
+        try:
+            os.ftruncate(self._handle, size_bytes)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def sync(self) -> None:
+        """As `File.sync`."""
+        try:
+            os.fsync(self._handle)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def size(self) -> int:
+        """As `File.size`."""
+        return os.fstat(self._handle).st_size
+
+    def fileno(self) -> int:
+        """As `File.fileno`."""
+        return self._handle
+
+    def close(self) -> None:
+        """As `File.close`."""
+        if self._handle >= 0:
+            handle, self._handle = self._handle, -1
+            os.close(handle)
+
+    def _named(self, error: OSError) -> Exception:
+        """The error with the file's name, which the system does not give for a descriptor."""
+        if error.errno in _FULL:
+            return NoSpaceError(f"{self._path}: the file system is full")
+        return OSError(error.errno, error.strerror, str(self._path))
 
 
-def replace_durably(path: Path, data: bytes, *, model: FileFacts | None = None) -> None:
-    """Replaces a small file at once: a crash leaves the old content or the new, never a mixture.
+class OsFileSystem(FileSystem):
+    """The machine's."""
 
-    The new file takes owner and mode of the one it replaces, or of `model` when there is none.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    with suppress(FileNotFoundError):
-        model = facts_of(path)
-    writer = FileWriter(temporary)
-    try:
-        writer.write(data)
-    finally:
-        writer.close()
-    if model is not None:
-        take_after(temporary, model)
-    temporary.replace(path)
-    sync_directory(path.parent)
+    def entries_in(self, directory: Path) -> list[Entry]:
+        """As `FileSystem.entries_in`."""
+        with os.scandir(directory) as found:
+            entries = [Entry(entry.name, entry.is_dir()) for entry in found]
+        entries.sort(key=lambda entry: entry.name)
+        return entries
+
+    def exists(self, path: Path) -> bool:
+        """As `FileSystem.exists`."""
+        return os.path.exists(path)  # three times as fast as the method
+
+    def is_directory(self, path: Path) -> bool:
+        """As `FileSystem.is_directory`."""
+        return path.is_dir()
+
+    def facts_of(self, path: Path) -> FileFacts:
+        """As `FileSystem.facts_of`."""
+        status = os.stat(path)  # as above
+        return FileFacts(
+            size_bytes=status.st_size,
+            modified_ms=status.st_mtime_ns // 1_000_000,
+            modified_ns=status.st_mtime_ns,
+            mode=status.st_mode & 0o7777,
+            uid=status.st_uid,
+            gid=status.st_gid,
+        )
+
+    def free_bytes(self, path: Path) -> int:
+        """As `FileSystem.free_bytes`."""
+        return shutil.disk_usage(path).free
+
+    def open(self, path: Path, *, write: bool = False) -> OsFile:
+        """As `FileSystem.open`."""
+        return OsFile(path, os.O_RDWR if write else os.O_RDONLY)
+
+    def create(self, path: Path) -> OsFile:
+        """As `FileSystem.create`."""
+        return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """As `FileSystem.rename`."""
+        with room_for(target):
+            path.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """As `FileSystem.remove`."""
+        path.unlink(missing_ok=True)
+
+    def make_directory(self, path: Path) -> None:
+        """As `FileSystem.make_directory`."""
+        with room_for(path):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        """As `FileSystem.remove_directory`."""
+        path.rmdir()
+
+    def sync_directory(self, path: Path) -> None:
+        """As `FileSystem.sync_directory`."""
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def set_modified(self, path: Path, modified_ns: int) -> None:
+        """As `FileSystem.set_modified`."""
+        os.utime(path, ns=(modified_ns, modified_ns))
+
+    def take_after(self, path: Path, model: FileFacts) -> None:
+        """As `FileSystem.take_after`."""
+        if os.geteuid() == 0:
+            os.chown(path, model.uid, model.gid)
+        path.chmod(model.mode)
+
+    def lock(self, directory: Path) -> DirectoryLock:
+        """As `FileSystem.lock`."""
+        return DirectoryLock(directory)
+
+    def move_away(self, path: Path, target: Path) -> None:
+        """Moves a file to another folder, perhaps on another file system, owner and times kept."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with room_for(target):
+            shutil.move(path, target)
 
 
-def rename(path: Path, target: Path) -> None:
-    """Renames a file, replacing `target`; lasting only after `sync_directory`."""
-    path.replace(target)
-
-
-def append_durably(path: Path, data: bytes) -> None:
-    """Adds to the end of a small file; on return it is on disk."""
-    with room_for(path), path.open("ab") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def move_away(path: Path, target: Path) -> None:
-    """Moves a file to another folder, perhaps on another file system, owner and times kept."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with room_for(target):
-        shutil.move(path, target)
-
-
-def remove(path: Path) -> None:
-    """Removes a file; one that is gone already is no error."""
-    path.unlink(missing_ok=True)
-
-
-def free_bytes(path: Path) -> int:
-    """What may still be written to the file system that holds `path`."""
-    return shutil.disk_usage(path).free
+#: The file system of this machine.
+OS = OsFileSystem()
 
 
 class DirectoryLock:
@@ -211,7 +484,7 @@ class DirectoryLock:
                 "process or thread is using this directory."
             ) from None
         if not existed:
-            take_after_directory(self._path, directory)
+            OS.take_after_directory(self._path, directory)
 
     @classmethod
     def require_free(cls, directory: Path) -> None:
@@ -229,10 +502,3 @@ class DirectoryLock:
         """Removes the file and lets go of the lock."""
         self._path.unlink(missing_ok=True)
         os.close(self._handle)
-
-
-def take_after_directory(path: Path, directory: Path) -> None:
-    """Gives a file the owner and group of its directory; needs root, else does nothing."""
-    if os.geteuid() == 0:
-        owner = directory.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)

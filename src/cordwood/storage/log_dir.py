@@ -28,7 +28,7 @@ from cordwood.format.meta_properties import MetaProperties, parse_meta_propertie
 from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from cordwood.model.errors import CordwoodError, CorruptError, NotALogDirError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage import filesystem
+from cordwood.storage.filesystem import OS, FileFacts, FileSystem, Lock
 
 _SEGMENT_LOG = re.compile(r"\d{20}\.log")
 _SUFFIXED = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)
@@ -59,17 +59,18 @@ class LogDir:
     `path` is the entry of log.dirs; `only` is the one partition when its directory was named.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, fs: FileSystem = OS) -> None:
         """Looks at the directory.
 
         Raises:
             NotALogDirError: it is neither a log directory nor a partition's.
         """
+        self.fs = fs
         named = path
-        if not path.is_dir():
+        if not fs.is_directory(path):
             raise NotALogDirError(f"{path}: there is no such directory")
         self.only: str | None = None
-        if is_partition_dir(path):
+        if is_partition_dir(path, fs=fs):
             self.only = path.resolve().name
             path = path.resolve().parent
         self.path = path
@@ -83,27 +84,31 @@ class LogDir:
     def _read_meta(self) -> MetaProperties | None:
         path = self.path / META_PROPERTIES
         try:
-            return parse_meta_properties(path.read_bytes())
+            return parse_meta_properties(self.fs.read_bytes(path))
         except FileNotFoundError:
             return None
         except CorruptError as error:
             raise error.located(path=str(path)) from error
 
     def _has_partitions(self) -> bool:
-        return any(is_partition_dir(child) for child in self.path.iterdir() if child.is_dir())
+        return any(
+            is_partition_dir(self.path / entry.name, fs=self.fs)
+            for entry in self.fs.entries_in(self.path)
+            if entry.is_directory
+        )
 
     @property
     def clean_shutdown(self) -> bool:
         """Whether the broker stopped in good order."""
-        return (self.path / CLEAN_SHUTDOWN).exists()
+        return self.fs.exists(self.path / CLEAN_SHUTDOWN)
 
-    def lock(self) -> filesystem.DirectoryLock:
+    def lock(self) -> Lock:
         """Kafka's lock on the directory.
 
         Raises:
             DirectoryInUseError: somebody holds it.
         """
-        return filesystem.DirectoryLock(self.path)
+        return self.fs.lock(self.path)
 
     def partitions(self) -> list[PartitionDir]:
         """Every partition directory, by name.
@@ -112,12 +117,12 @@ class LogDir:
             NotALogDirError: a directory is there that no Kafka would start with.
         """
         found = []
-        for child in sorted(self.path.iterdir()):
-            if not child.is_dir() or child.name == REMOTE_LOG_INDEX_CACHE:
+        for entry in self.fs.entries_in(self.path):
+            if not entry.is_directory or entry.name == REMOTE_LOG_INDEX_CACHE:
                 continue
-            if self.only is not None and child.name != self.only:
+            if self.only is not None and entry.name != self.only:
                 continue
-            found.append(_partition_dir(child))
+            found.append(_partition_dir(self.path / entry.name, self.fs))
         return found
 
     def checkpoints(self) -> tuple[Checkpoints, list[str]]:
@@ -127,7 +132,7 @@ class LogDir:
         def read(name: str) -> dict[TopicPartition, int]:
             path = self.path / name
             try:
-                return parse_offset_checkpoint(path.read_bytes())
+                return parse_offset_checkpoint(self.fs.read_bytes(path))
             except FileNotFoundError:
                 return {}
             except CorruptError as error:
@@ -153,7 +158,7 @@ class LogDir:
         path = self.path / name
         model = None
         try:
-            offsets = parse_offset_checkpoint(path.read_bytes())
+            offsets = parse_offset_checkpoint(self.fs.read_bytes(path))
         except FileNotFoundError:
             offsets = {}
             model = self._model()
@@ -165,34 +170,34 @@ class LogDir:
             del offsets[partition]
         else:
             offsets[partition] = offset
-        filesystem.replace_durably(path, build_offset_checkpoint(offsets), model=model)
+        self.fs.replace_durably(path, build_offset_checkpoint(offsets), model=model)
 
-    def _model(self) -> filesystem.FileFacts | None:
+    def _model(self) -> FileFacts | None:
         for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, META_PROPERTIES):
             path = self.path / name
-            if path.exists():
-                return filesystem.facts_of(path)
-        facts = filesystem.facts_of(self.path)
-        return filesystem.FileFacts(
+            if self.fs.exists(path):
+                return self.fs.facts_of(path)
+        facts = self.fs.facts_of(self.path)
+        return FileFacts(
             size_bytes=0, modified_ms=0, modified_ns=0, mode=0o644, uid=facts.uid, gid=facts.gid
         )
 
     def metadata_dir(self) -> Path | None:
         """The cluster metadata log, when it lives here."""
         path = self.path / CLUSTER_METADATA_DIR
-        return path if path.is_dir() else None
+        return path if self.fs.is_directory(path) else None
 
 
-def is_partition_dir(path: Path) -> bool:
+def is_partition_dir(path: Path, *, fs: FileSystem = OS) -> bool:
     """Whether a directory holds a partition: its name says so, and it has a segment."""
     try:
         TopicPartition.parse(path.resolve().name)
     except CordwoodError:
         return False
-    return any(_SEGMENT_LOG.fullmatch(child.name) for child in path.iterdir())
+    return any(_SEGMENT_LOG.fullmatch(name) for name in fs.names_in(path))
 
 
-def _partition_dir(path: Path) -> PartitionDir:
+def _partition_dir(path: Path, fs: FileSystem) -> PartitionDir:
     for suffix in _SUFFIXED:
         if path.name.endswith(suffix):
             stem = path.name.rpartition(".")[0] or path.name
@@ -217,6 +222,6 @@ def _partition_dir(path: Path) -> PartitionDir:
         return PartitionDir(
             path=path, topic_partition=partition, left_alone="the cluster metadata log"
         )
-    if not any(is_log_file(child.name) for child in path.iterdir()):
+    if not any(is_log_file(name) for name in fs.names_in(path)):
         return PartitionDir(path=path, topic_partition=partition, left_alone="it has no segment")
     return PartitionDir(path=path, topic_partition=partition)

@@ -19,8 +19,8 @@ from cordwood.format.producer_snapshot import (
 )
 from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
-from cordwood.storage import filesystem
-from cordwood.storage.segments import Segment, headers_from
+from cordwood.storage.filesystem import OS
+from cordwood.storage.segment_facts import SegmentFacts, headers_from
 
 _NONE = -1
 
@@ -126,7 +126,7 @@ def tidy_snapshots(
     elif not left and clean_shutdown:
         _write_empty_snapshots(directory, [*bases[-2:], log_end_offset])
     for offset in strays:
-        filesystem.remove(directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}")
+        OS.remove(directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}")
 
 
 def _write_empty_snapshots(directory: Path, offsets: Sequence[int]) -> None:
@@ -134,14 +134,14 @@ def _write_empty_snapshots(directory: Path, offsets: Sequence[int]) -> None:
     for offset in offsets:
         if offset > last:
             path = directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}"
-            model = filesystem.facts_of(next(directory.glob("*.log")))
-            filesystem.replace_durably(path, build_producer_snapshot([]), model=model)
+            model = OS.facts_of(next(directory.glob("*.log")))
+            OS.replace_durably(path, build_producer_snapshot([]), model=model)
             last = offset
 
 
 def load_producer_state(
     directory: Path,
-    segments: list[Segment],
+    segments: list[SegmentFacts],
     *,
     log_start_offset: int,
     log_end_offset: int,
@@ -179,7 +179,9 @@ def load_producer_state(
     return state, warnings
 
 
-def _replay(state: ProducerState, segment: Segment, position: int, header: BatchHeader) -> None:
+def _replay(
+    state: ProducerState, segment: SegmentFacts, position: int, header: BatchHeader
+) -> None:
     if not header.is_control:
         state.data_batch(header)
         return

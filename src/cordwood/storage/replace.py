@@ -39,12 +39,13 @@ from cordwood.format.file_names import (
     segment_file_name,
 )
 from cordwood.model.errors import CorruptError
-from cordwood.storage import filesystem
+from cordwood.storage.filesystem import OS, FileSystem
 
 STAGED_SUFFIX = ".staged"
 JOURNAL_NAME = "cordwood.round"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
+#: What becomes of a `.deleted` file; where none is given it is removed.
 Dispose = Callable[[Path], None]
 
 
@@ -65,11 +66,6 @@ class StagedSegment:
         }
 
 
-def remove_file(path: Path) -> None:
-    """The plain way to dispose of a `.deleted` file."""
-    filesystem.remove(path)
-
-
 class Trash:
     """Disposes of files by moving them to `<trash>/<partition>/<name>`, numbered where taken."""
 
@@ -81,39 +77,40 @@ class Trash:
         name = path.name.removesuffix(DELETED_SUFFIX)
         target = self._directory / path.parent.name / name
         number = 0
-        while target.exists():  # a segment that was rewritten before, or an older trash
+        while OS.exists(target):  # a segment that was rewritten before, or an older trash
             number += 1
             target = target.with_name(f"{name}.{number}")
-        filesystem.move_away(path, target)
+        OS.move_away(path, target)
 
 
 class RoundJournal:
     """The plan of a round under way, and how far it has come; one JSON document a line."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, fs: FileSystem = OS) -> None:
         self.path = directory / JOURNAL_NAME
+        self._fs = fs
 
     def begin(self, plan: dict[str, Any]) -> None:
         """Writes the plan before anything is touched."""
-        filesystem.replace_durably(self.path, json.dumps(plan).encode() + b"\n")
-        filesystem.take_after_directory(self.path, self.path.parent)
+        self._fs.replace_durably(self.path, json.dumps(plan).encode() + b"\n")
+        self._fs.take_after_directory(self.path, self.path.parent)
 
     def intend(self, group: int, token: str, after: list[Any]) -> None:
         """Says that a group is about to be put in place from the files staged under `token`."""
         line = json.dumps({"group": group, "token": token, "after": after}).encode() + b"\n"
-        filesystem.append_durably(self.path, line)
+        self._fs.append_durably(self.path, line)
 
     def keep(self, count: int) -> None:
         """Forgets all intents but the first `count`, and what a crash left of a line."""
-        lines = self.path.read_bytes().split(b"\n")
+        lines = self._fs.read_bytes(self.path).split(b"\n")
         if lines[1 + count :] != [b""]:
             kept = b"\n".join(lines[: 1 + count]) + b"\n"
-            filesystem.replace_durably(self.path, kept)
+            self._fs.replace_durably(self.path, kept)
 
     def end(self) -> None:
         """Forgets the round."""
-        filesystem.remove(self.path)
-        filesystem.sync_directory(self.path.parent)
+        self._fs.remove(self.path)
+        self._fs.sync_directory(self.path.parent)
 
     def read(self) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
         """(plan, what was intended so far), or None when no round is under way.
@@ -122,7 +119,7 @@ class RoundJournal:
             CorruptError: the file is not what `begin` and `intend` write.
         """
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            lines = self._fs.read_bytes(self.path).split(b"\n")
         except FileNotFoundError:
             return None
         try:
@@ -141,7 +138,11 @@ class RoundJournal:
 
 
 def put_in_place(
-    staged: StagedSegment, sources: Sequence[int], *, dispose: Dispose = remove_file
+    staged: StagedSegment,
+    sources: Sequence[int],
+    *,
+    dispose: Dispose | None = None,
+    fs: FileSystem = OS,
 ) -> None:
     """Steps 2 to 5 for one group.
 
@@ -149,30 +150,35 @@ def put_in_place(
         staged: the new segment; its base offset is that of the first source.
         sources: base offsets of the segments it replaces, ascending.
         dispose: what becomes of the files of the sources.
+        fs: where they are.
     """
     directory = Path(staged.directory)
     base = staged.base_offset
     assert sources[0] == base, f"group at {base} begins with source {sources[0]}"
-    present = [suffix for suffix, path in staged.paths().items() if path.exists()]
+    present = [suffix for suffix, path in staged.paths().items() if fs.exists(path)]
     assert LOG_SUFFIX in present, f"no staged log for {base} in {directory}"
     for suffix in reversed(present):
         cleaned = _name(directory, base, suffix + CLEANED_SUFFIX)
-        filesystem.rename(staged.paths()[suffix], cleaned)
+        fs.rename(staged.paths()[suffix], cleaned)
     for suffix in present:
-        filesystem.rename(
+        fs.rename(
             _name(directory, base, suffix + CLEANED_SUFFIX),
             _name(directory, base, suffix + SWAP_SUFFIX),
         )
-    retire(directory, sources, keep_first_snapshot=True)
+    retire(directory, sources, keep_first_snapshot=True, fs=fs)
     for suffix in present:
-        filesystem.rename(
-            _name(directory, base, suffix + SWAP_SUFFIX), _name(directory, base, suffix)
-        )
-    filesystem.sync_directory(directory)
-    dispose_deleted(directory, dispose)
+        fs.rename(_name(directory, base, suffix + SWAP_SUFFIX), _name(directory, base, suffix))
+    fs.sync_directory(directory)
+    dispose_deleted(directory, dispose, fs=fs)
 
 
-def retire(directory: Path, sources: Sequence[int], *, keep_first_snapshot: bool = False) -> None:
+def retire(
+    directory: Path,
+    sources: Sequence[int],
+    *,
+    keep_first_snapshot: bool = False,
+    fs: FileSystem = OS,
+) -> None:
     """Gives the files of segments the `.deleted` suffix, producer snapshots included."""
     for number, source in enumerate(sources):
         suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
@@ -180,14 +186,17 @@ def retire(directory: Path, sources: Sequence[int], *, keep_first_snapshot: bool
             suffixes = (*suffixes, PRODUCER_SNAPSHOT_SUFFIX)
         for suffix in suffixes:
             path = _name(directory, source, suffix)
-            if path.exists():
-                filesystem.rename(path, path.with_name(path.name + DELETED_SUFFIX))
+            if fs.exists(path):
+                fs.rename(path, path.with_name(path.name + DELETED_SUFFIX))
 
 
-def dispose_deleted(directory: Path, dispose: Dispose) -> None:
+def dispose_deleted(
+    directory: Path, dispose: Dispose | None = None, *, fs: FileSystem = OS
+) -> None:
     """Disposes of every `.deleted` file; one that a crash brings back is disposed of again."""
-    for path in sorted(directory.glob(f"*{DELETED_SUFFIX}")):
-        dispose(path)
+    for name in fs.names_in(directory):
+        if name.endswith(DELETED_SUFFIX):
+            (dispose or fs.remove)(directory / name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +212,9 @@ class Recovered:
     changes: tuple[str, ...]
 
 
-def recover_directory(directory: Path, *, dispose: Dispose = remove_file) -> Recovered:
+def recover_directory(
+    directory: Path, *, dispose: Dispose | None = None, fs: FileSystem = OS
+) -> Recovered:
     """Finishes or undoes what a crash left half done, as Kafka's own loader would.
 
     Raises:
@@ -211,9 +222,9 @@ def recover_directory(directory: Path, *, dispose: Dispose = remove_file) -> Rec
 
     Source: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
-    journal = RoundJournal(directory)
+    journal = RoundJournal(directory, fs=fs)
     found = journal.read()
-    names = sorted(path.name for path in directory.iterdir())
+    names = fs.names_in(directory)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     undone = [name for name in names if name.endswith((STAGED_SUFFIX, CLEANED_SUFFIX))]
     changes: list[str] = []
@@ -227,22 +238,22 @@ def recover_directory(directory: Path, *, dispose: Dispose = remove_file) -> Rec
             group = plan["groups"][done[-1]["group"]]
             # Logs take their final names first: once that is done, the sources are gone.
             if segment_file_name(group[0], LOG_SUFFIX + SWAP_SUFFIX) in swaps:
-                retire(directory, group, keep_first_snapshot=True)
+                retire(directory, group, keep_first_snapshot=True, fs=fs)
     cleaned_bases = [_base(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
     # A swap that is undone goes before the files that say so.
     invalid = [name for name in swaps if cleaned_bases and _base(name) >= min(cleaned_bases)]
     for name in [*invalid, *undone]:
-        filesystem.remove(directory / name)
+        fs.remove(directory / name)
         changes.append(f"removed {name}")
     swaps = [name for name in swaps if name not in invalid]
     if swaps and found is None:
-        _remove_replaced(directory, swaps, names)
+        _remove_replaced(directory, swaps, names, fs)
     for name in sorted(swaps, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
-        filesystem.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+        fs.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
         changes.append(f"finished {name}")
     if changes:
-        filesystem.sync_directory(directory)
-    dispose_deleted(directory, dispose)
+        fs.sync_directory(directory)
+    dispose_deleted(directory, dispose, fs=fs)
     return Recovered(
         plan=found[0] if found else None,
         groups_done=done[-1]["group"] + 1 if done else 0,
@@ -270,21 +281,23 @@ def _groups_done(
     return intents
 
 
-def _remove_replaced(directory: Path, swaps: Sequence[str], names: Sequence[str]) -> None:
+def _remove_replaced(
+    directory: Path, swaps: Sequence[str], names: Sequence[str], fs: FileSystem
+) -> None:
     """Removes the sources of a swap that another program had begun."""
-    from cordwood.storage.segments import next_offset_of  # noqa: PLC0415  # no cycle at import
+    from cordwood.storage.segment_facts import next_offset_of  # noqa: PLC0415  # no cycle at import
 
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if not logs:
         return
     first = min(_base(name) for name in logs)
-    end = max(next_offset_of(directory / name, _base(name)) for name in logs)
+    end = max(next_offset_of(directory / name, _base(name), fs=fs) for name in logs)
     for name in names:
         path = directory / name
-        if name.endswith(SWAP_SUFFIX) or not path.exists() or not name[:1].isdigit():
+        if name.endswith(SWAP_SUFFIX) or not fs.exists(path) or not name[:1].isdigit():
             continue
         if first <= _base(name) < end:
-            filesystem.remove(path)
+            fs.remove(path)
 
 
 def _base(name: str) -> int:

@@ -1,41 +1,42 @@
 """Cleans a log directory in a child process that is killed at the n-th change it makes to files.
 
-Every function of `cordwood.storage.filesystem` that changes something counts as a step, whether the
-log's owner calls it or a task. Which of the two is to be killed is chosen, because tasks run beside
-the owner: each side's steps come in the same order every time.
+Every method of `cordwood.storage.filesystem` that changes something on disk, or makes it last,
+counts as a step, whether the log's owner calls it or a task. Which of the two is to be killed is
+chosen, because tasks run beside the owner: each side's steps come in the same order every time.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
-from cordwood.storage import filesystem
-from cordwood.storage.filesystem import DirectoryLock, FileWriter
+from cordwood.storage.filesystem import DirectoryLock, OsFile, OsFileSystem
 from cordwood.testing.in_process_engine import clean_in_process
 
 OWNER, TASK = "owner", "task"
 
-_FUNCTIONS = (
-    "append_durably",
-    "move_away",
-    "remove",
-    "rename",
-    "replace_durably",
-    "set_modified",
-    "sync_directory",
-    "take_after",
-    "take_after_directory",
-    "write_durably",
+# `OsFile.write_at` is wrapped on its own: there the process dies in the middle.
+_METHODS: tuple[tuple[type, str], ...] = (
+    (OsFileSystem, "create"),
+    (OsFileSystem, "make_directory"),
+    (OsFileSystem, "move_away"),
+    (OsFileSystem, "remove"),
+    (OsFileSystem, "remove_directory"),
+    (OsFileSystem, "rename"),
+    (OsFileSystem, "set_modified"),
+    (OsFileSystem, "sync_directory"),
+    (OsFileSystem, "take_after"),
+    (OsFile, "sync"),
+    (OsFile, "truncate"),
+    (DirectoryLock, "release"),
 )
-_METHODS = ((FileWriter, "__init__"), (FileWriter, "close"), (DirectoryLock, "release"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +78,18 @@ def _counted(function: Callable[..., Any], steps: _Steps) -> Callable[..., Any]:
 
 
 def _instrument(steps: _Steps) -> None:
-    """Wraps what changes files, also where modules have imported it by name."""
-    modules = [m for name, m in sys.modules.items() if name.startswith("cordwood.")]
-    for name in _FUNCTIONS:
-        original = getattr(filesystem, name)
-        counted = _counted(original, steps)
-        for module in modules:
-            if getattr(module, name, None) is original:
-                setattr(module, name, counted)
     for owner, name in _METHODS:
         setattr(owner, name, _counted(getattr(owner, name), steps))
-    write = FileWriter.write
+    write_at = OsFile.write_at
 
-    def write_half(self: FileWriter, data: bytes | memoryview) -> None:
+    def write_half(self: OsFile, parts: Sequence[Buffer], position: int) -> None:
         if steps.is_last():
-            write(self, memoryview(data)[: memoryview(data).nbytes // 2])
+            whole = b"".join(parts)
+            write_at(self, [whole[: len(whole) // 2]], position)
             os.kill(os.getpid(), signal.SIGKILL)
-        write(self, data)
+        write_at(self, parts, position)
 
-    FileWriter.write = write_half  # type: ignore[method-assign]
+    OsFile.write_at = write_half  # type: ignore[method-assign]
 
 
 def clean_here(log_dir: Path, configs: Mapping[str, LogConfig], *, now_ms: int) -> list[str]:

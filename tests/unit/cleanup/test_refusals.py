@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -196,14 +196,14 @@ def test_system_call_that_finds_the_disk_full_is_named_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = damaged(tmp_path, lambda root: None)
-    write = os.write
+    write = os.pwritev
 
-    def full(handle: int, data: bytes) -> int:
+    def full(handle: int, parts: Sequence[bytes], position: int) -> int:
         if "bad-0" in os.readlink(f"/proc/self/fd/{handle}"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(handle, data)
+        return write(handle, parts, position)
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "pwritev", full)
     bad = refused(root)
     assert bad.status is Status.NO_SPACE
     assert "the file system is full" in bad.reason

@@ -36,7 +36,7 @@ from cordwood.model.errors import (
     DirectoryInUseError,
     NotALogDirError,
 )
-from cordwood.storage.replace import Trash, remove_file
+from cordwood.storage.replace import Trash
 from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
@@ -154,7 +154,7 @@ def clean_command(
             max_extra_bytes=extra,
             throttle_bytes=rate,
             verify=verify,
-            dispose=Trash(trash) if trash else remove_file,
+            dispose=Trash(trash) if trash else None,
         )
         with _display(console, shown=not json_ and sys.stderr.isatty()) as display:
             engine = _Engine(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cordwood.format.file_names import (
@@ -26,7 +26,7 @@ from cordwood.format.record_batch import BatchHeader, parse_batch, parse_header
 from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.model.errors import CorruptError
-from cordwood.storage import filesystem
+from cordwood.storage.filesystem import OS, FileSystem
 
 _PREFIX = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
 _HEADER_BYTES = 61
@@ -34,7 +34,7 @@ _UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class SegmentFacts:
     """One segment as it lies on disk.
 
     `index_entries` and `time_index_entries` count what the index files hold. `largest_timestamp`
@@ -49,6 +49,7 @@ class Segment:
     time_index_entries: int
     largest_timestamp: int
     last_indexed_position: int
+    fs: FileSystem = field(default=OS, repr=False, compare=False)
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
         """One of its files."""
@@ -62,7 +63,7 @@ class Segment:
         """
         path = self.path(TXN_INDEX_SUFFIX)
         try:
-            return parse_transaction_index(path.read_bytes())
+            return parse_transaction_index(self.fs.read_bytes(path))
         except FileNotFoundError:
             return []
         except CorruptError as error:
@@ -70,14 +71,18 @@ class Segment:
 
     def first_batch_timestamp(self) -> int:
         """The maximum timestamp of its first batch (ms), -1 for an empty segment."""
-        for _, header in headers_from(self.path(), 0, self.size_bytes):
+        for _, header in headers_from(self.path(), 0, self.size_bytes, fs=self.fs):
             return header.max_timestamp
         return _UNKNOWN
 
 
 def load_segments(
-    directory: Path, *, index_interval_bytes: int, read_only: bool = False
-) -> tuple[list[Segment], list[str]]:
+    directory: Path,
+    *,
+    index_interval_bytes: int,
+    read_only: bool = False,
+    fs: FileSystem = OS,
+) -> tuple[list[SegmentFacts], list[str]]:
     """The segments of a directory by base offset, and what had to be mended.
 
     An index without its log is removed; a log without its offset index gets all indexes anew.
@@ -87,7 +92,7 @@ def load_segments(
         CorruptError: a file's name is no offset, or a log without index cannot be read.
     """
     warnings: list[str] = []
-    names = sorted(path.name for path in directory.iterdir())
+    names = fs.names_in(directory)
     logs = [name for name in names if is_log_file(name)]
     bases = {base_offset_of(name) for name in logs}
     for name in names:
@@ -96,29 +101,29 @@ def load_segments(
                 f"Found an orphaned index file {directory / name}, with no corresponding log file."
             )
             if not read_only:
-                filesystem.remove(directory / name)
+                fs.remove(directory / name)
     segments = []
     for name in logs:
         base = base_offset_of(name)
         index = directory / segment_file_name(base, INDEX_SUFFIX)
-        if not index.exists():
-            if (directory / name).stat().st_size or name != logs[-1]:
+        if not fs.exists(index):
+            if fs.facts_of(directory / name).size_bytes or name != logs[-1]:
                 warnings.append(
                     f"Could not find offset index file corresponding to log file "
                     f"{directory / name}, recovering segment and rebuilding index files..."
                 )
             if not read_only:
-                rebuild_indexes(directory, base, index_interval_bytes=index_interval_bytes)
-        segments.append(open_segment(directory, base))
+                rebuild_indexes(directory, base, index_interval_bytes=index_interval_bytes, fs=fs)
+        segments.append(open_segment(directory, base, fs=fs))
     return segments, warnings
 
 
-def open_segment(directory: Path, base_offset: int) -> Segment:
+def open_segment(directory: Path, base_offset: int, *, fs: FileSystem = OS) -> SegmentFacts:
     """One segment, by the facts of its files."""
-    facts = filesystem.facts_of(directory / segment_file_name(base_offset, LOG_SUFFIX))
-    index = _tail(directory / segment_file_name(base_offset, INDEX_SUFFIX), 8)
-    time_index = _tail(directory / segment_file_name(base_offset, TIME_INDEX_SUFFIX), 12)
-    return Segment(
+    facts = fs.facts_of(directory / segment_file_name(base_offset, LOG_SUFFIX))
+    index = _tail(directory / segment_file_name(base_offset, INDEX_SUFFIX), 8, fs)
+    time_index = _tail(directory / segment_file_name(base_offset, TIME_INDEX_SUFFIX), 12, fs)
+    return SegmentFacts(
         directory=directory,
         base_offset=base_offset,
         size_bytes=facts.size_bytes,
@@ -127,40 +132,44 @@ def open_segment(directory: Path, base_offset: int) -> Segment:
         time_index_entries=time_index[0],
         largest_timestamp=struct.unpack(">qi", time_index[1])[0] if time_index[0] else _UNKNOWN,
         last_indexed_position=struct.unpack(">ii", index[1])[1] if index[0] else 0,
+        fs=fs,
     )
 
 
-def _tail(path: Path, entry_bytes: int) -> tuple[int, bytes]:
+def _tail(path: Path, entry_bytes: int, fs: FileSystem) -> tuple[int, bytes]:
     """(number of entries, the last one) of an index file, padding zeros left out.
 
     A broker that stopped hard leaves its newest indexes at full size, zero behind the entries.
     """
     zero = bytes(entry_bytes)
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        low, high = 0, path.stat().st_size // entry_bytes
+    try:
+        opened = fs.open(path)
+    except FileNotFoundError:
+        return 0, zero
+    with closing(opened) as file:
+        low, high = 0, file.size() // entry_bytes
         while low < high:
             middle = (low + high) // 2
-            file.seek(middle * entry_bytes)
-            if file.read(entry_bytes) == zero:
+            if file.read_at(entry_bytes, middle * entry_bytes) == zero:
                 high = middle
             else:
                 low = middle + 1
         if low:
-            file.seek((low - 1) * entry_bytes)
-            return low, file.read(entry_bytes)
+            return low, file.read_at(entry_bytes, (low - 1) * entry_bytes)
     return 0, zero
 
 
-def headers_from(path: Path, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def headers_from(
+    path: Path, position: int, end: int, *, fs: FileSystem = OS
+) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each magic 2 batch from `position` on.
 
     Stops where a batch would extend beyond `end`, or is none: what a loader takes for the end.
     Magic 0 and 1 entries are passed over.
     """
-    with path.open("rb") as file:
+    with closing(fs.open(path)) as file:
         while end - position >= _PREFIX.size:
-            file.seek(position)
-            head = file.read(_HEADER_BYTES)
+            head = file.read_at(_HEADER_BYTES, position)
             if len(head) < _PREFIX.size:
                 return
             _, length, _, magic = _PREFIX.unpack_from(head)
@@ -174,16 +183,17 @@ def headers_from(path: Path, position: int, end: int) -> Iterator[tuple[int, Bat
             position += size
 
 
-def end_of(path: Path, base_offset: int, *, position: int, end: int) -> tuple[int, int]:
+def end_of(
+    path: Path, base_offset: int, *, position: int, end: int, fs: FileSystem = OS
+) -> tuple[int, int]:
     """(next offset, position after the last whole batch) of a log file, read from `position`.
 
     Source: LogSegment.readNextOffset.
     """
     next_offset = base_offset
-    with path.open("rb") as file:
+    with closing(fs.open(path)) as file:
         while end - position >= _PREFIX.size:
-            file.seek(position)
-            head = file.read(_HEADER_BYTES)
+            head = file.read_at(_HEADER_BYTES, position)
             if len(head) < _PREFIX.size:
                 break
             offset, length, _, magic = _PREFIX.unpack_from(head)
@@ -198,12 +208,15 @@ def end_of(path: Path, base_offset: int, *, position: int, end: int) -> tuple[in
     return next_offset, position
 
 
-def next_offset_of(path: Path, base_offset: int) -> int:
+def next_offset_of(path: Path, base_offset: int, *, fs: FileSystem = OS) -> int:
     """The offset after the last batch of a log file, `base_offset` when it is empty."""
-    return end_of(path, base_offset, position=0, end=path.stat().st_size)[0]
+    end = fs.facts_of(path).size_bytes
+    return end_of(path, base_offset, position=0, end=end, fs=fs)[0]
 
 
-def rebuild_indexes(directory: Path, base_offset: int, *, index_interval_bytes: int) -> None:
+def rebuild_indexes(
+    directory: Path, base_offset: int, *, index_interval_bytes: int, fs: FileSystem = OS
+) -> None:
     """Makes the offset and time index of a segment from its log.
 
     Raises:
@@ -212,21 +225,20 @@ def rebuild_indexes(directory: Path, base_offset: int, *, index_interval_bytes: 
     Source: LogSegment.recover.
     """
     log = directory / segment_file_name(base_offset, LOG_SUFFIX)
-    facts = filesystem.facts_of(log)
+    facts = fs.facts_of(log)
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
     newest = (_UNKNOWN, base_offset)
     indexed_at = 0
-    with log.open("rb") as file:
+    with closing(fs.open(log)) as file:
         position = 0
         while position < facts.size_bytes:
-            file.seek(position)
-            head = file.read(_PREFIX.size)
+            head = file.read_at(_PREFIX.size, position)
             if len(head) < _PREFIX.size:
                 break
             size = _PREFIX.unpack(head)[1] + 12
-            file.seek(position)
-            batch = parse_batch(file.read(size)) if 26 <= size <= facts.size_bytes else None
+            whole = 26 <= size <= facts.size_bytes
+            batch = parse_batch(file.read_at(size, position)) if whole else None
             if batch is None:
                 break
             try:
@@ -248,4 +260,4 @@ def rebuild_indexes(directory: Path, base_offset: int, *, index_interval_bytes: 
         (TIME_INDEX_SUFFIX, build_time_index(times, base_offset)),
     ):
         path = directory / segment_file_name(base_offset, suffix)
-        filesystem.replace_durably(path, data, model=facts)
+        fs.replace_durably(path, data, model=facts)
