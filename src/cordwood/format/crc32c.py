@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import google_crc32c
+import crc32c as _native
 
 from cordwood.format.varint import Buffer
 
 
 def crc32c(data: Buffer, *, value: int = 0) -> int:
     """The checksum (0 .. 2^32-1) of `data`; `value` is that of the bytes before it."""
-    # google_crc32c takes bytes alone.
-    return int(google_crc32c.extend(value, data if isinstance(data, bytes) else bytes(data)))
+    return _native.crc32c(data, value)

@@ -27,6 +27,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cordwood.format.byte_reader import ByteReader
 from cordwood.format.compression import Codec, codec_of, compress, decompress
@@ -81,9 +82,8 @@ _INT32_MAX = (1 << 31) - 1
 assert _LAYOUT.size == HEADER_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHeader:
-    """The fields of a batch's header, as stored."""
+class BatchHeader(NamedTuple):
+    """The fields of a batch's header, as stored and in the order stored."""
 
     base_offset: int
     batch_length: int
@@ -302,22 +302,7 @@ def parse_header_of_any_magic(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptError("record batch header is cut off", position=position)
-    fields = _LAYOUT.unpack_from(buffer, position)
-    return BatchHeader(
-        base_offset=fields[0],
-        batch_length=fields[1],
-        partition_leader_epoch=fields[2],
-        magic=fields[3],
-        crc=fields[4],
-        attributes=fields[5],
-        last_offset_delta=fields[6],
-        base_timestamp=fields[7],
-        max_timestamp=fields[8],
-        producer_id=fields[9],
-        producer_epoch=fields[10],
-        base_sequence=fields[11],
-        records_count=fields[12],
-    )
+    return BatchHeader._make(_LAYOUT.unpack_from(buffer, position))
 
 
 def parse_batch(buffer: Buffer, position: int = 0) -> RecordBatch | LegacyBatch | None:
@@ -474,21 +459,7 @@ def build_empty_batch(header: BatchHeader) -> bytes:
 
 def build_header(header: BatchHeader) -> bytes:
     """The header's 61 bytes, with the CRC that it names."""
-    return _LAYOUT.pack(
-        header.base_offset,
-        header.batch_length,
-        header.partition_leader_epoch,
-        header.magic,
-        header.crc,
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.records_count,
-    )
+    return _LAYOUT.pack(*header)
 
 
 def _attributes(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -125,9 +124,9 @@ def test_offsets_out_of_reach_are_refused() -> None:
 
 
 def test_last_sequence_wraps() -> None:
-    header = replace(parse_header(B), base_sequence=(1 << 31) - 2)
+    header = parse_header(B)._replace(base_sequence=(1 << 31) - 2)
     assert header.last_sequence == 0
-    assert replace(header, base_sequence=-1).last_sequence == -1
+    assert header._replace(base_sequence=-1).last_sequence == -1
 
 
 def test_attributes_of_every_kind_are_kept() -> None:
@@ -181,7 +180,7 @@ def test_every_flipped_bit_after_the_epoch_is_noticed() -> None:
 
 
 def with_count(count: int) -> RecordBatch:
-    return RecordBatch(replace(parse_header(B), records_count=count), B)
+    return RecordBatch(parse_header(B)._replace(records_count=count), B)
 
 
 def test_a_false_count_of_records_is_corrupt() -> None:
@@ -275,7 +274,7 @@ def test_headers_round_trip(header: BatchHeader) -> None:
 @given(st.binary(max_size=150))
 def test_hostile_payloads_are_corrupt(payload: bytes) -> None:
     for codec in range(8):
-        header = replace(parse_header(B), attributes=codec, records_count=2)
+        header = parse_header(B)._replace(attributes=codec, records_count=2)
         with contextlib.suppress(CorruptError):
             RecordBatch(header, B[:61] + payload).records()
 

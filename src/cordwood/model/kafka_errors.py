@@ -1,0 +1,158 @@
+"""Errors that Kafka's protocol has a code for: what a log answers when it refuses.
+
+`code` is the error code on the wire. Texts are Kafka's own where Kafka has one.
+
+Source: org.apache.kafka.common.protocol.Errors, org.apache.kafka.common.errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cordwood.model.errors import CordwoodError
+
+
+class KafkaError(CordwoodError):
+    """An error with a code that clients know."""
+
+    code: int = -1
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """An offset outside the log, or above the high watermark where it must not be."""
+
+    code = 1
+
+
+class CorruptMessageError(KafkaError):
+    """A batch whose CRC, size or records are not what its header says."""
+
+    code = 2
+
+
+class RecordTooLargeError(KafkaError):
+    """A batch larger than max.message.bytes."""
+
+    code = 10
+
+
+class RecordBatchTooLargeError(KafkaError):
+    """More bytes in one append than segment.bytes allows."""
+
+    code = 18
+
+
+class InvalidTimestampError(KafkaError):
+    """A record whose timestamp lies outside the topic's bounds."""
+
+    code = 32
+
+
+class PolicyViolationError(KafkaError):
+    """A request that the topic's policy forbids."""
+
+    code = 44
+
+
+class UnsupportedForMessageFormatError(KafkaError):
+    """A request that the magic of the log's batches does not allow."""
+
+    code = 43
+
+
+class OutOfOrderSequenceError(KafkaError):
+    """A producer's batch that does not follow its last one."""
+
+    code = 45
+
+
+class InvalidProducerEpochError(KafkaError):
+    """A producer's batch with an epoch older than the one known."""
+
+    code = 47
+
+
+class InvalidTxnStateError(KafkaError):
+    """A batch that the producer's transaction does not allow."""
+
+    code = 48
+
+
+class TransactionCoordinatorFencedError(KafkaError):
+    """A marker of a coordinator that has been replaced."""
+
+    code = 52
+
+
+class StorageError(KafkaError):
+    """The log's directory is offline, or the disk refused the work.
+
+    Source: org.apache.kafka.common.errors.KafkaStorageException.
+    """
+
+    code = 56
+
+
+class FencedLeaderEpochError(KafkaError):
+    """A request with a leader epoch older than the log's."""
+
+    code = 74
+
+
+class UnsupportedCompressionTypeError(KafkaError):
+    """A codec that the log or the request does not allow."""
+
+    code = 76
+
+
+class InvalidRecordError(KafkaError):
+    """A batch or record that breaks a rule of its topic."""
+
+    code = 87
+
+
+class InconsistentTopicIdError(KafkaError):
+    """A partition's directory that belongs to another topic of the same name."""
+
+    code = 103
+
+
+class OffsetsOutOfOrderError(KafkaError):
+    """Batches given to a follower whose offsets do not ascend."""
+
+
+class UnexpectedAppendOffsetError(KafkaError):
+    """A batch given to a follower that begins before the log's end.
+
+    `first_offset` and `last_offset` (inclusive) are those of what was to be appended.
+    """
+
+    def __init__(self, message: str, *, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class SegmentOffsetOverflowError(KafkaError):
+    """An offset too far from its segment's base for four bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordError:
+    """What is wrong with one record of a refused batch; `index` counts from 0 in the request."""
+
+    index: int
+    message: str
+
+
+class RecordValidationError(KafkaError):
+    """Records that break rules, and which: the code is that of `cause`.
+
+    Source: org.apache.kafka.storage.internals.log.RecordValidationException.
+    """
+
+    def __init__(self, cause: KafkaError, record_errors: list[RecordError]) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.record_errors = record_errors
+        self.code = cause.code
