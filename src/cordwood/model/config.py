@@ -243,6 +243,8 @@ _BROKER_TABLE = (
             "How often recovery points are written."),
     _broker("log.flush.start.offset.checkpoint.interval.ms", _int(0), _MINUTE_MS, "ms",
             "How often log start offsets are written."),
+    _broker("replica.high.watermark.checkpoint.interval.ms", _long(), 5_000, "ms",
+            "How often high watermarks are written."),
     _broker("log.initial.task.delay.ms", _long(0), 30_000, "ms",
             "How long after the start the tasks on logs first run."),
     _broker("num.recovery.threads.per.data.dir", _int(1), 2, "threads",
@@ -457,6 +459,7 @@ class BrokerConfig:
     log_flush_scheduler_interval_ms: int = LONG_MAX
     log_flush_offset_checkpoint_interval_ms: int = _MINUTE_MS
     log_flush_start_offset_checkpoint_interval_ms: int = _MINUTE_MS
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
     log_initial_task_delay_ms: int = 30_000
     log_segment_delete_delay_ms: int = _MINUTE_MS
     log_cleaner_enable: bool = True

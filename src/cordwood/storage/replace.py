@@ -152,9 +152,17 @@ def put_in_place(
         dispose: what becomes of the files of the sources.
         fs: where they are.
     """
+    assert sources[0] == staged.base_offset, f"{staged} begins with source {sources[0]}"
+    suffixes = swap_in(staged, fs=fs)
     directory = Path(staged.directory)
-    base = staged.base_offset
-    assert sources[0] == base, f"group at {base} begins with source {sources[0]}"
+    retire(directory, sources, keep_first_snapshot=True, fs=fs)
+    finish_swap(staged, suffixes, fs=fs)
+    dispose_deleted(directory, dispose, fs=fs)
+
+
+def swap_in(staged: StagedSegment, *, fs: FileSystem = OS) -> list[str]:
+    """Step 2: staged files become `.swap`; the suffixes of those there are."""
+    directory, base = Path(staged.directory), staged.base_offset
     present = [suffix for suffix, path in staged.paths().items() if fs.exists(path)]
     assert LOG_SUFFIX in present, f"no staged log for {base} in {directory}"
     for suffix in reversed(present):
@@ -165,11 +173,15 @@ def put_in_place(
             _name(directory, base, suffix + CLEANED_SUFFIX),
             _name(directory, base, suffix + SWAP_SUFFIX),
         )
-    retire(directory, sources, keep_first_snapshot=True, fs=fs)
-    for suffix in present:
+    return present
+
+
+def finish_swap(staged: StagedSegment, suffixes: Sequence[str], *, fs: FileSystem = OS) -> None:
+    """Step 4: `.swap` files take their final names, which last."""
+    directory, base = Path(staged.directory), staged.base_offset
+    for suffix in suffixes:
         fs.rename(_name(directory, base, suffix + SWAP_SUFFIX), _name(directory, base, suffix))
     fs.sync_directory(directory)
-    dispose_deleted(directory, dispose, fs=fs)
 
 
 def retire(

@@ -1,0 +1,72 @@
+"""The producers of one append: checked before the write, recorded after it.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.analyzeAndValidateProducerState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cordwood.model.append_origin import AppendOrigin
+from cordwood.storage.producer_state import BatchMetadata, CompletedTransaction, ProducerAppendInfo
+from cordwood.storage.validator import ValidatedBatch
+
+if TYPE_CHECKING:
+    from cordwood.storage.partition_log import PartitionLog
+
+
+class AppendProducers:
+    """What an append does to the producers of its log."""
+
+    __slots__ = ("_completed", "_guard", "_infos", "_log", "_origin", "touched")
+
+    def __init__(self, log: PartitionLog, origin: AppendOrigin, guard: object | None) -> None:
+        self._log = log
+        self._origin = origin
+        self._guard = guard
+        self._infos: dict[int, ProducerAppendInfo] = {}
+        self._completed: list[CompletedTransaction] = []
+        self.touched = False
+
+    def analyze(self, batches: Sequence[ValidatedBatch]) -> BatchMetadata | None:
+        """Checks sequences, epochs and transactions; the first time a client's batch came, if any.
+
+        Raises:
+            KafkaError: a batch does not follow its producer's last one.
+        """
+        state = self._log.producer_state
+        client = self._origin is AppendOrigin.CLIENT
+        for batch in batches:
+            header = batch.header
+            if header.producer_id < 0:
+                continue
+            self.touched = True
+            if client:
+                entry = state.last_entry(header.producer_id)
+                if entry is not None and not header.is_control:
+                    duplicate = entry.find_duplicate(header)
+                    if duplicate is not None:
+                        return duplicate
+            if client or self._origin is AppendOrigin.COORDINATOR:
+                state.require_verified(header, self._origin, self._guard)
+            info = self._infos.get(header.producer_id)
+            if info is None:
+                info = state.prepare_update(header.producer_id, self._origin)
+                self._infos[header.producer_id] = info
+            completed = info.append(header, batch.marker)
+            if completed is not None:
+                self._completed.append(completed)
+        return None
+
+    def commit(self) -> None:
+        """Records what was written, and aborted transactions in the active segment's index."""
+        if not self.touched:
+            return
+        state = self._log.producer_state
+        for info in self._infos.values():
+            state.update(info)
+        for completed in self._completed:
+            last_stable = state.last_stable_offset(completed)
+            self._log.active.note_completed(completed, last_stable)
+            state.complete_transaction(completed)

@@ -1,0 +1,38 @@
+"""What an append answers, and the positions that reads and appends speak of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class LogPosition(NamedTuple):
+    """An offset and where its segment holds it: `position` in bytes, -1 where unknown.
+
+    Source: org.apache.kafka.storage.internals.log.LogOffsetMetadata.
+    """
+
+    offset: int
+    segment_base_offset: int = -1
+    position: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResult:
+    """What became of an append.
+
+    `first_offset` and `last_offset` (inclusive) are those the records have, which for a batch that
+    the producer sent before are those of the first time; both are -1 when there was nothing to
+    append. `log_append_time_ms` is -1 for CreateTime.
+
+    Source: org.apache.kafka.storage.internals.log.LogAppendInfo.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    record_count: int
+    size_bytes: int
+    is_duplicate: bool = False

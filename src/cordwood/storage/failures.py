@@ -1,0 +1,79 @@
+"""Log directories that have failed: once offline, never tried again while the process lives.
+
+An error of a file in a directory, a failed fsync before all, says nothing certain about what is on
+its disk; the directory goes offline and every log in it refuses, while other directories live on. A
+full disk is no such failure: the append is refused and what is there stays readable.
+
+Source: org.apache.kafka.storage.internals.log.LogDirFailureChannel, LocalLog.maybeHandleIOException.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cordwood.model.errors import NoSpaceError
+from cordwood.model.kafka_errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+
+class FailureChannel:
+    """Which log directories are offline, and who wants to hear of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._offline: dict[Path, str] = {}
+        self._listeners: list[Callable[[Path, str], None]] = []
+
+    @property
+    def offline(self) -> dict[Path, str]:
+        """The directories that are offline, and why."""
+        with self._lock:
+            return dict(self._offline)
+
+    def subscribe(self, listener: Callable[[Path, str], None]) -> None:
+        """Has `listener` called, once for each directory that fails, with the reason."""
+        self._listeners.append(listener)
+
+    def fail(self, log_dir: Path, reason: str) -> None:
+        """Takes a directory offline; the first reason stays."""
+        with self._lock:
+            if log_dir in self._offline:
+                return
+            self._offline = {**self._offline, log_dir: reason}
+        _log.error("Stopping serving logs in dir %s: %s", log_dir, reason)
+        for listener in self._listeners:
+            listener(log_dir, reason)
+
+    def check(self, log_dir: Path) -> None:
+        """Refuses work in a directory that is offline.
+
+        Raises:
+            StorageError: it is.
+        """
+        if log_dir in self._offline:
+            raise StorageError(
+                f"The log dir {log_dir} is already offline due to a previous IO exception."
+            )
+
+    @contextmanager
+    def guard(self, log_dir: Path, doing: str) -> Iterator[None]:
+        """Work on files of `log_dir`; `doing` says what, for the error's text.
+
+        Raises:
+            StorageError: the directory is offline already, or a file's error has now taken it
+                offline; or the disk is full, and the directory stays online.
+        """
+        self.check(log_dir)
+        try:
+            yield
+        except NoSpaceError as error:
+            raise StorageError(f"Error while {doing}: {error}") from error
+        except OSError as error:
+            reason = f"Error while {doing}: {error}"
+            self.fail(log_dir, reason)
+            raise StorageError(reason) from error

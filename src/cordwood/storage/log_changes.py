@@ -1,0 +1,190 @@
+"""What takes segments out of a log or puts others in: retention, truncation, a clean's result.
+
+Each function runs under the log's lock, and swaps the tuple of segments at once: a reader sees the
+segments before or after, never a mixture.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteSegments, truncateTo,
+truncateFullyAndStartAt; LocalLog.replaceSegments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cordwood.model.kafka_errors import StorageError
+from cordwood.storage import retired_files
+from cordwood.storage.append_result import LogPosition
+from cordwood.storage.log_segment import LogSegment
+from cordwood.storage.replace import StagedSegment, finish_swap, swap_in
+from cordwood.storage.segment_list import SegmentList
+
+if TYPE_CHECKING:
+    from cordwood.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+SEGMENT_DELETION = "segment deletion"
+
+
+def delete_segments(log: PartitionLog, count: int, *, reason: str) -> int:
+    """Removes the `count` oldest segments; how many went.
+
+    Where all of them go, an empty one at the log's end is made first. The log start offset is
+    raised before a file is touched.
+
+    Raises:
+        OffsetOutOfRangeError: a segment reaches above the high watermark.
+        StorageError: the disk refused.
+    """
+    with log.lock, log.guard("deleting segments of"):
+        log.require_open()
+        doomed = list(log.segments)[:count]
+        if not doomed:
+            return 0
+        if len(doomed) == len(log.segments):
+            if not log.active.size_bytes and log.active.base_offset == log.log_end_offset:
+                _log.info(
+                    "Empty active segment at %s was deleted and recreated due to %s",
+                    log.log_end_offset,
+                    reason,
+                )
+            log.roll()
+            doomed = [s for s in doomed if s is not log.active and log.segments.contains_this(s)]
+        rest = log.segments.without(doomed)
+        log.maybe_increment_log_start_offset(rest.first.base_offset, SEGMENT_DELETION)
+        log.segments = rest
+        for segment in doomed:
+            _log.info("Deleting segment %s due to %s.", segment, reason)
+        retired_files.retire(log, doomed, snapshots=[s.base_offset for s in doomed])
+        return count
+
+
+def truncate_to(log: PartitionLog, offset: int) -> bool:
+    """Cuts the log off: what is at or above `offset` goes, a batch that holds it wholly.
+
+    Returns:
+        Whether the log reached that far.
+
+    Raises:
+        ValueError: `offset` is negative.
+        StorageError: the disk refused.
+    """
+    if offset < 0:
+        raise ValueError(
+            f"Cannot truncate partition {log.topic_partition} to a negative offset ({offset})."
+        )
+    with log.lock, log.guard(f"truncating to {offset}"):
+        log.require_open()
+        if offset >= log.log_end_offset:
+            _log.info(
+                "Truncating to %s has no effect as the largest offset in the log is %s",
+                offset,
+                log.log_end_offset - 1,
+            )
+            log.leader_epochs.truncate_from_end(offset)
+            return False
+        _log.info("Truncating to offset %s", offset)
+        if offset < log.high_watermark:
+            _log.warning(
+                "Truncating %s to offset %s below high watermark %s",
+                log.topic_partition,
+                offset,
+                log.high_watermark,
+            )
+        if log.segments.first.base_offset > offset:
+            truncate_fully_and_start_at(log, offset)
+            return True
+        # What a crash in the middle leaves must never look flushed.
+        log.recovery_point = min(log.recovery_point, offset)
+        doomed = [s for s in log.segments if s.base_offset > offset]
+        log.segments = log.segments.without(doomed)
+        log.log_end_offset = offset
+        # The newest first: a crash must not leave a gap in the middle of the log.
+        retired_files.retire(log, list(reversed(doomed)), at_once=False)
+        log.active.truncate_to(offset)
+        log.leader_epochs.truncate_from_end(offset)
+        log.log_start_offset = min(offset, log.log_start_offset)
+        _rebuild_producers(log)
+        if log.high_watermark > offset:
+            log.set_high_watermark(LogPosition(offset))
+        return True
+
+
+def truncate_fully_and_start_at(
+    log: PartitionLog, offset: int, *, log_start_offset: int | None = None
+) -> None:
+    """Empties the log; the next record gets `offset`.
+
+    Args:
+        log: to empty.
+        offset: the new log end.
+        log_start_offset: the new log start where it is another one.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with log.lock, log.guard(f"truncating fully to {offset}"):
+        log.require_open()
+        _log.info("Truncate and start at offset %s, logStartOffset: %s", offset, log_start_offset)
+        log.recovery_point = min(log.recovery_point, offset)
+        old = list(log.segments)
+        retired_files.retire(log, list(reversed(old)))
+        log.segments = SegmentList([log.new_segment(offset)])
+        log.log_end_offset = offset
+        log.leader_epochs.clear_and_flush()
+        log.producer_state.truncate_fully_and_start_at(offset)
+        log.log_start_offset = offset if log_start_offset is None else log_start_offset
+        log.recovery_point = min(log.recovery_point, offset)
+        log.set_high_watermark(LogPosition(offset))
+
+
+def _rebuild_producers(log: PartitionLog) -> None:
+    from cordwood.storage.log_loader import rebuild_producer_state  # noqa: PLC0415  # no cycle
+
+    rebuild_producer_state(
+        log.producer_state,
+        log.segments,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        now_ms=log.context.clock.now_ms(),
+        reload_from_clean_shutdown=False,
+    )
+    log.refresh_first_unstable()
+
+
+def replace_segments(
+    log: PartitionLog, staged: StagedSegment, sources: Sequence[int]
+) -> LogSegment:
+    """Puts a cleaned segment in the place of those it was made from; see `storage.replace`.
+
+    Args:
+        log: that was cleaned.
+        staged: the new segment's files, complete and on disk.
+        sources: base offsets of the segments it replaces, ascending.
+
+    Raises:
+        StorageError: a source is gone or has become active since, or the disk refused.
+    """
+    with log.lock, log.guard("replacing segments of"):
+        log.require_open()
+        old = [s for s in log.segments if s.base_offset in set(sources)]
+        if not old or old[-1].base_offset >= log.active.base_offset:
+            raise StorageError(
+                f"the segments {list(sources)} of {log.topic_partition} are not there to be "
+                "replaced any more: the log was truncated or deleted since the clean began"
+            )
+        suffixes = swap_in(staged, fs=log.context.fs)
+        retired_files.retire(log, old, snapshots=[s.base_offset for s in old[1:]])
+        finish_swap(staged, suffixes, fs=log.context.fs)
+        new = LogSegment.open(
+            log.directory,
+            staged.base_offset,
+            config=log.config,
+            resources=log.context.resources,
+            now_ms=log.context.clock.now_ms(),
+        )
+        log.segments = log.segments.without(old).with_added(new)
+        log.forget_high_watermark_position()
+        return new

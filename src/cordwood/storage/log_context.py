@@ -1,0 +1,43 @@
+"""What the logs of a process share."""
+
+from __future__ import annotations
+
+from cordwood.model.chance import Chance, SystemChance
+from cordwood.model.clock import Clock, SystemClock
+from cordwood.storage.failures import FailureChannel
+from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.resources import ResourceCache
+from cordwood.storage.scheduler import Scheduler
+from cordwood.storage.validator import ValidationMetrics
+
+
+class LogContext:
+    """Clock, chance, open files, tasks put off, failed directories, counters.
+
+    `producer_id_expiration_ms` and `max_transaction_timeout_ms` are the broker's settings.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        resources: ResourceCache | None = None,
+        scheduler: Scheduler | None = None,
+        failures: FailureChannel | None = None,
+        producer_id_expiration_ms: int = 86_400_000,
+        max_transaction_timeout_ms: int = 900_000,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.chance: Chance = chance or SystemChance()
+        self.resources = resources or ResourceCache()
+        self.scheduler = scheduler or Scheduler(self.clock)
+        self.failures = failures or FailureChannel()
+        self.metrics = ValidationMetrics()
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.max_transaction_timeout_ms = max_transaction_timeout_ms
+
+    @property
+    def fs(self) -> FileSystem:
+        """The file system that holds the logs."""
+        return self.resources.fs

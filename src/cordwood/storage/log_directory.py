@@ -1,0 +1,177 @@
+"""One entry of log.dirs in use: held by its `.lock`, loaded, checkpointed.
+
+`storage.log_dir.LogDir` is the same directory seen by one who only visits it while no broker runs.
+
+Source: org.apache.kafka.storage.internals.log.LogManager.loadLogs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from cordwood.format.clean_shutdown import build_clean_shutdown
+from cordwood.format.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_DIR,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_LOG_INDEX_CACHE,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from cordwood.format.meta_properties import parse_meta_properties
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import StorageError
+from cordwood.storage.directory_names import parse_directory_name
+from cordwood.storage.log_context import LogContext
+from cordwood.storage.log_loader import LoadRequest, load_log
+from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
+from cordwood.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+
+class LoadProgress(Protocol):
+    """Hears how far the loading of a directory is."""
+
+    def begin(self, log_dir: Path, total: int) -> None:
+        """`total` logs are about to be loaded from `log_dir`."""
+
+    def advance(self, log_dir: Path, name: str) -> None:
+        """One of them is loaded."""
+
+    def segment(self, name: str, number: int, total: int) -> None:
+        """Segment `number` of `total` of a log is about to be recovered."""
+
+
+class Silent:
+    """A listener that shows nothing."""
+
+    def begin(self, log_dir: Path, total: int) -> None:
+        """Shows nothing."""
+
+    def advance(self, log_dir: Path, name: str) -> None:
+        """Shows nothing."""
+
+    def segment(self, name: str, number: int, total: int) -> None:
+        """Shows nothing."""
+
+
+class LogDirectory:
+    """A log directory that this process holds.
+
+    `had_clean_shutdown` says how it was left; the mark is removed when the loading begins.
+    """
+
+    def __init__(self, path: Path, *, context: LogContext) -> None:
+        """Makes the directory where there is none, and takes its lock.
+
+        Raises:
+            DirectoryInUseError: another process holds it.
+            OSError: it cannot be used.
+        """
+        self.path = path
+        self._context = context
+        self._fs = context.fs
+        self._fs.make_directory(path)
+        self._lock = self._fs.lock(path)
+        self.had_clean_shutdown = self._fs.exists(path / CLEAN_SHUTDOWN)
+        self.directory_id = self._read_id()
+        self.recovery_points = self._file(RECOVERY_POINT_CHECKPOINT)
+        self.log_starts = self._file(LOG_START_OFFSET_CHECKPOINT)
+        self.high_watermarks = self._file(REPLICATION_OFFSET_CHECKPOINT)
+        self.cleaner_offsets = self._file(CLEANER_OFFSET_CHECKPOINT)
+
+    def _file(self, name: str) -> OffsetCheckpointFile:
+        return OffsetCheckpointFile(self.path / name, fs=self._fs)
+
+    def _read_id(self) -> str | None:
+        path = self.path / META_PROPERTIES
+        try:
+            return parse_meta_properties(self._fs.read_bytes(path)).directory_id
+        except FileNotFoundError:
+            return None
+        except CorruptError as error:
+            raise error.located(path=str(path)) from error
+
+    def load(
+        self,
+        config_of: Callable[[str], LogConfig],
+        *,
+        threads: int,
+        progress: LoadProgress,
+    ) -> Iterator[tuple[PartitionLog, str]]:
+        """Every log of the directory, with the suffix of its directory's name.
+
+        A file's error takes the directory offline, and ends the loading; what cannot be understood
+        is raised.
+        """
+        clean = self.had_clean_shutdown
+        try:
+            if clean:
+                self._fs.remove(self.path / CLEAN_SHUTDOWN)
+                self._fs.sync_directory(self.path)
+            names = [
+                entry.name
+                for entry in self._fs.entries_in(self.path)
+                if entry.is_directory
+                and entry.name not in {REMOTE_LOG_INDEX_CACHE, CLUSTER_METADATA_DIR}
+            ]
+            recovery_points = self.recovery_points.read_or_nothing("recovery-point-offset-checkpoint")
+            starts = self.log_starts.read_or_nothing("log-start-offset-checkpoint")
+            marks = self.high_watermarks.read_or_nothing("replication-offset-checkpoint")
+        except OSError as error:
+            self._context.failures.fail(self.path, f"Error while loading log dir: {error}")
+            return
+        _log.info(
+            "Skipping recovery of %s logs from %s since clean shutdown file was found"
+            if clean
+            else "Recovering %s logs from %s since no clean shutdown file was found",
+            len(names),
+            self.path,
+        )
+        progress.begin(self.path, len(names))
+
+        def load_one(name: str) -> tuple[PartitionLog, str]:
+            partition, suffix = parse_directory_name(name, parent=str(self.path))
+            log = load_log(
+                LoadRequest(
+                    directory=self.path / name,
+                    topic_partition=partition,
+                    config=config_of(partition.topic),
+                    context=self._context,
+                    clean_shutdown=clean,
+                    recovery_point=recovery_points.get(partition, 0),
+                    log_start_offset=starts.get(partition, 0),
+                    on_segment=lambda number, total: progress.segment(name, number, total),
+                )
+            )
+            log.update_high_watermark(marks.get(partition, log.log_start_offset))
+            progress.advance(self.path, name)
+            return log, suffix
+
+        try:
+            if clean or threads < 2:
+                for name in names:
+                    yield load_one(name)
+            else:
+                # The walk of unflushed segments is compiled code that lets other threads run.
+                with ThreadPoolExecutor(threads, "log-recovery") as pool:
+                    yield from pool.map(load_one, names)
+        except StorageError:
+            if self.path not in self._context.failures.offline:
+                raise
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Writes the mark of a clean stop, last of all."""
+        self._fs.write_durably(self.path / CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch))
+
+    def release(self) -> None:
+        """Lets go of the lock."""
+        self._lock.release()

@@ -1,0 +1,421 @@
+"""Opens a partition's log: finishes what a crash left half done, recovers, finds its offsets.
+
+1. Temporary files: `.deleted` go; `.swap` files are a clean's result and win, unless a `.cleaned`
+   file at or below them says that not all of them had been renamed.
+2. Segments: an index without its log goes; a log without its offset index gets its indexes anew.
+3. After an unclean stop, segments from the recovery point on are walked: every batch's size and CRC.
+   At the first bad byte the log is cut, and the segments behind it go.
+4. Leader epochs are cut to the log's offsets, and the state of producers is brought up to its end
+   from the newest good snapshot.
+
+A second load of what a load left changes nothing.
+
+Source: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProducerState.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordwood.format.file_names import (
+    CLEANED_SUFFIX,
+    DELETE_DIR_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    base_offset_of,
+    is_index_file,
+    is_log_file,
+    segment_file_name,
+)
+from cordwood.format.partition_metadata import parse_partition_metadata
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import (
+    InconsistentTopicIdError,
+    InvalidRecordError,
+    SegmentOffsetOverflowError,
+)
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.leader_epochs import LeaderEpochCache
+from cordwood.storage.log_context import LogContext
+from cordwood.storage.log_segment import LogSegment
+from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.replace import (
+    JOURNAL_NAME,
+    STAGED_SUFFIX,
+    RoundJournal,
+    recover_directory,
+)
+from cordwood.storage.segment_list import SegmentList
+from cordwood.storage.segment_split import split_overflowed
+
+_log = logging.getLogger(__name__)
+
+_UNDER_WAY = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, STAGED_SUFFIX)
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadRequest:
+    """What to open, and what is known of it.
+
+    `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
+    `on_segment` hears (number, of how many) before each segment that is recovered.
+    """
+
+    directory: Path
+    topic_partition: TopicPartition
+    config: LogConfig
+    context: LogContext
+    clean_shutdown: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    topic_id: str | None = None
+    on_segment: Callable[[int, int], None] | None = None
+
+
+def load_log(request: LoadRequest) -> PartitionLog:
+    """Opens the log of a directory, which is made where there is none.
+
+    Raises:
+        StorageError: a file of the directory could not be read or written.
+        CorruptError: a file's name is no offset, or a file of another kind cannot be read.
+        InconsistentTopicIdError: the directory belongs to another topic of the same name.
+    """
+    context = request.context
+    with context.failures.guard(
+        request.directory.parent, f"loading the log {request.topic_partition}"
+    ):
+        return _Loader(request).load()
+
+
+class _Loader:
+    """One load."""
+
+    def __init__(self, request: LoadRequest) -> None:
+        self._request = request
+        self._directory = request.directory
+        self._context = request.context
+        self._fs = request.context.fs
+        self._is_deleted_dir = request.directory.name.endswith(DELETE_DIR_SUFFIX)
+        self._segments = SegmentList()
+        if not self._fs.exists(self._directory):
+            self._fs.make_directory(self._directory)
+            self._fs.sync_directory(self._directory.parent)
+        self._epochs = LeaderEpochCache(self._directory / LEADER_EPOCH_CHECKPOINT, fs=self._fs)
+
+    def load(self) -> PartitionLog:
+        """Does the steps in order."""
+        request = self._request
+        names = remove_leftovers(self._directory, request.context)
+        while True:
+            try:
+                self._load_segments(names)
+                recovery_point, end = self._recover_log()
+                break
+            except SegmentOffsetOverflowError as overflow:
+                base = overflow.base_offset
+                _log.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
+                split_overflowed(self._directory, base, config=request.config, context=self._context)
+                names = self._fs.names_in(self._directory)
+        self._epochs.truncate_from_end(end)
+        start = max(request.log_start_offset, self._segments.first.base_offset)
+        self._epochs.truncate_from_start(request.log_start_offset)
+        producers = self._producers()
+        if not self._is_deleted_dir:
+            producers.remove_stray_snapshots([s.base_offset for s in self._segments])
+            rebuild_producer_state(
+                producers,
+                self._segments,
+                log_start_offset=start,
+                log_end_offset=end,
+                now_ms=self._context.clock.now_ms(),
+                reload_from_clean_shutdown=request.clean_shutdown,
+            )
+        log = PartitionLog(
+            topic_partition=request.topic_partition,
+            directory=self._directory,
+            config=request.config,
+            context=self._context,
+            segments=self._segments,
+            log_start_offset=start,
+            recovery_point=recovery_point,
+            log_end_offset=end,
+            producer_state=producers,
+            leader_epochs=self._epochs,
+            topic_id=self._topic_id(),
+        )
+        if request.topic_id is not None:
+            log.assign_topic_id(request.topic_id)
+        return log
+
+    def _producers(self) -> ProducerStateManager:
+        return ProducerStateManager(
+            self._request.topic_partition,
+            self._directory,
+            fs=self._fs,
+            max_transaction_timeout_ms=self._context.max_transaction_timeout_ms,
+            producer_id_expiration_ms=self._context.producer_id_expiration_ms,
+        )
+
+    def _topic_id(self) -> str | None:
+        path = self._directory / PARTITION_METADATA
+        try:
+            found = parse_partition_metadata(self._fs.read_bytes(path)).topic_id
+        except FileNotFoundError:
+            return None
+        except CorruptError as error:
+            raise error.located(path=str(path)) from error
+        wanted = self._request.topic_id
+        if wanted is not None and wanted != found:
+            raise InconsistentTopicIdError(
+                f"Tried to assign topic ID {wanted} to log for topic partition "
+                f"{self._request.topic_partition}, but log already contained topic ID {found}"
+            )
+        return found
+
+    # ---- segments
+
+    def _load_segments(self, names: list[str]) -> None:
+        present = set(names)
+        segments = []
+        for name in names:
+            if is_index_file(name):
+                log_name = segment_file_name(base_offset_of(name), LOG_SUFFIX)
+                if log_name not in present:
+                    _log.warning(
+                        "Found an orphaned index file %s, with no corresponding log file.",
+                        self._directory / name,
+                    )
+                    self._fs.remove(self._directory / name)
+            elif is_log_file(name):
+                segments.append(self._open(base_offset_of(name)))
+        self._segments = SegmentList(segments)
+        for segment in segments:
+            base = segment.base_offset
+            try:
+                if segment_file_name(base, INDEX_SUFFIX) not in present:
+                    self._complain_of_index(segment)
+                    segment.recover_missing_index()
+                segment.sanity_check(
+                    time_index_newly_created=segment_file_name(base, TIME_INDEX_SUFFIX)
+                    not in present,
+                    has_transaction_index=segment_file_name(base, TXN_INDEX_SUFFIX) in present,
+                )
+            except (FileNotFoundError, CorruptError) as error:
+                _log.warning(
+                    "Found a corrupted index file corresponding to log file %s due to %s, "
+                    "recovering segment and rebuilding index files...",
+                    segment.path,
+                    error,
+                )
+                self._recover_segment(segment)
+
+    def _complain_of_index(self, segment: LogSegment) -> None:
+        request = self._request
+        if segment.size_bytes and (
+            request.clean_shutdown or segment.base_offset < request.recovery_point
+        ):
+            _log.error(
+                "Could not find offset index file corresponding to log file %s, recovering segment "
+                "and rebuilding index files...",
+                segment.path,
+            )
+        raise FileNotFoundError(f"no offset index of {segment.path}")
+
+    def _open(self, base_offset: int) -> LogSegment:
+        return LogSegment.open(
+            self._directory,
+            base_offset,
+            config=self._request.config,
+            resources=self._context.resources,
+            now_ms=self._context.clock.now_ms(),
+            roll_jitter_ms=self._jitter(),
+        )
+
+    def _jitter(self) -> int:
+        config = self._request.config
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        return self._context.chance.below(jitter) if jitter > 0 else 0
+
+    # ---- recovery
+
+    def _recover_log(self) -> tuple[int, int]:
+        """(recovery point, log end offset)."""
+        request = self._request
+        if self._is_deleted_dir:
+            if not self._segments:
+                self._segments = SegmentList([self._create(0)])
+            return 0, 0
+        truncated = False
+        if not request.clean_shutdown:
+            truncated = self._recover_unflushed()
+        elif self._segments and not self._ends_whole(self._segments.active):
+            # A clean stop leaves no torn end: something else has written to the file.
+            truncated = self._recover_one(self._segments.active)
+        end = self._log_end()
+        if self._segments and end < request.log_start_offset:
+            _log.warning(
+                "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset "
+                "%s. This could happen if segment files were deleted from the file system.",
+                end,
+                request.log_start_offset,
+            )
+            self._remove_segments(list(self._segments))
+            self._epochs.clear_and_flush()
+            self._producers().truncate_fully_and_start_at(request.log_start_offset)
+        if not self._segments:
+            self._segments = SegmentList([self._create(request.log_start_offset)])
+            end = request.log_start_offset
+        if request.clean_shutdown and not truncated:
+            return end, end
+        return min(request.recovery_point, end), end
+
+    def _ends_whole(self, segment: LogSegment) -> bool:
+        return segment.valid_bytes() == segment.size_bytes
+
+    def _log_end(self) -> int:
+        return self._segments.active.read_next_offset() if self._segments else 0
+
+    def _create(self, base_offset: int) -> LogSegment:
+        return LogSegment.create(
+            self._directory,
+            base_offset,
+            config=self._request.config,
+            resources=self._context.resources,
+            now_ms=self._context.clock.now_ms(),
+            roll_jitter_ms=self._jitter(),
+        )
+
+    def _recover_unflushed(self) -> bool:
+        """Whether anything was cut off."""
+        if not self._segments:
+            return False
+        unflushed = self._segments.values(self._request.recovery_point, 1 << 63)
+        for number, segment in enumerate(unflushed):
+            _log.info(
+                "Recovering unflushed segment %s. %s/%s recovered for %s.",
+                segment.base_offset,
+                number,
+                len(unflushed),
+                self._request.topic_partition,
+            )
+            if self._request.on_segment is not None:
+                self._request.on_segment(number, len(unflushed))
+            if self._recover_one(segment):
+                _log.warning(
+                    "Corruption found in segment %s, truncating to offset %s",
+                    segment.base_offset,
+                    segment.read_next_offset(),
+                )
+                self._remove_segments(list(unflushed[number + 1 :]))
+                return True
+        return False
+
+    def _recover_one(self, segment: LogSegment) -> bool:
+        try:
+            return self._recover_segment(segment) > 0
+        except SegmentOffsetOverflowError:
+            raise
+        except (InvalidRecordError, CorruptError) as error:
+            _log.warning(
+                "Found invalid offset during recovery. Deleting the corrupt segment and creating "
+                "an empty one with starting offset %s: %s",
+                segment.base_offset,
+                error,
+            )
+            return segment.truncate_to(segment.base_offset) > 0
+
+    def _recover_segment(self, segment: LogSegment) -> int:
+        """Bytes cut off. Batches are checked against the producers as of the segment's start."""
+        producers = self._producers()
+        rebuild_producer_state(
+            producers,
+            self._segments,
+            log_start_offset=self._request.log_start_offset,
+            log_end_offset=segment.base_offset,
+            now_ms=self._context.clock.now_ms(),
+            reload_from_clean_shutdown=False,
+        )
+        truncated = segment.recover(producer_state=producers, leader_epochs=self._epochs)
+        producers.take_snapshot()
+        return truncated
+
+    def _remove_segments(self, doomed: list[LogSegment]) -> None:
+        """The newest first, so that a crash leaves no gap."""
+        self._segments = self._segments.without(doomed)
+        producers = self._producers()
+        for segment in reversed(doomed):
+            segment.delete_if_exists()
+            path = producers.remove_and_mark_for_deletion(segment.base_offset)
+            if path is not None:
+                self._fs.remove(path)
+        self._fs.sync_directory(self._directory)
+
+
+def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
+    """Removes `.deleted` files, finishes or undoes swaps; the names that are left.
+
+    Source: LogLoader.removeTempFilesAndCollectSwapFiles, and the renaming of swap files.
+    """
+    fs = context.fs
+    names = fs.names_in(directory)
+    if JOURNAL_NAME not in names and not any(name.endswith(_UNDER_WAY) for name in names):
+        return names
+    try:
+        recover_directory(directory, fs=fs)
+    except CorruptError as error:  # the journal of a clean: without it, Kafka's own rules do
+        _log.warning("%s; it is dropped", error)
+        RoundJournal(directory, fs=fs).end()
+        recover_directory(directory, fs=fs)
+    if JOURNAL_NAME in names:
+        # The log goes on from here: what is left of the round is planned anew, on what there is.
+        RoundJournal(directory, fs=fs).end()
+    return fs.names_in(directory)
+
+
+def rebuild_producer_state(
+    producers: ProducerStateManager,
+    segments: SegmentList,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    reload_from_clean_shutdown: bool,
+) -> None:
+    """Brings the state of producers to `log_end_offset`, exclusive, and leaves snapshots.
+
+    Source: UnifiedLog.rebuildProducerState.
+    """
+    bases = [segment.base_offset for segment in segments]
+    wanted = [*bases[-2:], log_end_offset]
+    if producers.latest_snapshot_offset is None and reload_from_clean_shutdown:
+        for offset in wanted:
+            producers.update_map_end_offset(offset)
+            producers.take_snapshot()
+        return
+    was_empty = producers.is_empty and producers.map_end_offset >= log_end_offset
+    producers.truncate_and_reload(log_start_offset, log_end_offset, now_ms)
+    if log_end_offset > producers.map_end_offset and not was_empty:
+        for segment in segments.values(producers.map_end_offset, log_end_offset):
+            start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+            producers.update_map_end_offset(start)
+            if segment.base_offset in wanted:
+                producers.take_snapshot()
+            for header, marker in segment.producer_batches(start, log_end_offset):
+                completed = producers.replay(header, marker)
+                if completed is not None:
+                    producers.complete_transaction(completed)
+    producers.update_map_end_offset(log_end_offset)
+    producers.take_snapshot()
+
+

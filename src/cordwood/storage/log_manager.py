@@ -1,0 +1,549 @@
+"""The logs of a broker's log directories: loaded, checkpointed, moved, deleted, shut down.
+
+Source: org.apache.kafka.storage.internals.log.LogManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
+from cordwood.model.config import BrokerConfig, LogConfig
+from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import StorageError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage import directory_names
+from cordwood.storage.log_context import LogContext
+from cordwood.storage.log_directory import LoadProgress, LogDirectory, Silent
+from cordwood.storage.log_loader import LoadRequest, load_log
+from cordwood.storage.log_reader import Isolation
+from cordwood.storage.log_state import LEADER_OFFSET_INCREMENT
+from cordwood.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+_MOVE_BYTES = 1 << 20
+
+
+def _absolute(path: Path) -> Path:
+    return Path(path).absolute()
+
+
+def _log_start_line(log: PartitionLog) -> int | None:
+    """The line of log-start-offset-checkpoint; none where the first segment says as much."""
+    start = log.log_start_offset
+    return start if start > log.segments.first.base_offset else None
+
+
+@contextmanager
+def _reported(log: PartitionLog, doing: str) -> Iterator[None]:
+    """Lets one log's trouble not stop work on the others."""
+    try:
+        yield
+    except CordwoodError:
+        _log.exception("Error %s %s", doing, log)
+
+
+@contextmanager
+def _quiet_failure() -> Iterator[None]:
+    """The directory has gone offline, and whoever listens has heard of it."""
+    try:
+        yield
+    except StorageError:
+        _log.warning("a log directory could not be written to", exc_info=True)
+
+
+class LogManager:
+    """Every log of this process, by partition; one that is being moved has a future log beside it.
+
+    `on_removed` hears of partitions that are gone, so that whoever cleans them stops.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        *,
+        broker: BrokerConfig | None = None,
+        defaults: LogConfig | None = None,
+        topic_config: Callable[[str], LogConfig | None] = lambda _: None,
+        context: LogContext | None = None,
+    ) -> None:
+        """Takes the directories, which are made where there are none.
+
+        Raises:
+            DirectoryInUseError: another process holds one.
+            CordwoodError: no directory can be used.
+        """
+        self.broker = broker or BrokerConfig()
+        self.defaults = defaults or LogConfig()
+        self.context = context or LogContext()
+        self.broker_epoch = -1
+        self.on_removed: list[Callable[[TopicPartition, Path], None]] = []
+        self._topic_config = topic_config
+        self._lock = threading.RLock()
+        self._current: dict[TopicPartition, PartitionLog] = {}
+        self._future: dict[TopicPartition, PartitionLog] = {}
+        self._to_delete: list[tuple[PartitionLog, int]] = []
+        self._loaded = False
+        self._stopped = False
+        self.directories = self._take([_absolute(path) for path in log_dirs])
+        self.context.failures.subscribe(self._directory_failed)
+
+    def _take(self, paths: Sequence[Path]) -> list[LogDirectory]:
+        taken: list[LogDirectory] = []
+        if len(set(paths)) < len(paths):
+            raise CordwoodError(f"Duplicate log directory found: {', '.join(map(str, paths))}")
+        try:
+            for path in paths:
+                try:
+                    taken.append(LogDirectory(path, context=self.context))
+                except OSError as error:
+                    self.context.failures.fail(path, f"Failed to create or validate it: {error}")
+        except CordwoodError:
+            for directory in taken:
+                directory.release()
+            raise
+        if not taken:
+            raise CordwoodError(
+                "Shutdown broker because none of the specified log dirs from "
+                f"{', '.join(map(str, paths))} can be created or validated"
+            )
+        return taken
+
+    # ---- start
+
+    def load(
+        self,
+        *,
+        is_stray: Callable[[PartitionLog], bool] = lambda _: False,
+        progress: LoadProgress | None = None,
+    ) -> None:
+        """Opens every log there is; directories without the mark of a clean stop are recovered.
+
+        Args:
+            is_stray: whether a log that was found belongs to no replica of this broker; its
+                directory is renamed `-stray`, and left.
+            progress: hears how far it is.
+
+        Raises:
+            CordwoodError: a partition lies in two directories, or no directory is left.
+        """
+        listener = progress or Silent()
+        begun = self.context.clock.monotonic_s()
+        unclean = []
+        for directory in self._online():
+            if not directory.had_clean_shutdown:
+                unclean.append(directory.path)
+            for log, suffix in directory.load(
+                self._config_of, threads=self.broker.num_recovery_threads_per_data_dir,
+                progress=listener,
+            ):
+                self._accept(log, suffix, is_stray)
+        self._require_some_directory()
+        self._loaded = True
+        _log.info(
+            "Loaded %s logs in %sms (unclean log dirs = %s)",
+            len(self._current),
+            int((self.context.clock.monotonic_s() - begun) * 1000),
+            [str(path) for path in unclean],
+        )
+
+    def _accept(
+        self, log: PartitionLog, suffix: str, is_stray: Callable[[PartitionLog], bool]
+    ) -> None:
+        partition = log.topic_partition
+        if suffix == DELETE_DIR_SUFFIX:
+            self._queue_for_deletion(log)
+        elif suffix == STRAY_DIR_SUFFIX:
+            log.close_handlers()
+        elif suffix == FUTURE_DIR_SUFFIX:
+            self._put(self._future, log)
+        elif is_stray(log):
+            name = directory_names.stray_directory_name(partition, self.context.chance.unique_id())
+            _log.info("Found stray log dir %s: moving it to %s", log, name)
+            log.rename_directory(log.log_dir / name)
+            log.close_handlers()
+        else:
+            self._put(self._current, log)
+
+    def _put(self, logs: dict[TopicPartition, PartitionLog], log: PartitionLog) -> None:
+        other = logs.get(log.topic_partition)
+        if other is not None:
+            raise CordwoodError(
+                f"Duplicate log directories for {log.topic_partition} are found in both "
+                f"{other.directory} and {log.directory}. It is likely because log directory "
+                "failure happened while broker was replacing current replica with future replica. "
+                "Recover broker from this failure by manually deleting one of the two directories "
+                "for this partition. It is recommended to delete the partition in the log "
+                "directory that is known to have failed recently."
+            )
+        logs[log.topic_partition] = log
+
+    def start_tasks(self) -> None:
+        """Puts the checkpoints, the flush of old appends and deletions on the schedule.
+
+        Source: LogManager.startupWithConfigOverrides.
+        """
+        broker, scheduler = self.broker, self.context.scheduler
+        first = broker.log_initial_task_delay_ms
+        for name, run, period in (
+            ("kafka-log-flusher", self.flush_dirty, broker.log_flush_scheduler_interval_ms),
+            (
+                "kafka-recovery-point-checkpoint",
+                self.checkpoint_recovery_points,
+                broker.log_flush_offset_checkpoint_interval_ms,
+            ),
+            (
+                "kafka-log-start-offset-checkpoint",
+                self.checkpoint_log_start_offsets,
+                broker.log_flush_start_offset_checkpoint_interval_ms,
+            ),
+            (
+                "highwatermark-checkpoint",
+                self.checkpoint_high_watermarks,
+                broker.replica_high_watermark_checkpoint_interval_ms,
+            ),
+            (
+                "PeriodicProducerExpirationCheck",
+                self.remove_expired_producers,
+                broker.producer_id_expiration_check_interval_ms,
+            ),
+        ):
+            scheduler.schedule(name, run, delay_ms=min(first, period), period_ms=period)
+        scheduler.schedule_once("kafka-delete-logs", self._delete_due, delay_ms=first)
+
+    # ---- the logs
+
+    def get(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
+        """A partition's log, or its future one."""
+        return (self._future if future else self._current).get(partition)
+
+    def logs(self) -> list[PartitionLog]:
+        """Every log, future ones behind the others."""
+        with self._lock:
+            return [*self._current.values(), *self._future.values()]
+
+    def get_or_create(
+        self,
+        partition: TopicPartition,
+        *,
+        topic_id: str | None = None,
+        log_dir: Path | None = None,
+        directory_id: str | None = None,
+        is_new: bool = True,
+    ) -> PartitionLog:
+        """A partition's log, made where there is none.
+
+        Args:
+            partition: whose.
+            topic_id: the topic's id.
+            log_dir: the directory to make it in; the one with the fewest partitions if None.
+            directory_id: the same by the id that `meta.properties` gives it.
+            is_new: the partition is known to be new; if not, and a directory is offline, the log
+                may be there.
+
+        Raises:
+            StorageError: no directory would take it.
+            InconsistentTopicIdError: the log there belongs to another topic of that name.
+        """
+        with self._lock:
+            log = self._current.get(partition)
+            if log is not None:
+                if topic_id is not None:
+                    log.assign_topic_id(topic_id)
+                return log
+            if not is_new and self.context.failures.offline:
+                raise StorageError(
+                    f"Can not create log for {partition} because log directories "
+                    f"{', '.join(str(path) for path in self.context.failures.offline)} are offline"
+                )
+            log = self._create(partition, str(partition), topic_id, log_dir, directory_id)
+            self._current[partition] = log
+            return log
+
+    def _create(
+        self,
+        partition: TopicPartition,
+        name: str,
+        topic_id: str | None,
+        log_dir: Path | None,
+        directory_id: str | None,
+    ) -> PartitionLog:
+        error: CordwoodError | None = None
+        for directory in self._candidates(log_dir, directory_id):
+            try:
+                log = load_log(
+                    LoadRequest(
+                        directory=directory.path / name,
+                        topic_partition=partition,
+                        config=self._config_of(partition.topic),
+                        context=self.context,
+                        clean_shutdown=True,
+                        topic_id=topic_id,
+                    )
+                )
+            except StorageError as failed:
+                error = failed
+                continue
+            _log.info("Created log for partition %s in %s", partition, directory.path)
+            return log
+        raise StorageError(
+            f"No log directories available. Tried {', '.join(str(d.path) for d in self.directories)}"
+        ) from error
+
+    def _candidates(self, log_dir: Path | None, directory_id: str | None) -> list[LogDirectory]:
+        online = self._online()
+        if log_dir is not None:
+            wanted = _absolute(log_dir)
+            return [d for d in online if d.path == wanted]
+        named = [d for d in online if directory_id is not None and d.directory_id == directory_id]
+        if named:
+            return named
+        counts = dict.fromkeys((d.path for d in online), 0)
+        for log in self.logs():
+            counts[log.log_dir] = counts.get(log.log_dir, 0) + 1
+        return sorted(online, key=lambda d: counts[d.path])
+
+    def _config_of(self, topic: str) -> LogConfig:
+        return self._topic_config(topic) or self.defaults
+
+    def update_topic_config(self, topic: str, config: LogConfig) -> list[PartitionLog]:
+        """Puts other settings in force for a topic's logs; those whose compaction this ends."""
+        ended = []
+        for log in self.logs():
+            if log.topic_partition.topic == topic:
+                old = log.update_config(config)
+                if old.compact and not config.compact:
+                    ended.append(log)
+        return ended
+
+    # ---- tasks
+
+    def flush_dirty(self) -> None:
+        """Flushes logs that have not been for flush.ms."""
+        now = self.context.clock.now_ms()
+        for log in self.logs():
+            since = now - log.last_flush_ms
+            if since >= log.config.flush_ms and log.unflushed_messages:
+                with _reported(log, "flushing"):
+                    log.flush(force_active=False)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes recovery points, of every directory that is online."""
+        self._checkpoint("recovery_points", lambda log: log.recovery_point)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Writes log start offsets that lie above their first segment's base."""
+        self._checkpoint("log_starts", _log_start_line)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Writes high watermarks."""
+        self._checkpoint("high_watermarks", lambda log: log.high_watermark)
+
+    def _checkpoint(self, which: str, offset: Callable[[PartitionLog], int | None]) -> None:
+        for directory in self._online():
+            lines = {}
+            for log in self._logs_in(directory):
+                line = offset(log)
+                if line is not None:
+                    lines[log.topic_partition] = line
+            with (
+                _quiet_failure(),
+                self.context.failures.guard(directory.path, f"writing {which} of"),
+            ):
+                getattr(directory, which).write(lines)
+
+    def _logs_in(self, directory: LogDirectory) -> list[PartitionLog]:
+        with self._lock:
+            return [log for log in self._current.values() if log.log_dir == directory.path]
+
+    def remove_expired_producers(self) -> None:
+        """Forgets silent producers, in every log."""
+        for log in self.logs():
+            log.remove_expired_producers()
+
+    # ---- deletion
+
+    def delete(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
+        """Takes a log out of service; its files are removed after log.segment.delete.delay.ms.
+
+        Raises:
+            StorageError: its directory is offline, or has just failed.
+        """
+        with self._lock:
+            log = (self._future if future else self._current).pop(partition, None)
+            if log is None:
+                return None
+            name = directory_names.delete_directory_name(
+                partition, self.context.chance.unique_id()
+            )
+            log.rename_directory(log.log_dir / name)
+            self._queue_for_deletion(log)
+            _log.info(
+                "Log for partition %s is renamed to %s and is scheduled for deletion",
+                partition,
+                log.directory,
+            )
+        for listener in self.on_removed:
+            listener(partition, log.log_dir)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        return log
+
+    def _queue_for_deletion(self, log: PartitionLog) -> None:
+        with self._lock:
+            self._to_delete.append((log, self.context.clock.now_ms()))
+
+    def _delete_due(self) -> None:
+        """Source: LogManager.deleteLogs."""
+        delay = self.defaults.file_delete_delay_ms
+        now = self.context.clock.now_ms()
+        with self._lock:
+            due = [(log, at) for log, at in self._to_delete if at + delay <= now]
+            self._to_delete = [(log, at) for log, at in self._to_delete if at + delay > now]
+            wait = max(1, min((at + delay - now for _, at in self._to_delete), default=delay))
+        for log, _ in due:
+            with _reported(log, "deleting"):
+                log.delete()
+                _log.info("Deleted log for partition %s in %s.", log.topic_partition, log.directory)
+        if not self._stopped:
+            self.context.scheduler.schedule_once(
+                "kafka-delete-logs", self._delete_due, delay_ms=wait
+            )
+
+    # ---- moves between directories
+
+    def begin_move(self, partition: TopicPartition, log_dir: Path) -> PartitionLog:
+        """Makes the future log of a partition in another directory; empty, at the log start.
+
+        Raises:
+            StorageError: there is no such log, or the directory would not take it.
+        """
+        with self._lock:
+            current = self._require(partition)
+            if current.log_dir == _absolute(log_dir):
+                raise StorageError(f"{partition} lies in {log_dir} already")
+            name = directory_names.future_directory_name(
+                partition, self.context.chance.unique_id()
+            )
+            future = self._create(partition, name, current.topic_id, log_dir, None)
+            future.truncate_fully_and_start_at(current.log_start_offset)
+            self._future[partition] = future
+            return future
+
+    def advance_move(self, partition: TopicPartition, *, max_bytes: int = _MOVE_BYTES) -> bool:
+        """Copies the next batches to the future log; whether it has caught up.
+
+        Raises:
+            StorageError: there is no such move, or a directory failed.
+        """
+        current, future = self._require(partition), self._future.get(partition)
+        if future is None:
+            raise StorageError(f"{partition} is not being moved")
+        start = max(future.log_end_offset, current.log_start_offset)
+        if start > future.log_end_offset:
+            future.truncate_fully_and_start_at(start)
+        fetched = current.read(start, max_bytes, isolation=Isolation.LOG_END, min_one=True)
+        data = fetched.read()
+        if data:
+            future.append_as_follower(data)
+        future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
+        if future.log_start_offset < current.log_start_offset <= future.high_watermark:
+            future.maybe_increment_log_start_offset(
+                current.log_start_offset, LEADER_OFFSET_INCREMENT
+            )
+        return future.log_end_offset >= current.log_end_offset
+
+    def finish_move(self, partition: TopicPartition) -> PartitionLog:
+        """Puts the future log in the place of the current one, whose directory is to be deleted.
+
+        Raises:
+            StorageError: it has not caught up, or a directory failed.
+
+        Source: LogManager.replaceCurrentWithFutureLog.
+        """
+        with self._lock:
+            current, future = self._require(partition), self._future.get(partition)
+            if future is None or future.log_end_offset < current.log_end_offset:
+                raise StorageError(f"the future log of {partition} has not caught up")
+            source = current.log_dir
+            with current.lock:
+                future.flush(force_active=True)
+                unique = self.context.chance.unique_id()
+                current.rename_directory(
+                    source / directory_names.delete_directory_name(partition, unique)
+                )
+                future.rename_directory(future.log_dir / str(partition))
+                self._current[partition] = self._future.pop(partition)
+                self._queue_for_deletion(current)
+        for listener in self.on_removed:
+            listener(partition, source)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        return future
+
+    def _require(self, partition: TopicPartition) -> PartitionLog:
+        log = self._current.get(partition)
+        if log is None:
+            raise StorageError(f"there is no log of {partition} here")
+        return log
+
+    # ---- failure and shutdown
+
+    def _online(self) -> list[LogDirectory]:
+        offline = self.context.failures.offline
+        return [d for d in self.directories if d.path not in offline]
+
+    def _require_some_directory(self) -> None:
+        if not self._online():
+            raise CordwoodError(
+                "Shutdown broker because all log dirs in "
+                f"{', '.join(str(d.path) for d in self.directories)} have failed"
+            )
+
+    def _directory_failed(self, log_dir: Path, reason: str) -> None:
+        """Takes the logs of a failed directory out of service, and writes nothing there."""
+        with self._lock:
+            gone = [log for log in self.logs() if log.log_dir == log_dir]
+            for logs in (self._current, self._future):
+                for partition in [p for p, log in logs.items() if log.log_dir == log_dir]:
+                    del logs[partition]
+            self._to_delete = [(log, at) for log, at in self._to_delete if log.log_dir != log_dir]
+        for log in gone:
+            log.close_handlers()
+            for listener in self.on_removed:
+                listener(log.topic_partition, log_dir)
+        _log.warning("Logs for partitions %s are offline: %s", gone, reason)
+
+    def shutdown(self) -> None:
+        """Closes every log; a directory all of whose logs closed gets the mark of a clean stop."""
+        self._stopped = True
+        self.context.scheduler.run_due()
+        for directory in self._online():
+            closed = True
+            for log in [log for log in self.logs() if log.log_dir == directory.path]:
+                try:
+                    log.close()
+                except CordwoodError:
+                    _log.exception("Error while closing %s", log)
+                    closed = False
+            closed = closed and directory.path not in self.context.failures.offline
+            if closed and (self._loaded or directory.had_clean_shutdown):
+                with _quiet_failure(), self.context.failures.guard(directory.path, "closing"):
+                    lines = {log.topic_partition: log for log in self._logs_in(directory)}
+                    directory.recovery_points.write(
+                        {p: log.recovery_point for p, log in lines.items()}
+                    )
+                    starts = {p: _log_start_line(log) for p, log in lines.items()}
+                    directory.log_starts.write({p: o for p, o in starts.items() if o is not None})
+                    directory.high_watermarks.write(
+                        {p: log.high_watermark for p, log in lines.items()}
+                    )
+                    directory.mark_clean(self.broker_epoch)
+        for directory in self.directories:
+            directory.release()

@@ -1,0 +1,243 @@
+"""A log's segments and the offsets that bound it, and how these may move.
+
+Invariant: log start offset <= last stable offset <= high watermark <= log end offset, and recovery
+point <= log end offset. Segments ascend by base offset; there is at least one, the last is active.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from cordwood.model.config import LogConfig
+from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.append_result import LogPosition
+from cordwood.storage.leader_epochs import LeaderEpochCache
+from cordwood.storage.log_context import LogContext
+from cordwood.storage.log_segment import LogSegment
+from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.segment_list import SegmentList
+
+_log = logging.getLogger(__name__)
+
+CLIENT_DELETION = "client delete records request"
+LEADER_OFFSET_INCREMENT = "leader offset increment"
+
+
+class LogState:
+    """What a log knows of itself. `lock` is held by whoever changes any of it."""
+
+    def __init__(
+        self,
+        *,
+        topic_partition: TopicPartition,
+        directory: Path,
+        config: LogConfig,
+        context: LogContext,
+        segments: SegmentList,
+        log_start_offset: int,
+        recovery_point: int,
+        log_end_offset: int,
+        producer_state: ProducerStateManager,
+        leader_epochs: LeaderEpochCache,
+        topic_id: str | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.config = config
+        self.context = context
+        self.segments = segments
+        self.log_start_offset = log_start_offset
+        self.recovery_point = recovery_point
+        self.log_end_offset = log_end_offset
+        self.producer_state = producer_state
+        self.leader_epochs = leader_epochs
+        self.topic_id = topic_id
+        self.lock = threading.RLock()
+        self.last_flush_ms = context.clock.now_ms()
+        self.is_closed = False
+        self._high_watermark = LogPosition(log_start_offset)
+        self._first_unstable: int | None = None
+        self._topic_id_pending: str | None = None
+        self.refresh_first_unstable()
+
+    def __repr__(self) -> str:
+        return (
+            f"Log(dir={self.directory}, topicId={self.topic_id}, "
+            f"topic={self.topic_partition.topic}, partition={self.topic_partition.partition}, "
+            f"highWatermark={self.high_watermark}, lastStableOffset={self.last_stable_offset}, "
+            f"logStartOffset={self.log_start_offset}, logEndOffset={self.log_end_offset})"
+        )
+
+    # ---- where it is
+
+    @property
+    def log_dir(self) -> Path:
+        """The entry of log.dirs that holds it."""
+        return self.directory.parent
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are on all in-sync replicas; exclusive."""
+        return self._high_watermark.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Records below it belong to no open transaction; exclusive, at most the high watermark."""
+        unstable = self._first_unstable
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return unstable
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the earliest transaction that is open, or not yet replicated."""
+        return self._first_unstable
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum of all segments' logs."""
+        return self.segments.size_bytes
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is written to."""
+        return self.segments.active
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many offsets lie above the recovery point."""
+        return self.log_end_offset - self.recovery_point
+
+    # ---- offsets that move
+
+    def position_of_high_watermark(self) -> LogPosition:
+        """The high watermark and where it lies; looked up once, and remembered."""
+        known = self._high_watermark
+        if known.position < 0:
+            found = self.position_of(known.offset)
+            if self._high_watermark.offset == known.offset:
+                self._high_watermark = found
+            return found
+        return known
+
+    def position_of(self, offset: int) -> LogPosition:
+        """Where the first batch that ends at or after `offset` begins, or the log's end."""
+        segments = self.segments
+        if offset < self.log_end_offset:
+            segment = segments.floor(offset) or segments.first
+            while segment is not None:
+                found = segment.translate_offset(offset)
+                if found is not None:
+                    return LogPosition(offset, segment.base_offset, found.position)
+                segment = segments.higher(segment.base_offset)
+        return LogPosition(offset, segments.active.base_offset, segments.active.size_bytes)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Sets the high watermark, within log start and end; what it is now."""
+        with self.lock:
+            bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
+            if bounded != self.high_watermark:
+                if bounded == self.log_end_offset:
+                    active = self.active
+                    position = LogPosition(bounded, active.base_offset, active.size_bytes)
+                else:
+                    position = LogPosition(bounded)
+                self._high_watermark = position
+                self.producer_state.on_high_watermark_updated(bounded)
+                self.refresh_first_unstable()
+            return bounded
+
+    def maybe_update_high_watermark(self, offset: int) -> int | None:
+        """Raises the high watermark, never lowers it; the old one, or None if nothing changed.
+
+        Raises:
+            ValueError: `offset` is beyond the log's end.
+        """
+        with self.lock:
+            if offset > self.log_end_offset:
+                raise ValueError(
+                    f"High watermark {offset} update exceeds current log end offset "
+                    f"{self.log_end_offset}"
+                )
+            old = self.high_watermark
+            if offset <= old:
+                return None
+            self.update_high_watermark(offset)
+            return old
+
+    def refresh_first_unstable(self) -> None:
+        self._first_unstable = self.producer_state.first_unstable_offset
+        if self._first_unstable is not None:
+            self._first_unstable = max(self._first_unstable, self.log_start_offset)
+
+    def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        """Raises the log start offset; whether it was lower.
+
+        Raises:
+            OffsetOutOfRangeError: `offset` is above the high watermark.
+        """
+        with self.lock, self.guard(f"incrementing the log start offset to {offset} of"):
+            self.require_open()
+            if offset > self.high_watermark:
+                raise OffsetOutOfRangeError(
+                    f"Cannot increment the log start offset to {offset} of partition "
+                    f"{self.topic_partition} since it is larger than the high watermark "
+                    f"{self.high_watermark}"
+                )
+            if offset <= self.log_start_offset:
+                return False
+            self.log_start_offset = offset
+            _log.info("Incremented log start offset to %s due to %s", offset, reason)
+            self.recovery_point = max(self.recovery_point, offset)
+            self.leader_epochs.truncate_from_start(offset)
+            self.producer_state.on_log_start_offset_incremented(offset)
+            self.refresh_first_unstable()
+            return True
+
+    def delete_records(self, offset: int) -> int:
+        """DeleteRecords: records below `offset` are gone for readers; the log start offset now.
+
+        Args:
+            offset: -1 for the high watermark.
+
+        Raises:
+            OffsetOutOfRangeError: it is negative otherwise, or above the high watermark.
+        """
+        wanted = self.high_watermark if offset == -1 else offset
+        if wanted < 0:
+            raise OffsetOutOfRangeError(
+                f"The offset {wanted} for partition {self.topic_partition} is not valid"
+            )
+        self.maybe_increment_log_start_offset(wanted, CLIENT_DELETION)
+        return self.log_start_offset
+
+    # ---- for the modules beside this one
+
+    def guard(self, doing: str) -> AbstractContextManager[None]:
+        """Turns files' errors into `StorageError`s, and takes the directory offline."""
+        return self.context.failures.guard(self.log_dir, f"{doing} {self.topic_partition}")
+
+    def require_open(self) -> None:
+        """Refuses work on a closed log.
+
+        Raises:
+            StorageError: it is closed.
+        """
+        if self.is_closed:
+            raise StorageError(f"The memory mapped buffer for log of {self.topic_partition} is already closed")
+
+    def set_high_watermark(self, position: LogPosition) -> None:
+        """Sets the high watermark as it is told."""
+        self._high_watermark = position
+        self.producer_state.on_high_watermark_updated(position.offset)
+        self.refresh_first_unstable()
+
+    def forget_high_watermark_position(self) -> None:
+        """Has the high watermark's place looked up anew: its segment was replaced."""
+        self._high_watermark = LogPosition(self.high_watermark)

@@ -1,0 +1,59 @@
+"""An offset checkpoint of a log directory, read and replaced as a whole.
+
+Source: org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
+from cordwood.model.errors import CorruptError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import FileSystem
+
+_log = logging.getLogger(__name__)
+
+
+class OffsetCheckpointFile:
+    """One of the `*-offset-checkpoint` files."""
+
+    def __init__(self, path: Path, *, fs: FileSystem) -> None:
+        self.path = path
+        self._fs = fs
+        self._written: dict[TopicPartition, int] | None = None
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Its lines; none where there is no file.
+
+        Raises:
+            CorruptError: a line is malformed.
+        """
+        try:
+            return parse_offset_checkpoint(self._fs.read_bytes(self.path))
+        except FileNotFoundError:
+            return {}
+        except CorruptError as error:
+            raise error.located(path=str(self.path)) from error
+
+    def read_or_nothing(self, meaning: str) -> dict[TopicPartition, int]:
+        """Its lines; none, and a warning, where it cannot be understood."""
+        try:
+            return self.read()
+        except CorruptError as error:
+            _log.warning(
+                "Error occurred while reading %s file of directory %s, resetting to 0: %s",
+                meaning,
+                self.path.parent,
+                error,
+            )
+            return {}
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replaces the file, durably; nothing is written where it holds these lines already."""
+        if self._written == offsets:
+            return
+        self._fs.replace_durably(self.path, build_offset_checkpoint(offsets))
+        self._written = dict(offsets)

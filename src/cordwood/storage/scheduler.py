@@ -1,0 +1,99 @@
+"""Work put off to a later moment of the clock: flushes, removals, checkpoints, retention.
+
+Nothing runs by itself: whoever owns the scheduler calls `run_due`, a broker from its loop, a test
+after it has moved the clock. So a day of delays takes no longer than the work in it.
+
+Source: org.apache.kafka.server.util.Scheduler, MockScheduler.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+
+from cordwood.model.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+
+class Task:
+    """Work that is due at a moment; repeated where it has a period."""
+
+    __slots__ = ("_cancelled", "name", "period_ms", "run")
+
+    def __init__(self, name: str, run: Callable[[], None], period_ms: int | None) -> None:
+        self.name = name
+        self.run = run
+        self.period_ms = period_ms
+        self._cancelled = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it will not run again."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Sees to it that it does not run again."""
+        self._cancelled = True
+
+
+class Scheduler:
+    """Tasks by the moment they are due; those due at the same moment run in the order given."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._queue: list[tuple[int, int, Task]] = []
+
+    def schedule_once(self, name: str, run: Callable[[], None], *, delay_ms: int = 0) -> Task:
+        """Has `run` called once, `delay_ms` from now."""
+        return self._put(Task(name, run, None), self._clock.now_ms() + delay_ms)
+
+    def schedule(
+        self, name: str, run: Callable[[], None], *, delay_ms: int, period_ms: int
+    ) -> Task:
+        """Has `run` called `delay_ms` from now, and every `period_ms` after that."""
+        return self._put(Task(name, run, period_ms), self._clock.now_ms() + delay_ms)
+
+    def _put(self, task: Task, due_ms: int) -> Task:
+        with self._lock:
+            heapq.heappush(self._queue, (due_ms, next(self._numbers), task))
+        return task
+
+    def next_due_ms(self) -> int | None:
+        """When the next task is due, in ms since the epoch; None when there is none."""
+        with self._lock:
+            while self._queue and self._queue[0][2].cancelled:
+                heapq.heappop(self._queue)
+            return self._queue[0][0] if self._queue else None
+
+    def run_due(self) -> int:
+        """Runs every task that is due by now, the earliest first; how many ran.
+
+        A task that fails is logged and, where it has a period, runs again when that is over. A
+        periodic task whose moment has passed several times runs once for each.
+        """
+        now_ms = self._clock.now_ms()
+        count = 0
+        while (found := self._take(now_ms)) is not None:
+            due_ms, task = found
+            try:
+                task.run()
+            except Exception:
+                _log.exception("Uncaught exception in scheduled task '%s'", task.name)
+            count += 1
+            if task.period_ms is not None and not task.cancelled:
+                self._put(task, due_ms + max(1, task.period_ms))
+        return count
+
+    def _take(self, now_ms: int) -> tuple[int, Task] | None:
+        with self._lock:
+            while self._queue and self._queue[0][0] <= now_ms:
+                due_ms, _, task = heapq.heappop(self._queue)
+                if not task.cancelled:
+                    return due_ms, task
+        return None
