@@ -133,8 +133,24 @@ class UnexpectedAppendOffsetError(KafkaError):
         self.last_offset = last_offset
 
 
+class InvalidOffsetError(KafkaError):
+    """An offset that does not follow the last one of an index.
+
+    Source: org.apache.kafka.common.errors.InvalidOffsetException.
+    """
+
+
 class SegmentOffsetOverflowError(KafkaError):
-    """An offset too far from its segment's base for four bytes."""
+    """An offset too far from its segment's base for four bytes.
+
+    `base_offset` is the segment's.
+
+    Source: org.apache.kafka.common.errors.LogSegmentOffsetOverflowException.
+    """
+
+    def __init__(self, message: str, *, base_offset: int) -> None:
+        super().__init__(message)
+        self.base_offset = base_offset
 
 
 @dataclass(frozen=True, slots=True)
