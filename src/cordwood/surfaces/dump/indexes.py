@@ -15,10 +15,10 @@ from pathlib import Path
 
 from cordwood.format import offset_index, time_index, transaction_index
 from cordwood.format.file_names import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
+from cordwood.format.java_map import JavaHashMap
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 from cordwood.surfaces.dump.batches import SIZE_MAX, LogFile, PlacedBatch
 from cordwood.surfaces.dump.files import NamedFile
-from cordwood.surfaces.dump.java_map import JavaHashMap
 from cordwood.surfaces.dump.output import Findings, Output
 
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -236,7 +236,9 @@ class _TimeIndexCheck:
         if previous >= timestamp:
             self._note(self._findings.timestamps_out_of_order, timestamp, previous)
 
-    def _note(self, found: JavaHashMap[list[tuple[int, int]]], indexed: int, in_log: int) -> None:
+    def _note(
+        self, found: JavaHashMap[str, list[tuple[int, int]]], indexed: int, in_log: int
+    ) -> None:
         pairs: list[tuple[int, int]] = found.compute_if_absent(self._file_name, list)
         pairs.append((indexed, in_log))
 

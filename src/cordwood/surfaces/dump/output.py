@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from cordwood.surfaces.dump.java_map import JavaHashMap
+from cordwood.format.java_map import JavaHashMap
 from cordwood.surfaces.dump.java_text import json_text
 
 _FLUSH_PARTS = 4096
@@ -78,13 +78,17 @@ class Findings:
     """
 
     # Index offset -> the last offset of the batch it points at; printed from the highest down.
-    index_mismatches: JavaHashMap[dict[int, int]] = field(default_factory=JavaHashMap)
+    index_mismatches: JavaHashMap[str, dict[int, int]] = field(default_factory=JavaHashMap)
     # Offset -> the one that follows it though it is not the next; printed from the lowest up.
-    gaps: JavaHashMap[dict[int, int]] = field(default_factory=JavaHashMap)
+    gaps: JavaHashMap[str, dict[int, int]] = field(default_factory=JavaHashMap)
     # (indexed, found) pairs, in the order met.
-    timestamp_mismatches: JavaHashMap[list[tuple[int, int]]] = field(default_factory=JavaHashMap)
-    timestamps_out_of_order: JavaHashMap[list[tuple[int, int]]] = field(default_factory=JavaHashMap)
-    offsets_not_found: JavaHashMap[list[tuple[int, int]]] = field(default_factory=JavaHashMap)
+    timestamp_mismatches: JavaHashMap[str, list[tuple[int, int]]] = field(
+        default_factory=JavaHashMap
+    )
+    timestamps_out_of_order: JavaHashMap[str, list[tuple[int, int]]] = field(
+        default_factory=JavaHashMap
+    )
+    offsets_not_found: JavaHashMap[str, list[tuple[int, int]]] = field(default_factory=JavaHashMap)
 
     def lines(self) -> list[str]:
         """The lines for stderr, in the order and words of Kafka's tool."""
@@ -127,7 +131,7 @@ def _section(
 
 
 def _pairs(
-    found: JavaHashMap[dict[int, int]], *, descending: bool
+    found: JavaHashMap[str, dict[int, int]], *, descending: bool
 ) -> Iterator[tuple[str, list[tuple[int, int]]]]:
     for path, pairs in found.items():
         yield path, sorted(pairs.items(), reverse=descending)

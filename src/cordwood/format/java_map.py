@@ -1,0 +1,139 @@
+"""A map that yields its entries in the order in which java.util.HashMap does.
+
+Kafka writes producer snapshots, and its tools print what they found, as a HashMap's entries come.
+The order is that of the buckets; within a bucket it is that in which keys were put. The number of
+buckets only grows, so it depends on all that a map ever held.
+
+Source: java.util.HashMap.putVal, computeIfAbsent, removeNode, resize, treeifyBin (JDK 17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, overload
+
+K = TypeVar("K", int, str)
+V = TypeVar("V")
+D = TypeVar("D")
+
+_BUCKETS_FIRST = 16
+# A bucket of more keys than this becomes a tree, in a table of fewer buckets than that a reason
+# to double it.
+_TREEIFY_KEYS = 8
+_TREEIFY_BUCKETS_MIN = 64
+
+
+class JavaHashMap(Mapping[K, V]):
+    """Keys that are Longs (an int of 64 bits) or Strings, to values.
+
+    Differs: in a table of 64 buckets or more, a bucket of nine keys is no tree here, and keeps the
+    order in which keys were put; Java moves a tree's root to the front.
+    """
+
+    __slots__ = ("_bucket_count", "_first_rank", "_last_rank", "_ranks", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[K, V] = {}
+        # Of two keys in a bucket, the one of lower rank comes first.
+        self._ranks: dict[K, int] = {}
+        self._first_rank = 0
+        self._last_rank = 0
+        # Invariant: 0 before the first key, then a power of two that never falls.
+        self._bucket_count = 0
+
+    def __getitem__(self, key: K) -> V:
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys, in Java's order."""
+        mask = self._bucket_count - 1
+        ranks = self._ranks
+        return iter(sorted(self._values, key=lambda key: (spread_hash(key) & mask, ranks[key])))
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+
+    @overload
+    def get(self, key: K, /, default: V | D) -> V | D: ...
+
+    def get(self, key: K, /, default: V | D | None = None) -> V | D | None:
+        """The value of `key`, or `default`."""
+        return self._values.get(key, default)
+
+    def put(self, key: K, value: V) -> None:
+        """Sets the value of `key`; a new key goes behind those of its bucket.
+
+        Source: HashMap.put.
+        """
+        if key in self._values:
+            self._values[key] = value
+            return
+        if not self._bucket_count:
+            self._bucket_count = _BUCKETS_FIRST
+        crowded = self._is_crowded(key, _TREEIFY_KEYS)
+        self._values[key] = value
+        self._last_rank += 1
+        self._ranks[key] = self._last_rank
+        if crowded:
+            self._bucket_count *= 2
+        if self._is_full():
+            self._bucket_count *= 2
+
+    def compute_if_absent(self, key: K, create: Callable[[], V]) -> V:
+        """The value of `key`, made by `create` where there is none; new keys lead their bucket.
+
+        Source: HashMap.computeIfAbsent, which looks whether the table has to grow before it looks
+        for the key.
+        """
+        if not self._bucket_count:
+            self._bucket_count = _BUCKETS_FIRST
+        elif self._is_full():
+            self._bucket_count *= 2
+        if key in self._values:
+            return self._values[key]
+        crowded = self._is_crowded(key, _TREEIFY_KEYS - 1)
+        self._values[key] = create()
+        self._first_rank -= 1
+        self._ranks[key] = self._first_rank
+        if crowded:
+            self._bucket_count *= 2
+        return self._values[key]
+
+    def remove(self, key: K) -> V | None:
+        """Takes a key out; its value, or None where there was none. The table stays as it is."""
+        self._ranks.pop(key, None)
+        return self._values.pop(key, None)
+
+    def clear(self) -> None:
+        """Takes every key out. The table stays as it is."""
+        self._values.clear()
+        self._ranks.clear()
+
+    def _is_full(self) -> bool:
+        return len(self._values) > self._bucket_count * 3 // 4
+
+    def _is_crowded(self, key: K, keys_max: int) -> bool:
+        """Whether a table of few buckets has to grow because one of them has too many keys."""
+        if len(self._values) < keys_max or self._bucket_count >= _TREEIFY_BUCKETS_MIN:
+            return False
+        mask = self._bucket_count - 1
+        bucket = spread_hash(key) & mask
+        return sum(spread_hash(other) & mask == bucket for other in self._values) >= keys_max
+
+
+def spread_hash(key: int | str) -> int:
+    """`HashMap.hash` of a Long or a String, as an unsigned number of 32 bits."""
+    value = 0
+    if isinstance(key, int):
+        value = (key ^ (key >> 32)) & 0xFFFFFFFF
+    else:
+        encoded = key.encode("utf-16-be", "surrogatepass")
+        for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+            value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value ^ (value >> 16)
