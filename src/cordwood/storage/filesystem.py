@@ -26,6 +26,8 @@ from cordwood.format.varint import Buffer
 from cordwood.model.errors import DirectoryInUseError, NoSpaceError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+# IOV_MAX of Linux: what one call takes.
+_PARTS_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +312,7 @@ class OsFile:
 
     def read_into(self, view: memoryview, position: int) -> int:
         """As `File.read_into`."""
+        assert position >= 0, f"{self._path}: position {position}"  # -1 is where it last stood
         try:
             return os.preadv(self._handle, [view], position)
         except OSError as error:
@@ -322,6 +325,9 @@ class OsFile:
 
     def write_at(self, parts: Sequence[Buffer], position: int) -> None:
         """As `File.write_at`."""
+        assert position >= 0, f"{self._path}: position {position}"  # -1 is where it last stood
+        if len(parts) > _PARTS_MAX:
+            parts = [b"".join(parts)]
         try:
             written = os.pwritev(self._handle, parts, position)
             total = sum([len(part) for part in parts])
@@ -343,6 +349,8 @@ class OsFile:
 
     def sync(self) -> None:
         """As `File.sync`."""
+        if self._handle < 0:  # which the function takes for a bug of its caller
+            raise self._named(OSError(errno.EBADF, os.strerror(errno.EBADF)))
         try:
             os.fsync(self._handle)
         except OSError as error:
