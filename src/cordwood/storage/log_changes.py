@@ -97,6 +97,7 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
             truncate_fully_and_start_at(log, offset)
             return True
         # What a crash in the middle leaves must never look flushed.
+        log.generation += 1
         log.recovery_point = min(log.recovery_point, offset)
         doomed = [s for s in log.segments if s.base_offset > offset]
         log.segments = log.segments.without(doomed)
@@ -128,6 +129,7 @@ def truncate_fully_and_start_at(
     with log.lock, log.guard(f"truncating fully to {offset}"):
         log.require_open()
         _log.info("Truncate and start at offset %s, logStartOffset: %s", offset, log_start_offset)
+        log.generation += 1
         log.recovery_point = min(log.recovery_point, offset)
         old = list(log.segments)
         retired_files.retire(log, list(reversed(old)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,13 +20,9 @@ from cordwood.storage import directory_names
 from cordwood.storage.log_context import LogContext
 from cordwood.storage.log_directory import LoadProgress, LogDirectory, Silent
 from cordwood.storage.log_loader import LoadRequest, load_log
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.log_state import LEADER_OFFSET_INCREMENT
 from cordwood.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
-
-_MOVE_BYTES = 1 << 20
 
 
 def _absolute(path: Path) -> Path:
@@ -366,6 +362,88 @@ class LogManager:
         for log in self.logs():
             log.remove_expired_producers()
 
+    # ---- truncation
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int], *, future: bool = False) -> None:
+        """Cuts logs off at these offsets, after their lower recovery points were made to last.
+
+        Were a recovery point written only afterwards, a power loss in between could leave what was
+        cut off and written anew below it, where no recovery looks.
+
+        Raises:
+            StorageError: a directory is offline, or has just failed.
+        """
+        logs = [(self.require(partition, future=future), o) for partition, o in offsets.items()]
+        for log, offset in logs:
+            with log.lock:
+                log.recovery_point = min(log.recovery_point, offset)
+        self.checkpoint_recovery_points()
+        for log, offset in logs:
+            log.truncate_to(offset)
+
+    def truncate_fully_and_start_at(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        log_start_offset: int | None = None,
+        future: bool = False,
+    ) -> None:
+        """Empties a log, which goes on at `offset`; its recovery point is made to last first.
+
+        Raises:
+            StorageError: its directory is offline, or has just failed.
+        """
+        log = self.require(partition, future=future)
+        with log.lock:
+            log.recovery_point = min(log.recovery_point, offset)
+        self.checkpoint_recovery_points()
+        log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)
+
+    # ---- moves; see `storage.log_moves`
+
+    def add_future(self, partition: TopicPartition, log_dir: Path) -> PartitionLog:
+        """Makes an empty future log of a partition in another directory.
+
+        Raises:
+            StorageError: there is no such log, it lies there already, or the directory refuses.
+        """
+        with self._lock:
+            current = self.require(partition)
+            if current.log_dir == _absolute(log_dir):
+                raise StorageError(f"{partition} lies in {log_dir} already")
+            name = directory_names.future_directory_name(
+                partition, self.context.chance.unique_id()
+            )
+            future = self._create(partition, name, current.topic_id, log_dir, None)
+            self._future[partition] = future
+            return future
+
+    def replace_current_with_future(self, partition: TopicPartition) -> PartitionLog:
+        """Puts the future log in the place of the current one, whose directory is to be deleted.
+
+        Raises:
+            StorageError: it has not caught up, or a directory failed.
+
+        Source: LogManager.replaceCurrentWithFutureLog.
+        """
+        with self._lock:
+            current, future = self.require(partition), self.require(partition, future=True)
+            source = current.log_dir
+            with current.lock:
+                if future.log_end_offset < current.log_end_offset:
+                    raise StorageError(f"the future log of {partition} has not caught up")
+                future.flush(force_active=True)
+                unique = self.context.chance.unique_id()
+                current.rename_directory(
+                    source / directory_names.delete_directory_name(partition, unique)
+                )
+                future.rename_directory(future.log_dir / str(partition))
+                self._current[partition] = self._future.pop(partition)
+                self._queue_for_deletion(current)
+        self._note_removed(partition, source)
+        return future
+
     # ---- deletion
 
     def delete(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
@@ -388,12 +466,15 @@ class LogManager:
                 partition,
                 log.directory,
             )
+        self._note_removed(partition, log.log_dir)
+        return log
+
+    def _note_removed(self, partition: TopicPartition, log_dir: Path) -> None:
         for listener in self.on_removed:
-            listener(partition, log.log_dir)
+            listener(partition, log_dir)
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
-        return log
 
     def _queue_for_deletion(self, log: PartitionLog) -> None:
         with self._lock:
@@ -416,79 +497,13 @@ class LogManager:
                 "kafka-delete-logs", self._delete_due, delay_ms=wait
             )
 
-    # ---- moves between directories
-
-    def begin_move(self, partition: TopicPartition, log_dir: Path) -> PartitionLog:
-        """Makes the future log of a partition in another directory; empty, at the log start.
+    def require(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog:
+        """A partition's log.
 
         Raises:
-            StorageError: there is no such log, or the directory would not take it.
+            StorageError: there is none.
         """
-        with self._lock:
-            current = self._require(partition)
-            if current.log_dir == _absolute(log_dir):
-                raise StorageError(f"{partition} lies in {log_dir} already")
-            name = directory_names.future_directory_name(
-                partition, self.context.chance.unique_id()
-            )
-            future = self._create(partition, name, current.topic_id, log_dir, None)
-            future.truncate_fully_and_start_at(current.log_start_offset)
-            self._future[partition] = future
-            return future
-
-    def advance_move(self, partition: TopicPartition, *, max_bytes: int = _MOVE_BYTES) -> bool:
-        """Copies the next batches to the future log; whether it has caught up.
-
-        Raises:
-            StorageError: there is no such move, or a directory failed.
-        """
-        current, future = self._require(partition), self._future.get(partition)
-        if future is None:
-            raise StorageError(f"{partition} is not being moved")
-        start = max(future.log_end_offset, current.log_start_offset)
-        if start > future.log_end_offset:
-            future.truncate_fully_and_start_at(start)
-        fetched = current.read(start, max_bytes, isolation=Isolation.LOG_END, min_one=True)
-        data = fetched.read()
-        if data:
-            future.append_as_follower(data)
-        future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
-        if future.log_start_offset < current.log_start_offset <= future.high_watermark:
-            future.maybe_increment_log_start_offset(
-                current.log_start_offset, LEADER_OFFSET_INCREMENT
-            )
-        return future.log_end_offset >= current.log_end_offset
-
-    def finish_move(self, partition: TopicPartition) -> PartitionLog:
-        """Puts the future log in the place of the current one, whose directory is to be deleted.
-
-        Raises:
-            StorageError: it has not caught up, or a directory failed.
-
-        Source: LogManager.replaceCurrentWithFutureLog.
-        """
-        with self._lock:
-            current, future = self._require(partition), self._future.get(partition)
-            if future is None or future.log_end_offset < current.log_end_offset:
-                raise StorageError(f"the future log of {partition} has not caught up")
-            source = current.log_dir
-            with current.lock:
-                future.flush(force_active=True)
-                unique = self.context.chance.unique_id()
-                current.rename_directory(
-                    source / directory_names.delete_directory_name(partition, unique)
-                )
-                future.rename_directory(future.log_dir / str(partition))
-                self._current[partition] = self._future.pop(partition)
-                self._queue_for_deletion(current)
-        for listener in self.on_removed:
-            listener(partition, source)
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        return future
-
-    def _require(self, partition: TopicPartition) -> PartitionLog:
-        log = self._current.get(partition)
+        log = self.get(partition, future=future)
         if log is None:
             raise StorageError(f"there is no log of {partition} here")
         return log

@@ -59,6 +59,7 @@ class LogState:
         self.leader_epochs = leader_epochs
         self.topic_id = topic_id
         self.lock = threading.RLock()
+        self.generation = 0  # how often the log was cut off
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
         self._high_watermark = LogPosition(log_start_offset)

@@ -21,6 +21,7 @@ from cordwood.format.partition_metadata import PartitionMetadata, build_partitio
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     OffsetsOutOfOrderError,
@@ -277,15 +278,18 @@ class PartitionLog(LogState):
                     f"LEO = {self.log_end_offset}) lower than start offset of the active segment "
                     f"{old}"
                 )
-            # Whatever fails before the segment is in the list leaves the log as it was.
             segment = self.new_segment(base)
-            self.producer_state.update_map_end_offset(base)
-            self.producer_state.take_snapshot(sync=False)
-            old.on_become_inactive()
+            try:
+                self.producer_state.update_map_end_offset(base)
+                self.producer_state.take_snapshot(sync=False)
+                old.on_become_inactive()
+            except (OSError, CordwoodError):
+                # The log goes on in its old segment: a second one must not lie inside it.
+                segment.delete_if_exists()
+                raise
             self.segments = self.segments.with_added(segment)
-            if self.high_watermark == self.log_end_offset:
+            if self.high_watermark >= self.log_end_offset:
                 self._high_watermark = LogPosition(self.log_end_offset)
-            self.log_end_offset = max(self.log_end_offset, base)
             self.context.scheduler.schedule_once("flush-log", lambda: self._flush_rolled(base))
             return segment
 
@@ -329,18 +333,24 @@ class PartitionLog(LogState):
             StorageError: a sync failed, and the directory is offline.
         """
         with self.guard("flushing"):
-            self.require_open()
-            end = offset + 1 if including_offset else offset
-            if end <= self.recovery_point:
+            with self.lock:
+                self.require_open()
+                known, end = self.recovery_point, offset + 1 if including_offset else offset
+                generation = self.generation
+            if end <= known:
                 return
-            dirty = self.segments.values(self.recovery_point, end)
+            dirty = self.segments.values(known, end)
             for segment in dirty:
                 segment.flush()
-            if any(segment.base_offset >= self.recovery_point for segment in dirty):
+            if any(segment.base_offset >= known for segment in dirty):
                 # A segment made since the last flush: its name has to last as well.
                 self.context.fs.sync_directory(self.directory)
             with self.lock:
-                self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+                # What was cut off meanwhile, and written anew, has not been synced.
+                if generation == self.generation:
+                    self.recovery_point = max(
+                        self.recovery_point, min(offset, self.log_end_offset)
+                    )
                 self.last_flush_ms = self.context.clock.now_ms()
 
     # ---- read

@@ -1,0 +1,230 @@
+"""A file system whose changes stay in memory: for looking at a directory that another process uses.
+
+A log opened through it is recovered, cut and indexed as any other, and not a byte on disk is
+touched, nor any lock taken. What the other process writes meanwhile to files that were not changed
+here is seen or not, as it happens; a log's end is what it was when it was opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cordwood.format.varint import Buffer
+from cordwood.storage.filesystem import OS, Entry, File, FileFacts, FileSystem, Lock
+
+
+class _Content:
+    """A file's bytes: the beginning of one on disk, and what was added in memory."""
+
+    __slots__ = ("base", "facts", "kept_bytes", "tail")
+
+    def __init__(self, base: File | None, kept_bytes: int, facts: FileFacts) -> None:
+        self.base = base
+        self.kept_bytes = kept_bytes
+        self.tail = bytearray()
+        self.facts = facts
+
+    def size(self) -> int:
+        return self.kept_bytes + len(self.tail)
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        data = b""
+        if self.base is not None and position < self.kept_bytes:
+            data = self.base.read_at(min(size_bytes, self.kept_bytes - position), position)
+            if len(data) < min(size_bytes, self.kept_bytes - position):
+                return data
+        start = position + len(data) - self.kept_bytes
+        return data + bytes(self.tail[start : start + size_bytes - len(data)])
+
+    def write(self, data: bytes, position: int) -> None:
+        if position < self.kept_bytes:
+            self.tail = bytearray(self.read(self.size(), 0))
+            self.kept_bytes = 0
+        at = position - self.kept_bytes
+        if at > len(self.tail):
+            self.tail += bytes(at - len(self.tail))
+        self.tail[at : at + len(data)] = data
+
+    def truncate(self, size_bytes: int) -> None:
+        if size_bytes <= self.kept_bytes:
+            self.kept_bytes = size_bytes
+            self.tail.clear()
+        elif size_bytes < self.size():
+            del self.tail[size_bytes - self.kept_bytes :]
+        else:
+            self.tail += bytes(size_bytes - self.size())
+
+
+class _OverlayFile:
+    """A `File` of an overlay."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: _Content) -> None:
+        self._content = content
+
+    def read_at(self, size_bytes: int, position: int) -> bytes:
+        return self._content.read(size_bytes, position)
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        data = self._content.read(len(view), position)
+        view[: len(data)] = data
+        return len(data)
+
+    def write_at(self, parts: Sequence[Buffer], position: int) -> None:
+        self._content.write(b"".join(parts), position)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._content.truncate(size_bytes)
+
+    def sync(self) -> None:
+        """Memory has nothing to wait for."""
+
+    def size(self) -> int:
+        return self._content.size()
+
+    def fileno(self) -> int:
+        if self._content.base is not None and not self._content.tail:
+            return self._content.base.fileno()
+        raise OSError(errno.EBADF, "a file in memory has no descriptor")
+
+    def close(self) -> None:
+        """The content stays."""
+
+
+class _NoLock:
+    """A lock that keeps nobody out."""
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class OverlayFileSystem(FileSystem):
+    """`base` as it is, and changes on top that nobody else sees."""
+
+    def __init__(self, base: FileSystem = OS) -> None:
+        self._base = base
+        self._files: dict[Path, _Content | None] = {}
+        self._directories: dict[Path, bool] = {}
+
+    # ---- looking
+
+    def entries_in(self, directory: Path) -> list[Entry]:
+        """As `FileSystem.entries_in`."""
+        if self._directories.get(directory) is False:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
+        entries: dict[str, Entry] = {}
+        if directory not in self._directories:
+            entries = {entry.name: entry for entry in self._base.entries_in(directory)}
+        for path, there in self._directories.items():
+            if path.parent == directory:
+                entries.pop(path.name, None)
+                if there:
+                    entries[path.name] = Entry(path.name, is_directory=True)
+        for path, content in self._files.items():
+            if path.parent == directory:
+                entries.pop(path.name, None)
+                if content is not None:
+                    entries[path.name] = Entry(path.name, is_directory=False)
+        return [entries[name] for name in sorted(entries)]
+
+    def exists(self, path: Path) -> bool:
+        """As `FileSystem.exists`."""
+        if path in self._files:
+            return self._files[path] is not None
+        known = self._directories.get(path)
+        return self._base.exists(path) if known is None else known
+
+    def is_directory(self, path: Path) -> bool:
+        """As `FileSystem.is_directory`."""
+        known = self._directories.get(path)
+        return self._base.is_directory(path) if known is None else known
+
+    def facts_of(self, path: Path) -> FileFacts:
+        """As `FileSystem.facts_of`."""
+        content = self._files.get(path)
+        if path in self._files:
+            if content is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            return replace(content.facts, size_bytes=content.size())
+        if self._directories.get(path):
+            return self.facts_of(path.parent)
+        return self._base.facts_of(path)
+
+    def free_bytes(self, path: Path) -> int:
+        """As `FileSystem.free_bytes`."""
+        return self._base.free_bytes(path)
+
+    def open(self, path: Path, *, write: bool = False) -> File:
+        """As `FileSystem.open`."""
+        if path in self._files:
+            content = self._files[path]
+            if content is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            return _OverlayFile(content)
+        base = self._base.open(path)
+        if not write:
+            return base
+        return _OverlayFile(self._adopt(path, base))
+
+    def _adopt(self, path: Path, base: File) -> _Content:
+        content = _Content(base, base.size(), self._base.facts_of(path))
+        self._files[path] = content
+        return content
+
+    # ---- changing
+
+    def create(self, path: Path) -> File:
+        """As `FileSystem.create`."""
+        if not self.is_directory(path.parent):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        content = _Content(None, 0, self.facts_of(path.parent))
+        self._files[path] = content
+        return _OverlayFile(content)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """As `FileSystem.rename`, for files."""
+        if self.is_directory(path):
+            raise OSError(errno.EROFS, "a directory that is only looked at keeps its name")
+        content = self._files.get(path)
+        if content is None:
+            content = self._adopt(path, self.open(path))
+        self._files[path] = None
+        self._files[target] = content
+
+    def remove(self, path: Path) -> None:
+        """As `FileSystem.remove`."""
+        self._files[path] = None
+
+    def make_directory(self, path: Path) -> None:
+        """As `FileSystem.make_directory`."""
+        if not self.is_directory(path):
+            self.make_directory(path.parent)
+            self._directories[path] = True
+
+    def remove_directory(self, path: Path) -> None:
+        """As `FileSystem.remove_directory`."""
+        if self.entries_in(path):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+        self._directories[path] = False
+
+    def sync_directory(self, path: Path) -> None:
+        """Memory has nothing to wait for."""
+
+    def set_modified(self, path: Path, modified_ns: int) -> None:
+        """As `FileSystem.set_modified`."""
+        content = self._files.get(path) or self._adopt(path, self.open(path))
+        content.facts = replace(
+            content.facts, modified_ns=modified_ns, modified_ms=modified_ns // 1_000_000
+        )
+
+    def take_after(self, path: Path, model: FileFacts) -> None:
+        """Owners are those of the disk."""
+
+    def lock(self, directory: Path) -> Lock:
+        """No lock: the other process goes on."""
+        return _NoLock()
