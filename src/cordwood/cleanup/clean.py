@@ -19,6 +19,7 @@ from typing import Any
 from cordwood.cleanup.capture import Captured, capture
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.commit import (
+    JournalledPlacement,
     RoundCommitter,
     commit_checkpoints,
     commit_retention,
@@ -464,7 +465,7 @@ class _Run:
                 rounds.append((target, self._limited(round_)))
             else:
                 with self._guard(target):
-                    RoundCommitter(round_).close()
+                    self._committer(round_).close()
                     target.report.warnings.append(
                         "an earlier run's round was dropped: the log has changed since"
                     )
@@ -473,10 +474,7 @@ class _Run:
 
     def _compact(self, rounds: Sequence[tuple[_Target, Round]], engine: Engine) -> None:
         begun = self._clock.monotonic_s()
-        committers = [
-            (target, RoundCommitter(round_, dispose=self._request.dispose))
-            for target, round_ in rounds
-        ]
+        committers = [(target, self._committer(round_)) for target, round_ in rounds]
         try:
             engine.run([committer for _, committer in committers])
         except EngineError as error:
@@ -493,6 +491,10 @@ class _Run:
             with self._guard(target):
                 self._settle(target, committer)
         self.report.timing.commit += self._clock.monotonic_s() - executed
+
+    def _committer(self, round_: Round) -> RoundCommitter:
+        directory = Path(round_.directory)
+        return RoundCommitter(round_, JournalledPlacement(directory, dispose=self._request.dispose))
 
     def _settle(self, target: _Target, committer: RoundCommitter) -> None:
         result = committer.result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,5 +147,5 @@ def _compaction_delay_ms(view: LogView, first_dirty: int, now_ms: int) -> int:
     return max(clean_until - min(candidates), 0)
 
 
-def _size(segments: Sequence[SegmentView]) -> int:
+def _size(segments: Sequence[CleanedSegment]) -> int:
     return sum(segment.size_bytes for segment in segments)

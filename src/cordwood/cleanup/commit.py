@@ -8,8 +8,10 @@ LogCleanerManager.doneCleaning.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.retention import RetentionPlan
@@ -147,20 +149,77 @@ def truncate_leader_epochs(directory: Path, log_start_offset: int, *, fs: FileSy
     fs.replace_durably(path, build_leader_epoch_checkpoint(kept))
 
 
+class Placement(Protocol):
+    """How rewritten groups take the place of their sources."""
+
+    def require_wanted(self) -> None:
+        """Checks that the round is to go on; asked before every group, and while tasks work.
+
+        Raises:
+            CordwoodError: it is not; the groups in place stay.
+        """
+
+    def place(self, round_: Round, number: int, manifest: Manifest) -> None:
+        """Puts the staged files of group `number` in place.
+
+        Raises:
+            OSError, CordwoodError: it could not be put in place.
+        """
+
+    def end(self) -> None:
+        """The round is over, whatever has become of it."""
+
+
+class JournalledPlacement:
+    """In the directory of a stopped log: a journal says how far the round has come."""
+
+    def __init__(
+        self, directory: Path, *, dispose: Dispose | None = None, fs: FileSystem = OS
+    ) -> None:
+        self._journal = RoundJournal(directory, fs=fs)
+        self._dispose = dispose
+        self._fs = fs
+        self._begun = fs.exists(self._journal.path)
+
+    def require_wanted(self) -> None:
+        """A round over a stopped log always goes on."""
+
+    def place(self, round_: Round, number: int, manifest: Manifest) -> None:
+        """As `Placement.place`; the intent is made to last first."""
+        if not self._begun:
+            self._journal.begin(round_.to_json())
+            self._begun = True
+        self._journal.intend(number, manifest.token, manifest.after)
+        put_in_place(
+            staged_files(round_, manifest),
+            round_.groups[number],
+            dispose=self._dispose,
+            fs=self._fs,
+        )
+
+    def end(self) -> None:
+        """Forgets the journal."""
+        if self._begun:
+            self._journal.end()
+
+
+def staged_files(round_: Round, manifest: Manifest) -> StagedSegment:
+    """The files of the group that a manifest announces."""
+    return StagedSegment(
+        directory=round_.directory, base_offset=manifest.base_offset, token=manifest.token
+    )
+
+
 class RoundCommitter:
     """Puts the groups of one round in place, in order, as their manifests appear."""
 
-    def __init__(
-        self, round_: Round, *, dispose: Dispose | None = None, fs: FileSystem = OS
-    ) -> None:
+    def __init__(self, round_: Round, placement: Placement, *, fs: FileSystem = OS) -> None:
         self.round = round_
         self.result = RoundResult(round_.name)
         self._directory = Path(round_.directory)
+        self._placement = placement
         self._fs = fs
-        self._journal = RoundJournal(self._directory, fs=fs)
-        self._dispose = dispose
         self._next = round_.groups_done
-        self._begun = fs.exists(self._journal.path)
         self._known: dict[int, Manifest] = {}
 
     @property
@@ -176,10 +235,11 @@ class RoundCommitter:
         """Puts in place what is ready; whether anything was.
 
         Raises:
-            OSError, CordwoodError: a group could not be put in place.
+            OSError, CordwoodError: a group could not be put in place, or the round is not to go on.
         """
         moved = False
         while not self.done:
+            self._placement.require_wanted()
             manifest = self._known.get(self._next)
             base = self.round.groups[self._next][0]
             if manifest is None:
@@ -191,29 +251,20 @@ class RoundCommitter:
         return moved
 
     def _commit(self, manifest: Manifest) -> None:
-        group = self.round.groups[self._next]
         if not manifest.unchanged:
-            if not self._begun:
-                self._journal.begin(self.round.to_json())
-                self._begun = True
-            staged = StagedSegment(
-                directory=self.round.directory,
-                base_offset=manifest.base_offset,
-                token=manifest.token,
-            )
-            self._journal.intend(self._next, manifest.token, manifest.after)
-            put_in_place(staged, group, dispose=self._dispose, fs=self._fs)
+            self._placement.place(self.round, self._next, manifest)
         self.result.manifests.append(manifest)
         self._next += 1
-        self._remove_staged(f"{group[0]:020d}.manifest.")
+        self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
 
     def give_up(self, error: Exception) -> None:
         """Stops the round: tasks under way are told, groups in place stay, as in Kafka."""
         self.result.error = error
-        self._fs.create(self._directory / CANCEL_NAME).close()
+        with suppress(FileNotFoundError):  # the partition may be gone, and its tasks with it
+            self._fs.create(self._directory / CANCEL_NAME).close()
 
     def clear(self) -> None:
-        """Clears away what tasks staged in vain; the journal stays, for the next run to go on."""
+        """Clears away what tasks staged in vain; a journal stays, for the next run to go on."""
         self._remove_staged()
 
     def _remove_staged(self, prefix: str = "") -> None:
@@ -222,10 +273,9 @@ class RoundCommitter:
                 self._fs.remove(self._directory / name)
 
     def close(self) -> None:
-        """Clears away what tasks staged in vain, and forgets the round's journal."""
+        """Clears away what tasks staged in vain, and ends the round."""
         self.clear()
-        if self._begun:
-            self._journal.end()
+        self._placement.end()
 
 
 def finish_round(committer: RoundCommitter, log_dir: LogDir, partition: TopicPartition) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cordwood.cleanup.cleanable import Cleanable
-from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
@@ -42,7 +42,9 @@ def plan_compaction(view: LogView, cleanable: Cleanable) -> CompactionPlan:
     )
 
 
-def group_segments(view: LogView, segments: list[SegmentView], end: int) -> list[list[SegmentView]]:
+def group_segments(
+    view: LogView, segments: list[CleanedSegment], end: int
+) -> list[list[CleanedSegment]]:
     """Consecutive segments, as many to a group as fit into one by size, indexes and offsets.
 
     A group of one is always allowed. Sizes are those before cleaning.
@@ -53,7 +55,7 @@ def group_segments(view: LogView, segments: list[SegmentView], end: int) -> list
         end: the first uncleanable offset.
     """
     config = view.config
-    groups: list[list[SegmentView]] = []
+    groups: list[list[CleanedSegment]] = []
     size = index = time_index = 0
     for number, segment in enumerate(segments):
         follows = segments[number + 1].base_offset if number + 1 < len(segments) else end

@@ -1,12 +1,99 @@
-"""A frozen picture of one partition: all that a planner may see."""
+"""A frozen picture of one partition: all that a planner may see.
+
+Planners ask for what the protocols here name, so that a running log's own segments do as well as
+values read from a stopped one's files: what nobody asks for is not looked up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+
+
+class RetainedSegment(Protocol):
+    """What retention asks of a segment; see `SegmentView` for the meanings."""
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in its files' names."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its log."""
+
+    @property
+    def largest_record_timestamp(self) -> int:
+        """The largest timestamp of a record (ms), -1 when none has one."""
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest record timestamp, else the modification time (ms)."""
+
+
+class CleanedSegment(RetainedSegment, Protocol):
+    """What the planners of a compaction ask of a segment."""
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the entries of its offset index."""
+
+    @property
+    def time_index_bytes(self) -> int:
+        """Bytes of the entries of its time index."""
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """The maximum timestamp of its first batch (ms), -1 when unknown."""
+
+    @property
+    def modified_ms(self) -> int:
+        """When its log was last written to (ms)."""
+
+
+class Segments(Protocol):
+    """Segments by number, the oldest first."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def __getitem__(self, number: int, /) -> RetainedSegment:
+        """One of them."""
+
+
+class RetainedLog(Protocol):
+    """What retention asks of a log; see `LogView` for the meanings."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose."""
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings in force."""
+
+    @property
+    def segments(self) -> Segments:
+        """Its segments; the last is active."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum of all segments' logs."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset readers may ask for."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are on all in-sync replicas; exclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +136,7 @@ class LogView:
     """
 
     topic_partition: TopicPartition
-    segments: tuple[SegmentView, ...]
+    segments: tuple[CleanedSegment, ...]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
@@ -58,7 +145,7 @@ class LogView:
     config: LogConfig
 
     @property
-    def active(self) -> SegmentView:
+    def active(self) -> CleanedSegment:
         """The active segment."""
         return self.segments[-1]
 
@@ -73,7 +160,7 @@ class LogView:
             return self.segments[number + 1].base_offset
         return self.log_end_offset
 
-    def values(self, start: int, end: int) -> Sequence[SegmentView]:
+    def values(self, start: int, end: int) -> Sequence[CleanedSegment]:
         """The segments from the one that holds `start` to `end`, exclusive.
 
         Source: LogSegments.values.

@@ -1,4 +1,4 @@
-"""Which segments go by log start offset, size or age: a pure function of view, settings and time.
+"""Which segments go by log start offset, size or age: a pure function of log, settings and time.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments and the functions it
 calls; KAFKA-2136, KIP-32 for record timestamps.
@@ -7,13 +7,16 @@ calls; KAFKA-2136, KIP-32 for record timestamps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.cleanup.log_view import RetainedLog, RetainedSegment
 
 LOG_START = "log start offset"
 SIZE = "size"
 TIME = "time"
+
+#: A rule: the reason why a segment, given with its number, goes; None where it does not.
+Goes = Callable[[int, RetainedSegment], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +33,7 @@ class Expired:
 class RetentionPlan:
     """What retention removes.
 
-    `roll` says that every segment goes and an empty one at the log end offset takes their place;
-    `replaces_empty_active` that the active segment was empty and is made anew.
+    `roll` says that every segment goes and an empty one at the log end offset takes their place.
     `log_start_offset` is the log start offset afterwards.
     """
 
@@ -46,128 +48,121 @@ class RetentionPlan:
         return sum(segment.size_bytes for segment in self.expired)
 
 
-def plan_retention(view: LogView, *, now_ms: int) -> RetentionPlan:
-    """The segments of `view` that Kafka would delete at `now_ms`.
+def plan_retention(log: RetainedLog, *, now_ms: int) -> RetentionPlan:
+    """The segments of `log` that Kafka would delete at `now_ms`.
 
     The rules run in Kafka's order, each over what the one before it left: log start offset for any
-    policy, size and time where the policy has `delete`.
+    policy, size and time where the policy has `delete`. Only segments that go, and the first that
+    does not, are looked at.
     """
-    config = view.config
-    expired: list[Expired] = []
-    warnings: list[str] = []
-    rules: list[Callable[[LogView], Callable[[int], str | None] | None]] = [_log_start_rule]
-    names = [LOG_START]
-    if config.delete:
-        rules += [_size_rule, lambda rest: _time_rule(rest, now_ms, warnings)]
-        names += [SIZE, TIME]
-    rest = view
-    rolled = False
-    for name, rule in zip(names, rules, strict=True):
-        goes = rule(rest)
-        found = _scan(rest, goes) if goes else []
-        if not found:
-            continue
-        expired += [
-            Expired(base_offset=s.base_offset, size_bytes=s.size_bytes, rule=name, text=text)
-            for s, text in found
-        ]
-        remaining = rest.segments[len(found) :]
-        if not remaining:
-            # Kafka rolls first, so that one segment always remains.
-            rolled = True
-            remaining = (_empty_segment(view.log_end_offset, now_ms),)
-        rest = replace(
-            rest,
-            segments=remaining,
-            log_start_offset=max(rest.log_start_offset, remaining[0].base_offset),
-        )
+    rest = _Rest(log, now_ms)
+    rules: list[tuple[str, Callable[[], Goes | None]]] = [(LOG_START, rest.log_start_rule)]
+    if log.config.delete:
+        rules += [(SIZE, rest.size_rule), (TIME, rest.time_rule)]
+    for name, rule in rules:
+        goes = rule()
+        if goes is not None:
+            rest.take_while(name, goes)
     return RetentionPlan(
-        expired=tuple(expired),
-        roll=rolled,
+        expired=tuple(rest.expired),
+        roll=len(rest.expired) == len(log.segments),
         log_start_offset=rest.log_start_offset,
-        warnings=tuple(warnings),
+        warnings=tuple(rest.warnings),
     )
 
 
-def _scan(view: LogView, goes: Callable[[int], str | None]) -> list[tuple[SegmentView, str]]:
-    """The oldest segments for which `goes` gives a text, up to the first for which it does not.
+class _Rest:
+    """What the rules so far have left of a log."""
 
-    A segment with an offset at or above the high watermark never goes, nor does an empty last one.
+    def __init__(self, log: RetainedLog, now_ms: int) -> None:
+        self._log = log
+        self._now_ms = now_ms
+        self.expired: list[Expired] = []
+        self.warnings: list[str] = []
+        self.log_start_offset = log.log_start_offset
 
-    Source: UnifiedLog.deletableSegments.
-    """
-    found: list[tuple[SegmentView, str]] = []
-    for number, segment in enumerate(view.segments):
-        is_last = number == len(view.segments) - 1
-        if view.high_watermark < view.next_base(number) or (is_last and not segment.size_bytes):
-            break
-        text = goes(number)
-        if text is None:
-            break
-        found.append((segment, text))
-    return found
+    def take_while(self, rule: str, goes: Goes) -> None:
+        """Takes the oldest segments for which `goes` gives a text, up to the first it does not.
 
+        A segment with an offset at or above the high watermark never goes, nor does an empty last
+        one. Where all go, Kafka rolls first, so that one always remains: an empty one at the end.
 
-def _log_start_rule(view: LogView) -> Callable[[int], str | None]:
-    def goes(number: int) -> str | None:
-        is_last = number == len(view.segments) - 1
-        if is_last or view.next_base(number) > view.log_start_offset:
-            return None
-        return f"log start offset {view.log_start_offset} breach"
-
-    return goes
-
-
-def _size_rule(view: LogView) -> Callable[[int], str | None] | None:
-    limit = view.config.retention_bytes
-    size = view.size_bytes
-    if limit < 0 or size < limit:
-        return None
-
-    def goes(number: int) -> str | None:
-        nonlocal size
-        segment = view.segments[number]
-        if size - limit - segment.size_bytes < 0:
-            return None
-        size -= segment.size_bytes
-        return f"log retention size {limit} breach. Log size after deletion will be {size}"
-
-    return goes
-
-
-def _time_rule(
-    view: LogView, now_ms: int, warnings: list[str]
-) -> Callable[[int], str | None] | None:
-    limit = view.config.retention_ms
-    if limit < 0:
-        return None
-
-    def goes(number: int) -> str | None:
-        segment = view.segments[number]
-        if now_ms < segment.largest_timestamp:
-            warnings.append(
-                f"{view.topic_partition}: the segment at {segment.base_offset} contains future "
-                "timestamp(s), making it ineligible to be deleted"
+        Source: UnifiedLog.deletableSegments.
+        """
+        log = self._log
+        count = len(log.segments)
+        while (number := len(self.expired)) < count:
+            segment = log.segments[number]
+            following = self._next_base(number)
+            is_last = number == count - 1
+            if log.high_watermark < following or (is_last and not segment.size_bytes):
+                return
+            text = goes(number, segment)
+            if text is None:
+                return
+            self.expired.append(
+                Expired(
+                    base_offset=segment.base_offset,
+                    size_bytes=segment.size_bytes,
+                    rule=rule,
+                    text=text,
+                )
             )
-        if now_ms - segment.largest_timestamp <= limit:
+            self.log_start_offset = max(self.log_start_offset, following)
+
+    def _next_base(self, number: int) -> int:
+        segments = self._log.segments
+        if number + 1 < len(segments):
+            return segments[number + 1].base_offset
+        return self._log.log_end_offset
+
+    def log_start_rule(self) -> Goes:
+        limit = self.log_start_offset
+
+        def goes(number: int, _: RetainedSegment) -> str | None:
+            is_last = number == len(self._log.segments) - 1
+            if is_last or self._next_base(number) > limit:
+                return None
+            return f"log start offset {limit} breach"
+
+        return goes
+
+    def size_rule(self) -> Goes | None:
+        limit = self._log.config.retention_bytes
+        if limit < 0:
             return None
-        basis = (
-            "the largest record timestamp in the segment"
-            if segment.largest_record_timestamp >= 0
-            else "the last modified time of the segment"
-        )
-        return f"log retention time {limit}ms breach based on {basis}"
+        size = self._log.size_bytes - sum(segment.size_bytes for segment in self.expired)
+        if size < limit:
+            return None
 
-    return goes
+        def goes(_: int, segment: RetainedSegment) -> str | None:
+            nonlocal size
+            if size - limit - segment.size_bytes < 0:
+                return None
+            size -= segment.size_bytes
+            return f"log retention size {limit} breach. Log size after deletion will be {size}"
 
+        return goes
 
-def _empty_segment(base_offset: int, now_ms: int) -> SegmentView:
-    return SegmentView(
-        base_offset=base_offset,
-        size_bytes=0,
-        index_bytes=0,
-        time_index_bytes=0,
-        largest_record_timestamp=-1,
-        first_batch_timestamp=-1,
-        modified_ms=now_ms,
-    )
+    def time_rule(self) -> Goes | None:
+        limit = self._log.config.retention_ms
+        if limit < 0:
+            return None
+
+        def goes(_: int, segment: RetainedSegment) -> str | None:
+            largest = segment.largest_timestamp
+            if self._now_ms < largest:
+                self.warnings.append(
+                    f"{self._log.topic_partition}: the segment at {segment.base_offset} contains "
+                    "future timestamp(s), making it ineligible to be deleted"
+                )
+            if self._now_ms - largest <= limit:
+                return None
+            basis = (
+                "the largest record timestamp in the segment"
+                if segment.largest_record_timestamp >= 0
+                else "the last modified time of the segment"
+            )
+            return f"log retention time {limit}ms breach based on {basis}"
+
+        return goes

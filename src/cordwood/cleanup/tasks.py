@@ -47,6 +47,7 @@ from cordwood.storage.replace import STAGED_SUFFIX, StagedSegment
 
 CANCEL_NAME = f"cordwood.cancel{STAGED_SUFFIX}"
 _WAIT_S = 0.005
+_THROTTLE_STEP_S = 0.2
 _WAIT_MAX_S = 900.0
 
 
@@ -340,8 +341,7 @@ class Publisher:
         deadline = clock.monotonic_s() + _WAIT_MAX_S
         while len(self._under_way) > count:
             assert self._directory is not None, "set when the first group was taken up"
-            if OS.exists(self._directory / CANCEL_NAME):
-                raise EngineError("the round was given up")
+            require_wanted(self._directory)
             oldest = self._under_way[0]
             if oldest.done() and not OS.exists(oldest.result()):
                 del self._under_way[0]
@@ -349,6 +349,16 @@ class Publisher:
             if clock.monotonic_s() > deadline:
                 raise EngineError("nobody puts rewritten segments in place any more")
             pause(_WAIT_S)
+
+
+def require_wanted(directory: Path) -> None:
+    """Checks that the owner of the log has not given up the round.
+
+    Raises:
+        EngineError: it has.
+    """
+    if OS.exists(directory / CANCEL_NAME):
+        raise EngineError("the round was given up")
 
 
 def _finish(spec: RewriteSpec, output: Output) -> Path:
@@ -383,11 +393,13 @@ def announced(directory: Path, base_offset: int, attempt: str) -> Manifest | Non
 class ProgressFile:
     """Counts the bytes a task has worked through, in a file that its driver looks at.
 
-    With `bytes_per_s` it makes the task wait when that is ahead of its time.
+    With `bytes_per_s` it makes the task wait when that is ahead of its time. A task whose round is
+    given up meanwhile ends.
     """
 
     def __init__(self, directory: str, phase: str, *, bytes_per_s: int | None = None) -> None:
-        self._path = Path(directory) / f"cordwood.{phase}.{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
+        self._directory = Path(directory)
+        self._path = self._directory / f"cordwood.{phase}.{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
         self._bytes = 0
         self._clock = SystemClock()
         self._bytes_per_s = bytes_per_s
@@ -395,17 +407,25 @@ class ProgressFile:
         self._written_at = 0.0
 
     def __call__(self, count: int) -> None:
-        """Counts `count` bytes more."""
+        """Counts `count` bytes more.
+
+        Raises:
+            EngineError: the owner of the log gave up the round.
+        """
         self._bytes += count
         now = self._clock.monotonic_s()
         if now - self._written_at > 0.2:
             self._written_at = now
+            require_wanted(self._directory)
             with suppress(OSError):
                 self._path.write_text(str(self._bytes))
-        if self._bytes_per_s:
-            ahead_s = self._bytes / self._bytes_per_s - (now - self._started_at)
-            if ahead_s > 0:
-                pause(ahead_s)
+        while self._bytes_per_s:
+            passed_s = self._clock.monotonic_s() - self._started_at
+            ahead_s = self._bytes / self._bytes_per_s - passed_s
+            if ahead_s <= 0:
+                break
+            require_wanted(self._directory)
+            pause(min(ahead_s, _THROTTLE_STEP_S))
 
     def close(self) -> None:
         """Removes the file."""

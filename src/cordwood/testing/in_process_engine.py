@@ -24,7 +24,7 @@ _POLL_S = 0.001
 
 
 class InProcessEngine:
-    """Runs rounds one after the other."""
+    """Runs rounds one after the other; several threads may run some at once."""
 
     def run(self, committers: Sequence[RoundCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
@@ -34,9 +34,12 @@ class InProcessEngine:
     def _run(self, committer: RoundCommitter) -> None:
         errors: list[Exception] = []
 
+        def go_on(_: int) -> None:
+            tasks.require_wanted(Path(committer.round.directory))
+
         def work() -> None:
             try:
-                tasks.clean_whole(committer.round)
+                tasks.clean_whole(committer.round, go_on)
             except (CordwoodError, OSError) as error:
                 errors.append(error)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +29,18 @@ from cordwood.cleanup.round import Round, records_max, split_by_bytes
 from cordwood.cleanup.scan import SegmentSource
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, SegmentFacts, merge
 from cordwood.model.clock import SystemClock, pause
-from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
+from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
 from cordwood.storage.replace import STAGED_SUFFIX
 
 _POLL_S = 0.01
 # Facts and errors pass the merge as a shard of their own.
 _ASIDE = -1
 _ENTRIES, _FACTS, _ERROR, _DEAD = range(4)
+_KINDS: dict[str, type[CordwoodError]] = {
+    "no space": NoSpaceError,
+    "engine": EngineError,
+    "corrupt": CorruptError,
+}
 _BLOCK_SCHEMA = pa.schema(
     [
         ("shard", pa.int32()),
@@ -90,18 +95,16 @@ class Watch:
 
 
 class SparkEngine:
-    """Runs rounds on a Spark session."""
+    """Runs rounds on a Spark session; several threads may run some at once."""
 
     def __init__(
         self, session: Any, *, slots: int, limits: Limits | None = None, watch: Watch | None = None
     ) -> None:
         self._session = session
         self._slots = slots
-        self._lanes = slots
         self._limits = limits or Limits()
         self._watch = watch or Watch()
         session.conf.set("spark.sql.shuffle.partitions", str(slots))
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
 
     def require_visible(self, directories: Sequence[Path]) -> None:
         """Checks that workers see these directories as this process does.
@@ -138,14 +141,14 @@ class SparkEngine:
 
     def run(self, committers: Sequence[RoundCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
-        self._lanes = self._lanes_for([c.round for c in committers])
+        lanes = self._lanes_for([c.round for c in committers])
         for committer in committers:
-            committer.round = _shared(committer.round, self._lanes)
+            committer.round = _shared(committer.round, lanes)
         whole, split = self._sort(committers)
         if whole:
-            self._run_whole(whole)
+            self._run_whole(whole, lanes)
         for committer in split:
-            self._run_split(committer)
+            self._run_split(committer, lanes)
 
     def _lanes_for(self, rounds: Sequence[Round]) -> int:
         """How many tasks may rewrite at once: fewer where space is limited and groups are large."""
@@ -174,9 +177,9 @@ class SparkEngine:
 
     # ---- logs done by one task each
 
-    def _run_whole(self, committers: list[RoundCommitter]) -> None:
+    def _run_whole(self, committers: list[RoundCommitter], lanes: int) -> None:
         rounds = [c.round for c in committers]
-        bins = _pack(rounds, 2 * self._slots if self._lanes == self._slots else self._lanes)
+        bins = _pack(rounds, 2 * self._slots if lanes == self._slots else lanes)
         plans = [json.dumps([r.to_json() for r in rounds]) for rounds in bins]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -190,19 +193,22 @@ class SparkEngine:
         for row in rows:
             if row["kind"] == _ERROR:
                 failure = json.loads(row["payload"])
-                by_name[failure["round"]].result.error = _error_of(failure)
+                result = by_name[failure["round"]].result
+                # A task that was told to end has nothing new to say.
+                result.error = result.error or _error_of(failure)
         for committer in committers:
             if not committer.done and committer.result.error is None:
                 committer.result.error = EngineError("its task ended without a word")
 
     # ---- logs split into chunks
 
-    def _run_split(self, committer: RoundCommitter) -> None:
+    def _run_split(self, committer: RoundCommitter, lanes: int) -> None:
         round_ = committer.round
         try:
             survivors = self._find_survivors(committer)
-        except CordwoodError as error:
-            committer.result.error = error
+        except (OSError, CordwoodError) as error:
+            committer.result.error = committer.result.error or error
+        if committer.result.error is not None:
             return
         specs = tasks.rewrite_specs(round_, survivors)
         committer.skip(
@@ -214,9 +220,8 @@ class SparkEngine:
         )
         numbers = sorted(specs)
         throttle = round_.throttle_bytes
-        count = min(self._lanes, len(numbers))
-        lanes = [numbers[i::count] for i in range(count)]
-        work = [[specs[number] for number in lane] for lane in lanes]
+        count = min(lanes, len(numbers))
+        work = [[specs[number] for number in numbers[i::count]] for i in range(count)]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -224,7 +229,7 @@ class SparkEngine:
                     yield from _rewrite(task, work[task], throttle)
 
         if not work:
-            committer.poll()
+            self._poll([committer])
             return
         total = sum(s.source.size_bytes for spec in specs.values() for s in spec.segments)
         rows = self._supervise(self._tasks(len(work), run), [committer], "rewrite", total)
@@ -327,7 +332,9 @@ class SparkEngine:
         clock = SystemClock()
         name = committers[0].round.name if len(committers) == 1 else f"{len(committers)} partitions"
         directories = sorted({Path(c.round.directory) for c in committers})
-        future: Future[pa.Table] = self._pool.submit(frame.toArrow)
+        pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
+        future: Future[pa.Table] = pool.submit(frame.toArrow)
+        pool.shutdown(wait=False)
         shown_at = 0.0
         while not future.done():
             moved = self._poll(committers)
@@ -428,13 +435,20 @@ def _block(shard: int, chunk: int, generation: int, kind: int, payload: Any) -> 
 
 
 def _failure(name: str, error: Exception) -> bytes:
-    no_space = isinstance(error, NoSpaceError)
-    return json.dumps({"round": name, "error": str(error), "no_space": no_space}).encode()
+    """A task's error as it travels; what the log's owner makes of it depends on its kind."""
+    system = [error.errno, error.strerror, str(error.filename)] if _is_of_system(error) else None
+    kind = next((kind for kind, known in _KINDS.items() if isinstance(error, known)), "")
+    return json.dumps({"round": name, "error": str(error), "kind": kind, "system": system}).encode()
 
 
-def _error_of(failure: dict[str, Any]) -> CordwoodError:
-    kind = NoSpaceError if failure["no_space"] else CordwoodError
-    return kind(failure["error"])
+def _is_of_system(error: Exception) -> TypeGuard[OSError]:
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _error_of(failure: dict[str, Any]) -> CordwoodError | OSError:
+    if failure["system"] is not None:
+        return OSError(*failure["system"])
+    return _KINDS.get(failure["kind"], CordwoodError)(failure["error"])
 
 
 def _clean_whole(task: int, plan: str) -> Iterator[pa.RecordBatch]:
