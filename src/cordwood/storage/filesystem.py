@@ -15,12 +15,13 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import DirectoryInUseError, NoSpaceError
@@ -44,10 +45,11 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name in a directory."""
+    """A name in a directory; `is_directory` is true of a link to one, too."""
 
     name: str
     is_directory: bool
+    is_link: bool = False
 
 
 class File(Protocol):
@@ -236,7 +238,7 @@ class FileSystem(ABC):
         except FileNotFoundError:
             return
         for entry in entries:
-            if entry.is_directory:
+            if entry.is_directory and not entry.is_link:
                 self.remove_tree(directory / entry.name)
             else:
                 self.remove(directory / entry.name)
@@ -383,7 +385,7 @@ class OsFileSystem(FileSystem):
     def entries_in(self, directory: Path) -> list[Entry]:
         """As `FileSystem.entries_in`."""
         with os.scandir(directory) as found:
-            entries = [Entry(entry.name, entry.is_dir()) for entry in found]
+            entries = [Entry(entry.name, entry.is_dir(), entry.is_symlink()) for entry in found]
         entries.sort(key=lambda entry: entry.name)
         return entries
 
@@ -477,22 +479,34 @@ class DirectoryLock:
     file, removed again when released).
     """
 
+    # A process does not exclude itself by such a lock, and loses it when it closes the file again.
+    _held: ClassVar[set[Path]] = set()
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self, directory: Path) -> None:
-        self._path = directory / ".lock"
-        existed = self._path.exists()
-        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._handle)
-            if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                raise
-            raise DirectoryInUseError(
-                f"Failed to acquire lock on file .lock in {directory}. A Kafka instance in another "
-                "process or thread is using this directory."
-            ) from None
+        self._path = directory.resolve() / ".lock"
+        with self._guard:
+            if self._path in self._held:
+                raise self._in_use(directory)
+            existed = self._path.exists()
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(self._handle)
+                if error.errno not in {errno.EACCES, errno.EAGAIN}:
+                    raise
+                raise self._in_use(directory) from None
+            self._held.add(self._path)
         if not existed:
             OS.take_after_directory(self._path, directory)
+
+    @staticmethod
+    def _in_use(directory: Path) -> DirectoryInUseError:
+        return DirectoryInUseError(
+            f"Failed to acquire lock on file .lock in {directory}. A Kafka instance in another "
+            "process or thread is using this directory."
+        )
 
     @classmethod
     def require_free(cls, directory: Path) -> None:
@@ -503,10 +517,14 @@ class DirectoryLock:
         """
         if not (directory / ".lock").exists():
             return
-        lock = cls(directory)
-        os.close(lock._handle)
+        cls(directory)._let_go()
 
     def release(self) -> None:
         """Removes the file and lets go of the lock."""
         self._path.unlink(missing_ok=True)
-        os.close(self._handle)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        with self._guard:
+            self._held.discard(self._path)
+            os.close(self._handle)

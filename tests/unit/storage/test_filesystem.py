@@ -586,3 +586,24 @@ class BothFileSystems(RuleBasedStateMachine):
 
 
 TestBothFileSystems = BothFileSystems.TestCase
+
+
+def test_a_second_lock_of_a_directory_is_refused_in_the_same_process_too(tmp_path: Path) -> None:
+    first = OS.lock(tmp_path)
+    with pytest.raises(DirectoryInUseError, match="Failed to acquire lock on file .lock in"):
+        OS.lock(tmp_path)
+    with pytest.raises(DirectoryInUseError):
+        DirectoryLock.require_free(tmp_path)
+    first.release()
+    assert list(tmp_path.iterdir()) == []
+    OS.lock(tmp_path).release()
+
+
+def test_a_linked_directory_is_unlinked_and_what_it_points_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_bytes(b"x")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "link").symlink_to(tmp_path / "kept")
+    OS.remove_tree(tmp_path / "tree")
+    assert (tmp_path / "kept" / "file").read_bytes() == b"x"
+    assert not (tmp_path / "tree").exists()
