@@ -28,11 +28,19 @@ _log = logging.getLogger(__name__)
 SEGMENT_DELETION = "segment deletion"
 
 
-def delete_segments(log: PartitionLog, count: int, *, reason: str) -> int:
+def delete_segments(
+    log: PartitionLog, count: int, *, reason: str, lines: Sequence[str] = ()
+) -> int:
     """Removes the `count` oldest segments; how many went.
 
     Where all of them go, an empty one at the log's end is made first. The log start offset is
     raised before a file is touched.
+
+    Args:
+        log: that has become too long.
+        count: how many.
+        reason: why, in a few words.
+        lines: what is logged instead of a line a segment made of the reason.
 
     Raises:
         OffsetOutOfRangeError: a segment reaches above the high watermark.
@@ -55,8 +63,8 @@ def delete_segments(log: PartitionLog, count: int, *, reason: str) -> int:
         rest = log.segments.without(doomed)
         log.maybe_increment_log_start_offset(rest.first.base_offset, SEGMENT_DELETION)
         log.segments = rest
-        for segment in doomed:
-            _log.info("Deleting segment %s due to %s.", segment, reason)
+        for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
+            _log.info("%s", line)
         retired_files.retire(log, doomed, snapshots=[s.base_offset for s in doomed])
         return count
 
@@ -167,18 +175,20 @@ def replace_segments(
         sources: base offsets of the segments it replaces, ascending.
 
     Raises:
-        StorageError: a source is gone or has become active since, or the disk refused.
+        StorageError: all sources are gone, or one has become active, or the disk refused.
     """
     with log.lock, log.guard("replacing segments of"):
         log.require_open()
-        old = [s for s in log.segments if s.base_offset in set(sources)]
+        # Retention may have taken the oldest: what is gone is not retired twice.
+        old = [s for s in map(log.segments.get, sources) if s is not None]
         if not old or old[-1].base_offset >= log.active.base_offset:
             raise StorageError(
                 f"the segments {list(sources)} of {log.topic_partition} are not there to be "
                 "replaced any more: the log was truncated or deleted since the clean began"
             )
         suffixes = swap_in(staged, fs=log.context.fs)
-        retired_files.retire(log, old, snapshots=[s.base_offset for s in old[1:]])
+        unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
+        retired_files.retire(log, old, snapshots=unreplaced)
         finish_swap(staged, suffixes, fs=log.context.fs)
         new = LogSegment.open(
             log.directory,
