@@ -56,7 +56,8 @@ def _quiet_failure() -> Iterator[None]:
 class LogManager:
     """Every log of this process, by partition; one that is being moved has a future log beside it.
 
-    `on_removed` hears of partitions that are gone, so that whoever cleans them stops.
+    `on_removed` hears of partitions that are about to be deleted, were moved away from a directory,
+    or are gone with it, so that whoever cleans them stops.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class LogManager:
             if not directory.had_clean_shutdown:
                 unclean.append(directory.path)
             for log, suffix in directory.load(
-                self._config_of, threads=self.broker.num_recovery_threads_per_data_dir,
+                self._config_of,
+                threads=self.broker.num_recovery_threads_per_data_dir,
                 progress=listener,
             ):
                 self._accept(log, suffix, is_stray)
@@ -412,9 +414,7 @@ class LogManager:
             current = self.require(partition)
             if current.log_dir == _absolute(log_dir):
                 raise StorageError(f"{partition} lies in {log_dir} already")
-            name = directory_names.future_directory_name(
-                partition, self.context.chance.unique_id()
-            )
+            name = directory_names.future_directory_name(partition, self.context.chance.unique_id())
             future = self._create(partition, name, current.topic_id, log_dir, None)
             self._future[partition] = future
             return future
@@ -441,7 +441,8 @@ class LogManager:
                 future.rename_directory(future.log_dir / str(partition))
                 self._current[partition] = self._future.pop(partition)
                 self._queue_for_deletion(current)
-        self._note_removed(partition, source)
+        self._tell_removed(partition, source)
+        self._checkpoint_all()
         return future
 
     # ---- deletion
@@ -454,11 +455,13 @@ class LogManager:
         """
         with self._lock:
             log = (self._future if future else self._current).pop(partition, None)
-            if log is None:
-                return None
-            name = directory_names.delete_directory_name(
-                partition, self.context.chance.unique_id()
-            )
+        if log is None:
+            return None
+        if not future:
+            # Before the rename, and without the lock: a cleaner first lets go of the log.
+            self._tell_removed(partition, log.log_dir)
+        with self._lock:
+            name = directory_names.delete_directory_name(partition, self.context.chance.unique_id())
             log.rename_directory(log.log_dir / name)
             self._queue_for_deletion(log)
             _log.info(
@@ -466,12 +469,14 @@ class LogManager:
                 partition,
                 log.directory,
             )
-        self._note_removed(partition, log.log_dir)
+        self._checkpoint_all()
         return log
 
-    def _note_removed(self, partition: TopicPartition, log_dir: Path) -> None:
+    def _tell_removed(self, partition: TopicPartition, log_dir: Path) -> None:
         for listener in self.on_removed:
             listener(partition, log_dir)
+
+    def _checkpoint_all(self) -> None:
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
