@@ -36,7 +36,7 @@ from cordwood.cleanup.request import (
     Silence,
 )
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
-from cordwood.cleanup.round import Round, plan_round
+from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
@@ -46,8 +46,6 @@ from cordwood.storage.log_dir import LogDir, PartitionDir
 from cordwood.storage.replace import recover_directory
 
 _PASSES_MAX = 8
-# With room for fewer segments than this, no task begins a group before its last is in place.
-_ROOMY = 64
 
 
 @dataclass(slots=True)
@@ -443,13 +441,11 @@ class _Run:
         return rounds
 
     def _limited(self, round_: Round) -> Round:
-        space_max = self._request.max_extra_bytes
-        free = OS.free_bytes(Path(round_.directory))
-        return replace(
+        return limited(
             round_,
             attempt=secrets.token_hex(4),
-            space_max=space_max,
-            one_at_a_time=space_max is not None or free < _ROOMY * round_.segment_bytes,
+            free_bytes=OS.free_bytes(Path(round_.directory)),
+            space_max=self._request.max_extra_bytes,
             throttle_bytes=self._request.throttle_bytes,
             verify=self._request.verify,
         )

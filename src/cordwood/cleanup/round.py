@@ -18,6 +18,8 @@ from cordwood.cleanup.scan import SegmentSource
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.filesystem import FileFacts
 
+# With room for fewer segments than this, no task begins a group before its last is in place.
+_ROOMY = 64
 # No record of magic 2 takes less: a length, attributes, two deltas, two lengths and a count.
 _RECORD_BYTES_MIN = 7
 
@@ -104,6 +106,35 @@ class Round:
                 "model": FileFacts(**value["model"]),
             }
         )
+
+
+def limited(
+    round_: Round,
+    *,
+    attempt: str,
+    free_bytes: int,
+    space_max: int | None = None,
+    throttle_bytes: int | None = None,
+    verify: bool = False,
+) -> Round:
+    """A round as one attempt at it runs, within these bounds.
+
+    Args:
+        round_: as it was planned.
+        attempt: in the names of what its tasks stage; no other attempt has it.
+        free_bytes: what the file system has room for.
+        space_max: how many bytes it may take for a while.
+        throttle_bytes: how many bytes a second its tasks may work through.
+        verify: read back what is written.
+    """
+    return replace(
+        round_,
+        attempt=attempt,
+        space_max=space_max,
+        one_at_a_time=space_max is not None or free_bytes < _ROOMY * round_.segment_bytes,
+        throttle_bytes=throttle_bytes,
+        verify=verify,
+    )
 
 
 def records_max(segments: Sequence[SegmentSource]) -> int:

@@ -1,0 +1,532 @@
+"""Which running logs are being cleaned, paused, or cannot be cleaned, and how far each has come.
+
+A partition has no state, or one of three:
+
+    none ── grab ──► InProgress ── done ──► none
+                         │ abort_and_pause
+                         ▼
+                      Aborted ── done ──► Paused(1) ── resume ──► none
+    none ── abort_and_pause ──► Paused(1) ── abort_and_pause ──► Paused(2) ── resume ──► Paused(1)
+
+Whoever truncates, deletes or moves a log, or takes `compact` from its policy, first aborts its
+cleaning, which waits until the cleaner has let go of it; `cordwood.cleanup.paused_changes` does
+both. One lock guards the states and the checkpoints; it is never held together with a log's own by
+whoever calls from outside.
+
+Source: org.apache.kafka.storage.internals.log.LogCleanerManager, LogCleaningState.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.live import live_view
+from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import StorageError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log_manager import LogManager
+from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
+from cordwood.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+_WAIT_S = 0.1
+
+
+class LogCleaningAbortedError(CordwoodError):
+    """The cleaning of a log is not to go on: somebody needs the log.
+
+    Source: org.apache.kafka.storage.internals.log.LogCleaningAbortedException.
+    """
+
+
+class CleaningStateError(CordwoodError):
+    """A change of a partition's state that its present one does not allow."""
+
+
+class LogCleaningError(CordwoodError):
+    """What went wrong with one log, for whoever marks it uncleanable.
+
+    Source: org.apache.kafka.storage.internals.log.LogCleaningException.
+    """
+
+    def __init__(self, log: PartitionLog, reason: str) -> None:
+        super().__init__(reason)
+        self.log = log
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """Being compacted, or losing old segments, by the thread of that identifier."""
+
+    thread: int
+
+    def __str__(self) -> str:
+        return "LogCleaningInProgress"
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Whoever cleans it is to stop."""
+
+    def __str__(self) -> str:
+        return "LogCleaningAborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Not to be cleaned before as many calls of `resume_cleaning`."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"LogCleaningPaused({self.count})"
+
+
+CleaningState = InProgress | Aborted | Paused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogToClean:
+    """The log with the highest dirty ratio, and what was found while looking for it.
+
+    `cleanable_partitions` logs could have been chosen; `delayed_partitions` of all that were looked
+    at are past their max.compaction.lag.ms, the longest by `max_delay_ms`.
+
+    Source: LogToClean, PreCleanStats.
+    """
+
+    log: PartitionLog
+    cleanable: Cleanable
+    cleanable_partitions: int
+    delayed_partitions: int
+    max_delay_ms: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose log."""
+        return self.log.topic_partition
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncleanable:
+    """The mark stands for this log; one that is made anew under its name is cleaned again."""
+
+    log: PartitionLog
+    reason: str
+
+
+class CleanerManager:
+    """States and checkpoints of the cleaning of a `LogManager`'s logs.
+
+    `dirtiest_ratio` is the highest dirty ratio that `grab_filthiest` found when it last looked.
+    """
+
+    def __init__(self, logs: LogManager) -> None:
+        """Listens to `logs` for partitions that are removed or moved, and directories that fail."""
+        self.logs = logs
+        self.dirtiest_ratio = 0.0
+        self._lock = threading.RLock()
+        self._let_go = threading.Condition(self._lock)
+        self._states: dict[TopicPartition, CleaningState] = {}
+        self._uncleanable: dict[Path, dict[TopicPartition, _Uncleanable]] = {}
+        self._checkpoints = {d.path: d.cleaner_offsets for d in logs.directories}
+        # Added to without the lock: a directory may fail under any other lock.
+        self._failed: set[Path] = set()
+        self._last_run_ms = logs.context.clock.now_ms()
+        logs.on_removed.append(self._removed)
+        logs.context.failures.subscribe(lambda path, _: self.handle_log_dir_failure(path))
+
+    def _current_logs(self) -> list[PartitionLog]:
+        """Every log but those that are on their way to another directory."""
+        return [log for log in self.logs.logs() if self.logs.get(log.topic_partition) is log]
+
+    # ---- what is to be cleaned
+
+    def grab_filthiest(
+        self, now_ms: int, *, passing_over: Collection[TopicPartition] = ()
+    ) -> LogToClean | None:
+        """The compacted log with the highest dirty ratio of those due; it is then in progress.
+
+        Checkpoints that are no good are written anew, also of logs that are not chosen.
+
+        Args:
+            now_ms: judges lags.
+            passing_over: partitions that are not to be chosen.
+
+        Raises:
+            LogCleaningError: a log could not be looked at.
+        """
+        with self._lock:
+            self._last_run_ms = now_ms
+            lines = self._lines_of_all()
+            found: list[tuple[PartitionLog, Cleanable]] = []
+            for log in self._current_logs():
+                partition = log.topic_partition
+                if (
+                    not log.config.compact
+                    or partition in self._states
+                    or partition in passing_over
+                    or self.is_uncleanable(log)
+                ):
+                    continue
+                line = lines.get(log.log_dir, {}).get(partition)
+                if not _is_idle(log, line):
+                    found.append((log, self._look_at(log, line, now_ms)))
+            self.dirtiest_ratio = max((c.ratio for _, c in found), default=0.0)
+            due = [(log, c) for log, c in found if c.reason is None]
+            if not due:
+                return None
+            log, cleanable = max(due, key=lambda pair: pair[1].ratio)
+            self._states[log.topic_partition] = InProgress(threading.get_ident())
+            delays = [c.delay_ms for _, c in found if c.delay_ms > 0]
+            return LogToClean(
+                log=log,
+                cleanable=cleanable,
+                cleanable_partitions=len(due),
+                delayed_partitions=len(delays),
+                max_delay_ms=max(delays, default=0),
+            )
+
+    def _look_at(self, log: PartitionLog, line: int | None, now_ms: int) -> Cleanable:
+        try:
+            cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
+            for warning in cleanable.warnings:
+                _log.warning("%s", warning)
+            if cleanable.reset_checkpoint:
+                line_now = (log.topic_partition, cleanable.first_dirty)
+                self.update_checkpoints(log.log_dir, line=line_now)
+        except Exception as error:
+            raise LogCleaningError(
+                log,
+                f"Failed to calculate log cleaning stats for partition {log.topic_partition}: "
+                f"{error}",
+            ) from error
+        return cleanable
+
+    def pause_for_retention(self) -> list[PartitionLog]:
+        """Logs without `compact` that nobody works on; they are then paused.
+
+        So a log is never cleaned and judged by retention at once while its policy changes.
+
+        Source: LogCleanerManager.pauseCleaningForNonCompactedPartitions.
+        """
+        with self._lock:
+            logs = [
+                log
+                for log in self._current_logs()
+                if not log.config.compact and log.topic_partition not in self._states
+            ]
+            for log in logs:
+                self._states[log.topic_partition] = Paused(1)
+            return logs
+
+    def deletable_logs(self) -> list[PartitionLog]:
+        """Logs with `compact` that may lose old segments; they are then in progress.
+
+        Also those without `delete`: segments below their log start offset go.
+        """
+        with self._lock:
+            logs = [
+                log
+                for log in self._current_logs()
+                if log.config.compact
+                and log.topic_partition not in self._states
+                and not self.is_uncleanable(log)
+            ]
+            for log in logs:
+                self._states[log.topic_partition] = InProgress(threading.get_ident())
+            return logs
+
+    # ---- states
+
+    def state(self, partition: TopicPartition) -> CleaningState | None:
+        """A partition's state; None where nothing keeps it from being cleaned."""
+        with self._lock:
+            return self._states.get(partition)
+
+    def abort_cleaning(self, partition: TopicPartition) -> None:
+        """Stops the cleaning of a partition, if one is under way, and returns when it has stopped.
+
+        Raises:
+            CleaningStateError: somebody else is stopping it, or this thread cleans it itself.
+        """
+        with self._lock:
+            self.abort_and_pause(partition)
+            self.resume_cleaning([partition])
+
+    def abort_and_pause(self, partition: TopicPartition) -> None:
+        """As `abort_cleaning`; it is not cleaned again before `resume_cleaning`.
+
+        Raises:
+            CleaningStateError: somebody else is stopping it, or this thread cleans it itself.
+        """
+        with self._lock:
+            state = self._states.get(partition)
+            if isinstance(state, Aborted) or (
+                isinstance(state, InProgress) and state.thread == threading.get_ident()
+            ):
+                raise CleaningStateError(
+                    f"Compaction for partition {partition} cannot be aborted and paused since it "
+                    f"is in {state} state."
+                )
+            if isinstance(state, InProgress):
+                self._states[partition] = Aborted()
+            else:
+                self._states[partition] = Paused(state.count + 1 if state is not None else 1)
+            while not isinstance(self._states.get(partition), Paused):
+                self._let_go.wait(_WAIT_S)
+
+    def resume_cleaning(self, partitions: Iterable[TopicPartition]) -> None:
+        """Takes back one pause of each.
+
+        Raises:
+            CleaningStateError: one is not paused.
+        """
+        with self._lock:
+            for partition in partitions:
+                state = self._states.get(partition)
+                if state is None:
+                    raise CleaningStateError(
+                        f"Compaction for partition {partition} cannot be resumed since it is not "
+                        "paused."
+                    )
+                if not isinstance(state, Paused):
+                    raise CleaningStateError(
+                        f"Compaction for partition {partition} cannot be resumed since it is in "
+                        f"{state} state."
+                    )
+                if state.count == 1:
+                    del self._states[partition]
+                else:
+                    self._states[partition] = Paused(state.count - 1)
+
+    def check_cleaning_aborted(self, log: PartitionLog) -> None:
+        """Asked by whoever cleans a log before each step.
+
+        Raises:
+            LogCleaningAbortedError: the log is needed by somebody else, or its directory failed.
+        """
+        with self._lock:
+            if isinstance(self._states.get(log.topic_partition), Aborted):
+                raise LogCleaningAbortedError(f"the cleaning of {log.topic_partition} was aborted")
+        if log.log_dir in self._failed:
+            raise LogCleaningAbortedError(f"the log dir {log.log_dir} is offline")
+
+    def done_cleaning(self, partition: TopicPartition, log_dir: Path, end_offset: int) -> None:
+        """Lets go of a log; its checkpoint is written if the cleaning was not aborted.
+
+        Args:
+            partition: that was in progress.
+            log_dir: where it is.
+            end_offset: how far it is clean, exclusive.
+
+        Raises:
+            CleaningStateError: it was not in progress.
+        """
+        with self._lock:
+            if isinstance(self._state_to_leave(partition), InProgress):
+                self.update_checkpoints(log_dir, line=(partition, end_offset))
+            self._leave(partition)
+
+    def done_deleting(self, partitions: Iterable[TopicPartition]) -> None:
+        """Lets go of logs that `deletable_logs` gave.
+
+        Raises:
+            CleaningStateError: one was not in progress.
+        """
+        with self._lock:
+            for partition in partitions:
+                self._leave(partition)
+
+    def _state_to_leave(self, partition: TopicPartition) -> InProgress | Aborted:
+        state = self._states.get(partition)
+        if state is None:
+            raise CleaningStateError(f"State for partition {partition} should exist.")
+        if isinstance(state, Paused):
+            raise CleaningStateError(
+                f"In-progress partition {partition} cannot be in {state} state."
+            )
+        return state
+
+    def _leave(self, partition: TopicPartition) -> None:
+        if isinstance(self._state_to_leave(partition), InProgress):
+            del self._states[partition]
+        else:
+            self._states[partition] = Paused(1)
+            self._let_go.notify_all()
+
+    # ---- checkpoints
+
+    def all_cleaner_checkpoints(self) -> dict[TopicPartition, int]:
+        """How far every log is clean, exclusive, as the files say."""
+        return {p: o for lines in self._lines_of_all().values() for p, o in lines.items()}
+
+    def _lines_of_all(self) -> dict[Path, dict[TopicPartition, int]]:
+        with self._lock:
+            return {path: self._read(path) for path in self._checkpoints}
+
+    def _file(self, log_dir: Path) -> OffsetCheckpointFile | None:
+        return None if log_dir in self._failed else self._checkpoints.get(log_dir)
+
+    def _read(self, log_dir: Path) -> dict[TopicPartition, int]:
+        file = self._file(log_dir)
+        if file is None:
+            return {}
+        try:
+            with self.logs.context.failures.guard(log_dir, "reading the cleaner's checkpoint"):
+                return file.read_or_nothing(file.path.name)
+        except StorageError:
+            _note_inaccessible(file)
+            return {}
+
+    def _write(self, log_dir: Path, lines: dict[TopicPartition, int]) -> None:
+        file = self._file(log_dir)
+        if file is None:
+            return
+        try:
+            with self.logs.context.failures.guard(log_dir, "writing the cleaner's checkpoint"):
+                file.write(lines)
+        except StorageError:
+            _note_inaccessible(file)
+
+    def update_checkpoints(
+        self,
+        log_dir: Path,
+        *,
+        line: tuple[TopicPartition, int] | None = None,
+        remove: TopicPartition | None = None,
+    ) -> None:
+        """Sets or removes a line of a directory's checkpoint; those of partitions gone go as well.
+
+        Nothing happens for a directory that has failed.
+        """
+        with self._lock:
+            lines = {p: o for p, o in self._read(log_dir).items() if self.logs.get(p) is not None}
+            if remove is not None:
+                lines.pop(remove, None)
+            if line is not None:
+                lines[line[0]] = line[1]
+            self._write(log_dir, lines)
+
+    def alter_checkpoint_dir(
+        self, partition: TopicPartition, source: Path, destination: Path
+    ) -> None:
+        """Moves a partition's line, and its mark as uncleanable, to another directory."""
+        with self._lock:
+            offset = self._read(source).get(partition)
+            if offset is not None:
+                self.update_checkpoints(source, remove=partition)
+                self.update_checkpoints(destination, line=(partition, offset))
+            mark = self._uncleanable.get(source, {}).pop(partition, None)
+            log = self.logs.get(partition)
+            if mark is not None and log is not None:
+                marks = self._uncleanable.setdefault(destination, {})
+                marks[partition] = _Uncleanable(log, mark.reason)
+
+    def maybe_truncate_checkpoint(
+        self, log_dir: Path, partition: TopicPartition, offset: int
+    ) -> None:
+        """Lowers a compacted partition's line to `offset` where it is higher."""
+        with self._lock:
+            log = self.logs.get(partition)
+            lines = self._read(log_dir)
+            if log is not None and log.config.compact and lines.get(partition, 0) > offset:
+                self._write(log_dir, lines | {partition: offset})
+
+    def handle_log_dir_failure(self, log_dir: Path) -> None:
+        """Stops all cleaning in a directory that went offline, and forgets its checkpoint."""
+        if log_dir not in self._failed:
+            _log.warning("Stopping cleaning logs in dir %s", log_dir)
+            self._failed.add(log_dir)
+
+    def _removed(self, partition: TopicPartition, log_dir: Path) -> None:
+        """Hears that a log is to be deleted, was moved, or is gone with its directory."""
+        if log_dir in self.logs.context.failures.offline:
+            # Not a moment to wait in: the thread that met the failure may be the cleaner's own.
+            self.handle_log_dir_failure(log_dir)
+            return
+        log = self.logs.get(partition)
+        if log is not None:
+            self.alter_checkpoint_dir(partition, log_dir, log.log_dir)
+            return
+        self.abort_cleaning(partition)
+        self.update_checkpoints(log_dir, remove=partition)
+
+    # ---- logs that cannot be cleaned
+
+    def mark_uncleanable(self, log: PartitionLog, reason: str) -> None:
+        """Leaves a log alone from now on, until it is deleted or the process ends."""
+        with self._lock:
+            marks = self._uncleanable.setdefault(log.log_dir, {})
+            marks[log.topic_partition] = _Uncleanable(log, reason)
+
+    def is_uncleanable(self, log: PartitionLog) -> bool:
+        """Whether a log was marked; one that was since made anew was not."""
+        with self._lock:
+            mark = self._uncleanable.get(log.log_dir, {}).get(log.topic_partition)
+            return mark is not None and mark.log is log
+
+    def uncleanable_partitions(self, log_dir: Path) -> dict[TopicPartition, str]:
+        """The partitions of a directory that were marked, and why."""
+        with self._lock:
+            return {p: mark.reason for p, mark in self._uncleanable.get(log_dir, {}).items()}
+
+    def maintain_uncleanable(self) -> None:
+        """Forgets marks of logs that are gone.
+
+        Source: LogCleanerManager.maintainUncleanablePartitions.
+        """
+        with self._lock:
+            for log_dir, marks in list(self._uncleanable.items()):
+                kept = {p: mark for p, mark in marks.items() if self.logs.get(p) is mark.log}
+                if kept:
+                    self._uncleanable[log_dir] = kept
+                else:
+                    del self._uncleanable[log_dir]
+
+    # ---- gauges
+
+    def uncleanable_count(self, log_dir: Path) -> int:
+        """uncleanable-partitions-count of a directory."""
+        return len(self.uncleanable_partitions(log_dir))
+
+    def uncleanable_bytes(self, log_dir: Path, now_ms: int) -> int:
+        """uncleanable-bytes of a directory: what the marked logs would have to have cleaned."""
+        with self._lock:
+            lines = self._read(log_dir)
+            total = 0
+            for partition, mark in self._uncleanable.get(log_dir, {}).items():
+                if self.logs.get(partition) is mark.log:
+                    view = live_view(mark.log, lines.get(partition))
+                    total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
+            return total
+
+    @property
+    def max_dirty_percent(self) -> int:
+        """max-dirty-percent."""
+        return int(100 * self.dirtiest_ratio)
+
+    def time_since_last_run_ms(self, now_ms: int) -> int:
+        """time-since-last-run-ms: since `grab_filthiest` last looked."""
+        return now_ms - self._last_run_ms
+
+
+def _is_idle(log: PartitionLog, line: int | None) -> bool:
+    """Whether all but the active segment is clean, so that there is no need to look closer."""
+    if line is None:
+        return False
+    active = log.active.base_offset
+    return max(active, log.log_start_offset) <= line <= log.log_end_offset
+
+
+def _note_inaccessible(file: OffsetCheckpointFile) -> None:
+    _log.exception(
+        "Failed to access checkpoint file %s in dir %s", file.path.name, file.path.parent
+    )

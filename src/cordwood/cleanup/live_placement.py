@@ -1,0 +1,82 @@
+"""Puts rewritten groups in place in a running log, beside its appends and reads.
+
+There is no journal: after a crash the loader finishes or undoes the group it finds half done, by
+Kafka's own rules, and the next round begins at the cleaner's checkpoint again.
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, UnifiedLog.replaceSegments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from cordwood.cleanup.commit import StalePlanError, staged_files
+from cordwood.cleanup.rewrite import Manifest
+from cordwood.cleanup.round import Round
+from cordwood.storage.log_segment import LogSegment
+from cordwood.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+
+class LivePlacement:
+    """A `Placement` in a running log."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        sources: Sequence[LogSegment],
+        *,
+        require_wanted: Callable[[], None],
+        prefix: str = "",
+    ) -> None:
+        """Prepares for one round.
+
+        Args:
+            log: that is cleaned.
+            sources: the segments that the round was planned on.
+            require_wanted: raises when the round is not to go on.
+            prefix: of what is logged.
+        """
+        self._log = log
+        self._sources = {segment.base_offset: segment for segment in sources}
+        self._require_wanted = require_wanted
+        self._prefix = prefix
+
+    def require_wanted(self) -> None:
+        """As `Placement.require_wanted`."""
+        self._require_wanted()
+
+    def place(self, round_: Round, number: int, manifest: Manifest) -> None:
+        """As `Placement.place`; a group of which retention has taken every source is dropped.
+
+        Raises:
+            StalePlanError: a source is another segment than the one that was rewritten.
+            StorageError: the disk refused, or the log was closed.
+        """
+        group = round_.groups[number]
+        staged = staged_files(round_, manifest)
+        with self._log.lock:
+            segments = self._log.segments
+            left = [base for base in group if segments.contains(base)]
+            if any(segments.get(base) is not self._sources[base] for base in left):
+                raise StalePlanError(
+                    f"{round_.name}: its segments {left} have changed since the round was planned"
+                )
+            old = [self._sources[base] for base in left]
+            segment = self._log.replace_segments(staged, left) if left else None
+        if segment is None:
+            for path in staged.paths().values():
+                self._log.context.fs.remove(path)
+            return
+        _log.info(
+            "%sSwapping in cleaned segment %s for segment(s) %s in log %s",
+            self._prefix,
+            segment,
+            old,
+            self._log,
+        )
+
+    def end(self) -> None:
+        """There is nothing to forget."""
