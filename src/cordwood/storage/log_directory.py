@@ -123,7 +123,9 @@ class LogDirectory:
                 if entry.is_directory
                 and entry.name not in {REMOTE_LOG_INDEX_CACHE, CLUSTER_METADATA_DIR}
             ]
-            recovery_points = self.recovery_points.read_or_nothing("recovery-point-offset-checkpoint")
+            recovery_points = self.recovery_points.read_or_nothing(
+                "recovery-point-offset-checkpoint"
+            )
             starts = self.log_starts.read_or_nothing("log-start-offset-checkpoint")
             marks = self.high_watermarks.read_or_nothing("replication-offset-checkpoint")
         except OSError as error:

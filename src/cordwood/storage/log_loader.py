@@ -3,8 +3,8 @@
 1. Temporary files: `.deleted` go; `.swap` files are a clean's result and win, unless a `.cleaned`
    file at or below them says that not all of them had been renamed.
 2. Segments: an index without its log goes; a log without its offset index gets its indexes anew.
-3. After an unclean stop, segments from the recovery point on are walked: every batch's size and CRC.
-   At the first bad byte the log is cut, and the segments behind it go.
+3. After an unclean stop, segments from the recovery point on are walked: every batch's size and
+   CRC. At the first bad byte the log is cut, and the segments behind it go.
 4. Leader epochs are cut to the log's offsets, and the state of producers is brought up to its end
    from the newest good snapshot.
 
@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from cordwood.format.file_names import (
     CLEANED_SUFFIX,
@@ -123,9 +124,8 @@ class _Loader:
                 recovery_point, end = self._recover_log()
                 break
             except SegmentOffsetOverflowError as overflow:
-                base = overflow.base_offset
                 _log.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
-                split_overflowed(self._directory, base, config=request.config, context=self._context)
+                split_overflowed(self._directory, overflow.base_offset, fs=self._fs)
                 names = self._fs.names_in(self._directory)
         self._epochs.truncate_from_end(end)
         start = max(request.log_start_offset, self._segments.first.base_offset)
@@ -205,7 +205,6 @@ class _Loader:
             try:
                 if segment_file_name(base, INDEX_SUFFIX) not in present:
                     self._complain_of_index(segment)
-                    segment.recover_missing_index()
                 segment.sanity_check(
                     time_index_newly_created=segment_file_name(base, TIME_INDEX_SUFFIX)
                     not in present,
@@ -220,7 +219,7 @@ class _Loader:
                 )
                 self._recover_segment(segment)
 
-    def _complain_of_index(self, segment: LogSegment) -> None:
+    def _complain_of_index(self, segment: LogSegment) -> NoReturn:
         request = self._request
         if segment.size_bytes and (
             request.clean_shutdown or segment.base_offset < request.recovery_point
@@ -417,5 +416,3 @@ def rebuild_producer_state(
                     producers.complete_transaction(completed)
     producers.update_map_end_offset(log_end_offset)
     producers.take_snapshot()
-
-

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
 from cordwood.storage.append_result import LogPosition
-from cordwood.storage.log_segment import FileRange, LogSegment
+from cordwood.storage.log_segment import BatchPosition, FileRange, LogSegment
 from cordwood.storage.segment_list import SegmentList
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class Isolation(enum.Enum):
 class Fetched:
     """What a read found.
 
-    `range` is None when there is nothing: at the bound, or for zero bytes. It may begin with a batch
-    that starts below the offset asked for, and end in part of a batch; `first_entry_incomplete`
-    says that not even the first is whole. `aborted` is None unless read_committed was asked for.
+    `range` is None when there is nothing: at the bound, or for zero bytes. It may begin with a
+    batch that starts below the offset asked for, and end in part of a batch;
+    `first_entry_incomplete` says that not even the first is whole. `aborted` is None unless read_committed was asked for.
     """
 
     position: LogPosition
@@ -161,7 +161,7 @@ def _read(
             position=position,
             range=span if size else None,
             first_entry_incomplete=0 < size < batch.size_bytes,
-            aborted=_aborted(log, segments, segment, start_offset, position, size)
+            aborted=_aborted(log, segments, segment, start_offset, batch, size)
             if committed
             else None,
         )
@@ -192,11 +192,11 @@ def _aborted(
     segments: SegmentList,
     segment: LogSegment,
     start_offset: int,
-    position: LogPosition,
+    batch: BatchPosition,
     size_bytes: int,
 ) -> tuple[AbortedTransaction, ...]:
     """Aborted transactions that overlap what was read, as far as the index tells."""
-    upper = segment.fetch_upper_bound_offset(position.position, start_offset, size_bytes)
+    upper = segment.fetch_upper_bound_offset(batch, size_bytes)
     if upper is None:
         following = segments.higher(segment.base_offset)
         upper = following.base_offset if following is not None else log.log_end_offset
@@ -218,9 +218,7 @@ def collect_aborted(
     return found
 
 
-def list_offset(
-    log: PartitionLog, timestamp: int, *, isolation: Isolation
-) -> ListedOffset | None:
+def list_offset(log: PartitionLog, timestamp: int, *, isolation: Isolation) -> ListedOffset | None:
     """What ListOffsets answers for a timestamp in ms, or one of its special values.
 
     None where there is no such record, or it lies beyond what the reader may see.
@@ -254,9 +252,7 @@ def list_offset(
         raise StorageError(f"the segments of {log.topic_partition} changed at every attempt")
 
 
-def _by_timestamp(
-    log: PartitionLog, segments: SegmentList, timestamp: int
-) -> ListedOffset | None:
+def _by_timestamp(log: PartitionLog, segments: SegmentList, timestamp: int) -> ListedOffset | None:
     if timestamp == MAX_TIMESTAMP:
         newest: LogSegment | None = None
         for segment in segments:

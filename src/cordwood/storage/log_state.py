@@ -131,7 +131,7 @@ class LogState:
         """Where the first batch that ends at or after `offset` begins, or the log's end."""
         segments = self.segments
         if offset < self.log_end_offset:
-            segment = segments.floor(offset) or segments.first
+            segment: LogSegment | None = segments.floor(offset) or segments.first
             while segment is not None:
                 found = segment.translate_offset(offset)
                 if found is not None:
@@ -173,6 +173,7 @@ class LogState:
             return old
 
     def refresh_first_unstable(self) -> None:
+        """Takes the first unstable offset from the producers anew."""
         self._first_unstable = self.producer_state.first_unstable_offset
         if self._first_unstable is not None:
             self._first_unstable = max(self._first_unstable, self.log_start_offset)
@@ -231,7 +232,7 @@ class LogState:
             StorageError: it is closed.
         """
         if self.is_closed:
-            raise StorageError(f"The memory mapped buffer for log of {self.topic_partition} is already closed")
+            raise StorageError(f"The log of {self.topic_partition} is already closed")
 
     def set_high_watermark(self, position: LogPosition) -> None:
         """Sets the high watermark as it is told."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cordwood.format.file_names import PARTITION_METADATA
-from cordwood.format.partition_metadata import PartitionMetadata, build_partition_metadata
+from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
@@ -34,6 +34,7 @@ from cordwood.storage.append_producers import AppendProducers
 from cordwood.storage.append_result import AppendResult, LogPosition
 from cordwood.storage.log_reader import Fetched, Isolation, ListedOffset
 from cordwood.storage.log_segment import AppendedBatch, LogSegment
+from cordwood.storage.log_state import LogState
 from cordwood.storage.replace import StagedSegment
 from cordwood.storage.validator import ValidatedBatch
 
@@ -348,9 +349,7 @@ class PartitionLog(LogState):
             with self.lock:
                 # What was cut off meanwhile, and written anew, has not been synced.
                 if generation == self.generation:
-                    self.recovery_point = max(
-                        self.recovery_point, min(offset, self.log_end_offset)
-                    )
+                    self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
                 self.last_flush_ms = self.context.clock.now_ms()
 
     # ---- read
@@ -378,9 +377,9 @@ class PartitionLog(LogState):
 
     # ---- segments that go, and come
 
-    def delete_segments(self, count: int, *, reason: str) -> int:
+    def delete_segments(self, count: int, *, reason: str, lines: Sequence[str] = ()) -> int:
         """Removes the `count` oldest segments; see `log_changes.delete_segments`."""
-        return log_changes.delete_segments(self, count, reason=reason)
+        return log_changes.delete_segments(self, count, reason=reason, lines=lines)
 
     def truncate_to(self, offset: int) -> bool:
         """Cuts the log off at `offset`; see `log_changes.truncate_to`."""
@@ -422,7 +421,7 @@ class PartitionLog(LogState):
 
     def _flush_topic_id(self) -> None:
         if self._topic_id_pending is not None:
-            data = build_partition_metadata(PartitionMetadata(topic_id=self._topic_id_pending))
+            data = build_partition_metadata(self._topic_id_pending)
             self.context.fs.replace_durably(self.directory / PARTITION_METADATA, data)
             self._topic_id_pending = None
 
@@ -441,7 +440,7 @@ class PartitionLog(LogState):
         """
         with self.lock:
             return self.producer_state.maybe_start_verification(
-                producer_id, sequence, producer_epoch
+                producer_id, sequence, producer_epoch, now_ms=self.context.clock.now_ms()
             )
 
     def remove_expired_producers(self) -> None:

@@ -1,0 +1,75 @@
+"""Divides a segment whose offsets reach too far from its base for the four bytes of an index.
+
+Old brokers could write such; the pieces are put in its place as a clean's result is, so that a
+crash at any point leaves the one segment or the pieces.
+
+Source: org.apache.kafka.storage.internals.log.LocalLog.splitOverflowedSegment.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from pathlib import Path
+
+from cordwood.format.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
+from cordwood.model.errors import CorruptError
+from cordwood.storage.batch_walk import BatchHead, iter_heads
+from cordwood.storage.filesystem import FileSystem, FileWriter
+from cordwood.storage.replace import dispose_deleted, retire
+
+_log = logging.getLogger(__name__)
+
+_REACH = (1 << 31) - 1
+_COPY_BYTES = 4 << 20
+
+
+def split_overflowed(directory: Path, base_offset: int, *, fs: FileSystem) -> list[int]:
+    """Puts several segments in the place of one; their base offsets, ascending.
+
+    Only logs are written: the loader makes the indexes.
+
+    Raises:
+        CorruptError: the log is damaged.
+        OSError: a file could not be written.
+    """
+    path = directory / segment_file_name(base_offset, LOG_SUFFIX)
+    facts = fs.facts_of(path)
+    with closing(fs.open(path)) as source:
+        pieces = _pieces(list(iter_heads(source, 0, facts.size_bytes, path=path)))
+        _log.info("Splitting overflowed segment %s into %s segments", path, len(pieces))
+        for start, end, base in pieces:
+            cleaned = directory / segment_file_name(base, LOG_SUFFIX + CLEANED_SUFFIX)
+            writer = FileWriter(cleaned, fs=fs)
+            try:
+                for position in range(start, end, _COPY_BYTES):
+                    writer.write(source.read_at(min(_COPY_BYTES, end - position), position))
+                if writer.size_bytes < end - start:
+                    raise CorruptError("the file became shorter", path=str(path), position=start)
+            finally:
+                writer.close()
+            fs.take_after(cleaned, facts)
+            fs.set_modified(cleaned, facts.modified_ns)
+    bases = [base for _, _, base in pieces]
+    # The highest first: while a lower one is `.cleaned`, a loader undoes them all.
+    for base in reversed(bases):
+        name = segment_file_name(base, LOG_SUFFIX)
+        fs.rename(directory / (name + CLEANED_SUFFIX), directory / (name + SWAP_SUFFIX))
+    retire(directory, [base_offset], keep_first_snapshot=True, fs=fs)
+    for base in bases:
+        name = segment_file_name(base, LOG_SUFFIX)
+        fs.rename(directory / (name + SWAP_SUFFIX), directory / name)
+    fs.sync_directory(directory)
+    dispose_deleted(directory, fs=fs)
+    return bases
+
+
+def _pieces(heads: list[BatchHead]) -> list[tuple[int, int, int]]:
+    """(first byte, end, base offset) of each piece: as many batches as one index reaches."""
+    pieces: list[tuple[int, int, int]] = []
+    for head in heads:
+        if not pieces or head.last_offset - pieces[-1][2] > _REACH:
+            pieces.append((head.position, head.position, head.base_offset))
+        start, _, base = pieces[-1]
+        pieces[-1] = (start, head.position + head.size_bytes, base)
+    return pieces
