@@ -66,7 +66,15 @@ def _with_crc(header: BatchHeader, rest: bytes) -> bytes:
     return build_header(header._replace(crc=crc)) + rest
 
 
-def replay(source: Path, target: Path, *, config: LogConfig, now_ms: int) -> Replayed:
+def replay(
+    source: Path,
+    target: Path,
+    *,
+    config: LogConfig,
+    now_ms: int,
+    leader_epoch: int | None = 0,
+    log_start_offset: int = 0,
+) -> Replayed:
     """Appends the batches of the directory `source` to a new log in `target`, and closes it.
 
     Args:
@@ -74,6 +82,9 @@ def replay(source: Path, target: Path, *, config: LogConfig, now_ms: int) -> Rep
         target: where the new directory is made, under the same name.
         config: the topic's settings.
         now_ms: the time of the appends; that of a batch stamped LogAppendTime is the stamp.
+        leader_epoch: with which the first leader began, before it wrote anything; None to append as
+            a follower, which takes the leader's bytes as they are.
+        log_start_offset: to which records were deleted in the end.
     """
     clock = ManualClock(now_ms)
     context = LogContext(clock=clock)
@@ -89,28 +100,39 @@ def replay(source: Path, target: Path, *, config: LogConfig, now_ms: int) -> Rep
             topic_id=topic_id,
         )
     )
+    if leader_epoch is not None:
+        log.assign_epoch(leader_epoch)
     count = 0
     for batch in batches_of(source):
-        header = batch.header
-        if header.timestamp_type == LOG_APPEND_TIME:
-            clock.set(header.max_timestamp)
-        if header.partition_leader_epoch != log.leader_epochs.latest_epoch:
-            log.assign_epoch(header.partition_leader_epoch)
-        coordinator = header.is_control or partition.is_internal
-        guard = None
-        if header.is_transactional and not coordinator:
-            guard = log.maybe_start_verification(
-                header.producer_id, header.base_sequence, header.producer_epoch
-            )
-        result = log.append_as_leader(
-            as_sent(batch),
-            leader_epoch=header.partition_leader_epoch,
-            origin=AppendOrigin.COORDINATOR if coordinator else AppendOrigin.CLIENT,
-            verification_guard=guard,
-        )
-        assert result.first_offset == header.base_offset, (result, header)
+        if leader_epoch is None:
+            log.append_as_follower(batch.raw)
+        else:
+            _append_as_leader(log, batch, clock)
         log.update_high_watermark(log.log_end_offset)
         context.scheduler.run_due()
         count += 1
+    if log_start_offset:
+        log.delete_records(log_start_offset)
     log.close()
     return Replayed(directory=log.directory, batches=count, log=log)
+
+
+def _append_as_leader(log: PartitionLog, batch: RecordBatch, clock: ManualClock) -> None:
+    header = batch.header
+    if header.timestamp_type == LOG_APPEND_TIME:
+        clock.set(header.max_timestamp)
+    if header.partition_leader_epoch != log.leader_epochs.latest_epoch:
+        log.assign_epoch(header.partition_leader_epoch)
+    coordinator = header.is_control or log.topic_partition.is_internal
+    guard = None
+    if header.is_transactional and not coordinator:
+        guard = log.maybe_start_verification(
+            header.producer_id, header.base_sequence, header.producer_epoch
+        )
+    result = log.append_as_leader(
+        as_sent(batch),
+        leader_epoch=header.partition_leader_epoch,
+        origin=AppendOrigin.COORDINATOR if coordinator else AppendOrigin.CLIENT,
+        verification_guard=guard,
+    )
+    assert result.first_offset == header.base_offset, (result, header)
