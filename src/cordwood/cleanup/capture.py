@@ -15,13 +15,9 @@ from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileFacts
 from cordwood.storage.log_dir import Checkpoints
-from cordwood.storage.producer_state import (
-    ProducerState,
-    load_producer_state,
-    snapshot_offsets,
-    tidy_snapshots,
-)
+from cordwood.storage.producer_snapshots import snapshot_offsets
 from cordwood.storage.segment_facts import SegmentFacts, end_of, load_segments
+from cordwood.storage.stopped_producers import load_producer_state, tidy_snapshots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,18 +105,24 @@ def capture(
             log_end_offset=end,
             clean_shutdown=clean_shutdown,
         )
-    state = ProducerState()
+    unstable = None
+    producers: tuple[ProducerEntry, ...] = ()
     if had_snapshots or not clean_shutdown:
         # Without any after a clean stop, a loader takes the log to have no producers.
         state, more = load_producer_state(
+            topic_partition,
             directory,
             loaded,
             log_start_offset=log_start,
             log_end_offset=end,
             end_position=active_bytes,
+            producer_expiration_ms=producer_expiration_ms,
+            now_ms=now_ms,
         )
         warnings += more
-    unstable = state.first_unstable_offset()
+        state.on_high_watermark_updated(high_watermark)
+        unstable = state.first_unstable_offset
+        producers = tuple(state.entries())
     aborted = {entry for segment in segments for entry in segment.aborted_transactions()}
     return Captured(
         view=LogView(
@@ -135,7 +137,7 @@ def capture(
         ),
         segments=segments,
         active_bytes=active_bytes,
-        producers=tuple(state.active(now_ms=now_ms, expiration_ms=producer_expiration_ms)),
+        producers=producers,
         aborted=tuple(sorted(aborted, key=lambda entry: entry.last_offset)),
         model=OS.facts_of(active.path()),
         warnings=tuple(warnings),

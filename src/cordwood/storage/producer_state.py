@@ -1,198 +1,565 @@
-"""What a log knows of its producers: their last batch, and the transactions still open.
+"""What a log knows of its producers: their last batches, and the transactions still open.
 
-Source: org.apache.kafka.storage.internals.log.ProducerStateManager,
-UnifiedLog.rebuildProducerState.
+Whoever appends holds the log's lock; `has_late_transaction`, `producer_count` and snapshots by
+offset may be asked for without it.
+
+A snapshot holds the producers in the order of the java.util.HashMap that Kafka has them in, so
+that its bytes are Kafka's.
+
+Source: org.apache.kafka.storage.internals.log.ProducerStateManager, UnifiedLog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import logging
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
-from cordwood.format.control_record import parse_end_txn_marker
-from cordwood.format.file_names import PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
-from cordwood.format.producer_snapshot import (
-    ProducerEntry,
-    build_producer_snapshot,
-    parse_producer_snapshot,
-)
-from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch
+from cordwood.format.control_record import EndTxnMarker
+from cordwood.format.java_map import JavaHashMap
+from cordwood.format.producer_snapshot import ProducerEntry
+from cordwood.format.record_batch import BatchHeader
+from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.errors import CorruptError
-from cordwood.storage.filesystem import OS
-from cordwood.storage.segment_facts import SegmentFacts, headers_from
+from cordwood.model.kafka_errors import InvalidProducerEpochError, InvalidTxnStateError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.producer_entry import (
+    BatchMetadata,
+    CompletedTransaction,
+    OngoingTransaction,
+    ProducerAppendInfo,
+    ProducerStateEntry,
+    VerificationGuard,
+    VerificationState,
+)
+from cordwood.storage.producer_snapshots import ProducerSnapshots
 
-_NONE = -1
+__all__ = [
+    "LATE_TRANSACTION_BUFFER_MS",
+    "BatchMetadata",
+    "CompletedTransaction",
+    "OngoingTransaction",
+    "ProducerAppendInfo",
+    "ProducerStateEntry",
+    "ProducerStateManager",
+    "VerificationGuard",
+    "VerificationState",
+]
+
+_log = logging.getLogger(__name__)
+
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
 
-class ProducerState:
-    """The producers of a log at some offset."""
+class _Transactions:
+    """Transactions by their first offset, ascending."""
 
-    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
-        self._entries = {entry.producer_id: entry for entry in entries}
+    __slots__ = ("_by_offset", "_offsets")
 
-    def data_batch(self, header: BatchHeader) -> None:
-        """Takes note of a data batch that has a producer id."""
-        known = self._entries.get(header.producer_id)
-        open_since = known.current_txn_first_offset if known else _NONE
-        if header.is_transactional and open_since == _NONE:
-            open_since = header.base_offset
-        self._entries[header.producer_id] = ProducerEntry(
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            last_sequence=header.last_sequence,
-            last_offset=header.last_offset,
-            offset_delta=header.last_offset_delta,
-            timestamp=header.max_timestamp,
-            coordinator_epoch=known.coordinator_epoch if known else _NONE,
-            current_txn_first_offset=open_since,
+    def __init__(self) -> None:
+        self._by_offset: dict[int, OngoingTransaction] = {}
+        # Invariant: the keys, sorted.
+        self._offsets: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __iter__(self) -> Iterator[OngoingTransaction]:
+        return map(self._by_offset.__getitem__, self._offsets)
+
+    def first(self) -> OngoingTransaction | None:
+        for offset in self._offsets[:1]:
+            return self._by_offset.get(offset)
+        return None
+
+    def put(self, transaction: OngoingTransaction) -> None:
+        offset = transaction.first_offset
+        if offset not in self._by_offset:
+            insort(self._offsets, offset)
+        self._by_offset[offset] = transaction
+
+    def pop(self, first_offset: int) -> OngoingTransaction | None:
+        found = self._by_offset.pop(first_offset, None)
+        if found is not None:
+            del self._offsets[bisect_left(self._offsets, first_offset)]
+        return found
+
+    def clear(self) -> None:
+        self._offsets = []
+        self._by_offset = {}
+
+
+class ProducerStateManager:
+    """The producers of one log.
+
+    `map_end_offset` is the log's end as far as it has been taken note of, exclusive.
+    `producer_id_expiration_ms` and `verify_transactions` may be set at any time.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: Path,
+        *,
+        fs: FileSystem = OS,
+        max_transaction_timeout_ms: int = 900_000,
+        producer_id_expiration_ms: int = 86_400_000,
+        verify_transactions: bool = False,
+        snapshots: ProducerSnapshots | None = None,
+        on_warning: Callable[[str], None] = _log.warning,
+    ) -> None:
+        """Knows of no producer yet; `truncate_and_reload` reads a snapshot.
+
+        Args:
+            topic_partition: of the log.
+            directory: the log's; there are no snapshots where it does not exist.
+            fs: where it lies.
+            max_transaction_timeout_ms: transaction.max.timeout.ms.
+            producer_id_expiration_ms: producer.id.expiration.ms.
+            verify_transactions: transaction.partition.verification.enable.
+            snapshots: those of the directory, where they are known already.
+            on_warning: is told of damaged snapshots, and of what a leader would have refused.
+
+        Raises:
+            CorruptError: a snapshot's name does not begin with an offset.
+        """
+        self.topic_partition = topic_partition
+        self.max_transaction_timeout_ms = max_transaction_timeout_ms
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.verify_transactions = verify_transactions
+        self._warn = on_warning
+        self._producers: JavaHashMap[int, ProducerStateEntry] = JavaHashMap()
+        self._verifications: dict[int, VerificationState] = {}
+        self._ongoing = _Transactions()
+        # Those whose markers are not known to be below the high watermark.
+        self._unreplicated = _Transactions()
+        self._snapshots = snapshots or ProducerSnapshots(directory, fs=fs)
+        self._map_end_offset = 0
+        self._last_snapshot_offset = 0
+
+    # ---- producers
+
+    @property
+    def active_producers(self) -> Mapping[int, ProducerStateEntry]:
+        """The producers known, by id; changes as the log does."""
+        return self._producers
+
+    @property
+    def producer_count(self) -> int:
+        """How many producers are known."""
+        return len(self._producers)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither a producer nor a transaction that is not replicated."""
+        return not self._producers and not self._unreplicated
+
+    @property
+    def map_end_offset(self) -> int:
+        """Batches below it are in; exclusive."""
+        return self._map_end_offset
+
+    def update_map_end_offset(self, offset: int) -> None:
+        """Sets the end of what has been taken note of, exclusive."""
+        self._map_end_offset = offset
+
+    def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
+        """What is known of a producer."""
+        return self._producers.get(producer_id)
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """One of the last five batches of the header's producer, with the very same sequences."""
+        entry = self._producers.get(header.producer_id)
+        return None if entry is None else entry.find_duplicate(header)
+
+    def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
+        """Checks for what is to be appended; changes nothing by itself."""
+        current = self._producers.get(producer_id)
+        if current is None:
+            current = ProducerStateEntry(producer_id)
+        return ProducerAppendInfo(
+            self.topic_partition,
+            current,
+            origin,
+            self._verifications.get(producer_id) if self._verifications else None,
+            on_warning=self._warn,
         )
 
-    def end_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Takes note of a COMMIT or ABORT marker."""
-        known = self._entries.get(
-            header.producer_id,
-            ProducerEntry(producer_id=header.producer_id, producer_epoch=header.producer_epoch),
-        )
-        if known.producer_epoch != header.producer_epoch:
-            known = ProducerEntry(
-                producer_id=header.producer_id, producer_epoch=header.producer_epoch
+    def update(self, info: ProducerAppendInfo) -> None:
+        """Takes note of what has been appended, and of transactions begun by it."""
+        producer_id = info.producer_id
+        assert producer_id >= 0, f"producer id {producer_id} in {self.topic_partition}"
+        current = self._producers.get(producer_id)
+        if current is None:
+            self._producers.put(producer_id, info.entry)
+        else:
+            current.update(info.entry)
+        for transaction in info.started_transactions:
+            self._ongoing.put(transaction)
+        if info.ends_verification:
+            self.clear_verification(producer_id)
+
+    def replay(
+        self, header: BatchHeader, marker: EndTxnMarker | None = None
+    ) -> CompletedTransaction | None:
+        """Takes note of a batch on disk; the transaction it ends, still to be completed.
+
+        Args:
+            header: of any batch; one without producer id moves `map_end_offset` alone.
+            marker: as for `ProducerAppendInfo.append`.
+
+        Source: LogSegment.updateProducerState.
+        """
+        completed = None
+        if header.producer_id >= 0:
+            info = self.prepare_update(header.producer_id, AppendOrigin.REPLICATION)
+            completed = info.append(header, marker)
+            self.update(info)
+        self._map_end_offset = header.base_offset + header.last_offset_delta + 1
+        return completed
+
+    def replay_all(self, batches: Iterable[tuple[BatchHeader, EndTxnMarker | None]]) -> None:
+        """Takes note of a segment's batches at once; the transactions they end are completed.
+
+        New producers come in the order in which Kafka's loader adds them.
+
+        Source: UnifiedLog.loadProducersFromRecords.
+        """
+        infos: JavaHashMap[int, ProducerAppendInfo] = JavaHashMap()
+        ended: list[CompletedTransaction] = []
+        for header, marker in batches:
+            producer_id = header.producer_id
+            if producer_id < 0:
+                continue
+            info = infos.compute_if_absent(
+                producer_id, partial(self.prepare_update, producer_id, AppendOrigin.REPLICATION)
             )
-        self._entries[header.producer_id] = replace(
-            known,
-            timestamp=header.max_timestamp,
-            coordinator_epoch=coordinator_epoch,
-            current_txn_first_offset=_NONE,
-        )
+            completed = info.append(header, marker)
+            if completed is not None:
+                ended.append(completed)
+        for info in infos.values():
+            self.update(info)
+        for completed in ended:
+            self.complete_transaction(completed)
 
-    def active(self, *, now_ms: int, expiration_ms: int) -> list[ProducerEntry]:
-        """The producers that have not expired at `now_ms`, by id."""
-        return sorted(
-            (
-                entry
-                for entry in self._entries.values()
-                if entry.current_txn_first_offset != _NONE
-                or now_ms - entry.timestamp < expiration_ms
-            ),
-            key=lambda entry: entry.producer_id,
-        )
+    def load_entry(self, entry: ProducerEntry) -> None:
+        """Adds a producer as a snapshot knows it."""
+        self._producers.put(entry.producer_id, ProducerStateEntry.from_snapshot(entry))
+        if entry.current_txn_first_offset >= 0:
+            self._ongoing.put(OngoingTransaction(entry.producer_id, entry.current_txn_first_offset))
 
+    def entries(self) -> list[ProducerEntry]:
+        """What a snapshot would hold now."""
+        return [entry.to_snapshot() for entry in self._producers.values()]
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forgets producers, and verifications, that have been silent for too long.
+
+        A producer with an open transaction stays. It is its records' time that counts.
+        """
+        for entry in list(self._producers.values()):
+            if self._is_expired(entry.current_txn_first_offset, entry.last_timestamp, now_ms):
+                self._producers.remove(entry.producer_id)
+        for producer_id, state in list(self._verifications.items()):
+            if now_ms - state.timestamp >= self.producer_id_expiration_ms:
+                del self._verifications[producer_id]
+
+    def _is_expired(self, open_since: int | None, last_timestamp: int, now_ms: int) -> bool:
+        return open_since is None and now_ms - last_timestamp >= self.producer_id_expiration_ms
+
+    # ---- transactions
+
+    @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest open transaction."""
-        starts = [
-            entry.current_txn_first_offset
-            for entry in self._entries.values()
-            if entry.current_txn_first_offset != _NONE
+        """The first offset of the earliest transaction that is open, or not yet replicated."""
+        firsts = [
+            transaction.first_offset
+            for transaction in (self._ongoing.first(), self._unreplicated.first())
+            if transaction is not None
         ]
-        return min(starts, default=None)
+        return min(firsts, default=None)
 
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """The first offset of the earliest transaction that is open."""
+        first = self._ongoing.first()
+        return None if first is None else first.first_offset
 
-def snapshot_offsets(directory: Path) -> list[int]:
-    """The offsets of a directory's producer snapshots, ascending."""
-    return sorted(
-        base_offset_of(path.name) for path in directory.glob(f"*{PRODUCER_SNAPSHOT_SUFFIX}")
-    )
+    def last_stable_offset(self, completed: CompletedTransaction) -> int:
+        """What is stable once that transaction is complete; for the transaction index.
 
+        The first offset of the earliest open transaction of another producer, or where its marker
+        ends. Ask before `complete_transaction`.
+        """
+        for transaction in self._ongoing:
+            if transaction.producer_id != completed.producer_id:
+                return transaction.first_offset
+        return completed.last_offset + 1
 
-def tidy_snapshots(
-    directory: Path,
-    bases: Sequence[int],
-    *,
-    log_start_offset: int,
-    log_end_offset: int,
-    clean_shutdown: bool,
-) -> None:
-    """Leaves the snapshots that a loader leaves.
+    def complete_transaction(self, completed: CompletedTransaction) -> None:
+        """Ends a transaction; it stays unstable until the high watermark has passed its marker.
 
-    1. Those at no segment's base go, but the newest of them stays if it lies behind the last base:
-       a clean stop writes it at the log's end.
-    2. If none is left after a clean stop, empty ones are written.
-    3. Else, where the log start offset lies beyond the first base, those up to it go.
+        Raises:
+            InvalidTxnStateError: no such transaction is open.
+        """
+        transaction = self._ongoing.pop(completed.first_offset)
+        if transaction is None:
+            raise InvalidTxnStateError(
+                f"Attempted to complete transaction {completed} on partition "
+                f"{self.topic_partition} which was not started"
+            )
+        transaction.last_offset = completed.last_offset
+        self._unreplicated.put(transaction)
 
-    Differs: a loader that finds none, with such a log start offset, writes empty ones and drops
-    them again at its next start; here none are written then, so that a second run finds nothing to
-    do.
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Forgets transactions whose markers lie below the high watermark."""
+        if self._unreplicated:
+            for transaction in list(self._unreplicated):
+                last_offset = transaction.last_offset
+                if last_offset is not None and last_offset < high_watermark:
+                    self._unreplicated.pop(transaction.first_offset)
 
-    Source: ProducerStateManager.removeStraySnapshots, truncateAndReload;
-    UnifiedLog.rebuildProducerState.
-    """
-    offsets = snapshot_offsets(directory)
-    strays = [offset for offset in offsets if offset not in set(bases)]
-    if strays and strays[-1] > bases[-1]:
-        strays.pop()
-    left = [offset for offset in offsets if offset not in set(strays)]
-    if log_start_offset > bases[0]:
-        strays += [offset for offset in left if offset <= log_start_offset]
-    elif not left and clean_shutdown:
-        _write_empty_snapshots(directory, [*bases[-2:], log_end_offset])
-    for offset in strays:
-        OS.remove(directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}")
+    def has_late_transaction(self, now_ms: int) -> bool:
+        """Whether the earliest open transaction is five minutes over the longest time allowed.
 
+        It is counted from the last record of its producer.
+        """
+        first = self._ongoing.first()
+        entry = None if first is None else self._producers.get(first.producer_id)
+        if entry is None or entry.last_timestamp <= 0:
+            return False
+        allowed = self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        return now_ms - entry.last_timestamp > allowed
 
-def _write_empty_snapshots(directory: Path, offsets: Sequence[int]) -> None:
-    last = 0
-    for offset in offsets:
-        if offset > last:
-            path = directory / f"{offset:020d}{PRODUCER_SNAPSHOT_SUFFIX}"
-            model = OS.facts_of(next(directory.glob("*.log")))
-            OS.replace_durably(path, build_producer_snapshot([]), model=model)
-            last = offset
+    # ---- verification of transactions
 
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether that producer has a transaction open in that epoch."""
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_txn_first_offset is not None
+            and entry.producer_epoch == producer_epoch
+        )
 
-def load_producer_state(
-    directory: Path,
-    segments: list[SegmentFacts],
-    *,
-    log_start_offset: int,
-    log_end_offset: int,
-    end_position: int,
-) -> tuple[ProducerState, list[str]]:
-    """The state at the log's end: the newest good snapshot, and the batches behind it.
+    def maybe_create_verification(
+        self,
+        producer_id: int,
+        sequence: int,
+        producer_epoch: int,
+        *,
+        now_ms: int,
+        supports_epoch_bump: bool = True,
+    ) -> VerificationState:
+        """A producer's verification, begun now where there is none.
 
-    Args:
-        directory: the partition's.
-        segments: all of them, by base offset.
-        log_start_offset: batches wholly below it do not count where there is no snapshot.
-        log_end_offset: exclusive.
-        end_position: bytes of the last segment that count.
-    """
-    warnings: list[str] = []
-    state, offset = ProducerState(), max(segments[0].base_offset, log_start_offset)
-    for at in reversed(snapshot_offsets(directory)):
-        if at > log_end_offset:
-            continue
-        path = directory / f"{at:020d}{PRODUCER_SNAPSHOT_SUFFIX}"
-        try:
-            state, offset = ProducerState(parse_producer_snapshot(path.read_bytes())), at
-        except CorruptError as error:
-            warnings.append(f"Failed to load producer snapshot from {path}: {error.reason}")
-            continue
-        break
-    for number, segment in enumerate(segments):
-        last = number == len(segments) - 1
-        if not last and segments[number + 1].base_offset <= offset:
-            continue
-        end = end_position if last else segment.size_bytes
-        for position, header in headers_from(segment.path(), 0, end):
-            if header.last_offset >= offset and header.has_producer_id:
-                _replay(state, segment, position, header)
-    return state, warnings
+        Args:
+            producer_id: whose.
+            sequence: of the batch to be written.
+            producer_epoch: likewise.
+            now_ms: for its expiry.
+            supports_epoch_bump: whether each transaction has an epoch of its own; what it was at
+                first stays.
+        """
+        state = self._verifications.get(producer_id)
+        if state is None:
+            state = VerificationState(
+                now_ms, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump
+            )
+            self._verifications[producer_id] = state
+        state.note(sequence, producer_epoch)
+        return state
 
+    def verification(self, producer_id: int) -> VerificationState | None:
+        """A producer's verification under way."""
+        return self._verifications.get(producer_id)
 
-def _replay(
-    state: ProducerState, segment: SegmentFacts, position: int, header: BatchHeader
-) -> None:
-    if not header.is_control:
-        state.data_batch(header)
-        return
-    with segment.path().open("rb") as file:
-        file.seek(position)
-        whole = parse_batch(file.read(header.size_bytes))
-    assert isinstance(whole, RecordBatch), "its header was read just now"
-    try:
-        records = whole.records()
-        if records:
-            marker = parse_end_txn_marker(records[0].key, records[0].value)
-            state.end_marker(header, marker.coordinator_epoch)
-    except CorruptError as error:
-        raise error.located(path=str(segment.path()), base_position=position) from error
+    def clear_verification(self, producer_id: int) -> None:
+        """Ends a producer's verification."""
+        self._verifications.pop(producer_id, None)
+
+    def maybe_start_verification(
+        self,
+        producer_id: int,
+        sequence: int,
+        producer_epoch: int,
+        *,
+        now_ms: int,
+        supports_epoch_bump: bool = True,
+    ) -> VerificationGuard | None:
+        """The guard that a transaction's first batch has to bring; None when one is under way.
+
+        Raises:
+            InvalidProducerEpochError: the epoch is older than the one known.
+
+        Source: UnifiedLog.maybeStartTransactionVerification.
+        """
+        self._require_epoch(producer_id, producer_epoch)
+        if self.has_ongoing_transaction(producer_id, producer_epoch):
+            return None
+        return self.maybe_create_verification(
+            producer_id,
+            sequence,
+            producer_epoch,
+            now_ms=now_ms,
+            supports_epoch_bump=supports_epoch_bump,
+        ).guard
+
+    def require_verified(
+        self, header: BatchHeader, origin: AppendOrigin, guard: object | None
+    ) -> None:
+        """Refuses a batch that would begin a transaction nobody has verified.
+
+        Args:
+            header: of a batch with a producer id.
+            origin: a client or a coordinator; others are let through.
+            guard: from `maybe_start_verification`.
+
+        Raises:
+            InvalidProducerEpochError: the epoch is older than the one known.
+            InvalidTxnStateError: the guard is missing, or is not that of the producer's
+                verification under way.
+
+        Source: UnifiedLog.analyzeAndValidateProducerState, batchMissingRequiredVerification.
+        """
+        if origin not in {AppendOrigin.CLIENT, AppendOrigin.COORDINATOR}:
+            return
+        if not header.is_transactional:
+            return
+        producer_id = header.producer_id
+        if self.has_ongoing_transaction(producer_id, header.producer_epoch):
+            return
+        self._require_epoch(producer_id, header.producer_epoch)
+        if self.verify_transactions and not header.is_control:
+            state = self._verifications.get(producer_id)
+            if state is None or state.guard is not guard:
+                raise InvalidTxnStateError("Record was not part of an ongoing transaction")
+
+    def _require_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        entry = self._producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise InvalidProducerEpochError(
+                f"Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the "
+                f"last seen epoch {entry.producer_epoch}"
+            )
+
+    # ---- snapshots
+
+    @property
+    def snapshot_offsets(self) -> list[int]:
+        """The offsets of all snapshots, ascending."""
+        return self._snapshots.offsets
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        """The highest of them."""
+        return self._snapshots.latest
+
+    @property
+    def oldest_snapshot_offset(self) -> int | None:
+        """The lowest of them."""
+        return self._snapshots.oldest
+
+    def take_snapshot(self, *, sync: bool = True) -> Path | None:
+        """Writes a snapshot at `map_end_offset`; its path, or None if that is no news.
+
+        Args:
+            sync: return when it is on disk; else `sync_snapshot` sees to that.
+
+        Raises:
+            NoSpaceError: the file system is full; there is no such snapshot.
+        """
+        offset = self._map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        path = self._snapshots.write(offset, self.entries(), sync=sync)
+        self._last_snapshot_offset = offset
+        return path
+
+    def sync_snapshot(self, offset: int) -> None:
+        """Returns when the snapshot at `offset` is on disk; one that is gone is no error."""
+        self._snapshots.sync(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Removes snapshots below `offset`."""
+        self._snapshots.remove_before(offset)
+
+    def remove_stray_snapshots(self, bases: Collection[int]) -> None:
+        """Looks into the directory anew, and removes snapshots that belong to no segment.
+
+        The newest of them stays if it lies behind the last of `bases`, the segments' base offsets:
+        a clean stop leaves it at the log's end.
+        """
+        self._snapshots.remove_stray(bases)
+
+    def remove_and_mark_for_deletion(self, offset: int) -> Path | None:
+        """Renames the snapshot at `offset` to `.deleted`; its new path, None if there was none."""
+        return self._snapshots.mark_for_deletion(offset)
+
+    def move_to(self, directory: Path) -> None:
+        """The log's directory has another name now."""
+        self._snapshots.move_to(directory)
+
+    # ---- truncation
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Goes back to the newest good snapshot above the log's start and up to its end.
+
+        Snapshots outside of these bounds are removed, and so are damaged ones. Where the state is
+        that of the log's end already, it stays as it is.
+
+        Args:
+            log_start_offset: inclusive.
+            log_end_offset: exclusive.
+            now_ms: producers that have expired by then are not loaded.
+        """
+        self._snapshots.remove_outside(log_start_offset, log_end_offset)
+        if log_end_offset == self._map_end_offset:
+            self.on_log_start_offset_incremented(log_start_offset)
+            return
+        self._clear()
+        self._load_newest(log_start_offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forgets everything and removes every snapshot; the log begins anew at `offset`."""
+        self._clear()
+        for found in self._snapshots.offsets:
+            self._snapshots.remove(found)
+        self._last_snapshot_offset = 0
+        self._map_end_offset = offset
+
+    def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
+        """The log begins at `log_start_offset` now; producers whose records are gone stay."""
+        self.on_high_watermark_updated(log_start_offset)
+        self._map_end_offset = max(self._map_end_offset, log_start_offset)
+        latest = self._snapshots.latest
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def _clear(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        # The log is never cut below its high watermark but where these go too.
+        self._unreplicated.clear()
+
+    def _load_newest(self, log_start_offset: int, now_ms: int) -> None:
+        while (offset := self._snapshots.latest) is not None:
+            path = self._snapshots.path(offset)
+            try:
+                loaded = self._snapshots.read(offset)
+            except CorruptError as error:
+                self._warn(f"Failed to load producer snapshot from '{path}': {error.reason}")
+                self._snapshots.remove(offset)
+                continue
+            _log.info("Loading producer state from snapshot file '%s'", path)
+            for entry in loaded:
+                open_since = entry.current_txn_first_offset
+                if not self._is_expired(
+                    open_since if open_since >= 0 else None, entry.timestamp, now_ms
+                ):
+                    self.load_entry(entry)
+            self._last_snapshot_offset = self._map_end_offset = offset
+            return
+        self._last_snapshot_offset = self._map_end_offset = log_start_offset

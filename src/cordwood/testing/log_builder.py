@@ -55,8 +55,9 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.batch_walk import marker_of
 from cordwood.storage.log_dir import Checkpoints
-from cordwood.storage.producer_state import ProducerState
+from cordwood.storage.producer_state import ProducerStateManager
 
 #: The moment that tests take for now, unless they say otherwise (ms).
 NOW_MS = 1_700_000_000_000
@@ -146,7 +147,8 @@ class LogBuilder:
         self.high_watermark: int | None = None
         self.recovery_point: int | None = None
         self.cleaner_checkpoint: int | None = None
-        self._producers = ProducerState()
+        # Its snapshots are written by `write`, whichever directory that is given.
+        self._producers = ProducerStateManager(self.topic_partition, Path(name))
         self._open: dict[int, int] = {}
         self._sequences: dict[tuple[int, int], int] = {}
 
@@ -261,12 +263,11 @@ class LogBuilder:
         self._note_producer(batch, batch.header)
 
     def _note_producer(self, batch: RecordBatch, header: BatchHeader) -> None:
-        if not header.is_control:
-            self._producers.data_batch(header)
-            if header.is_transactional:
-                self._open.setdefault(header.producer_id, header.base_offset)
-        elif batch.records():
-            self._producers.end_marker(header, 0)
+        completed = self._producers.replay(header, marker_of(batch) if header.is_control else None)
+        if completed is not None:
+            self._producers.complete_transaction(completed)
+        if header.is_transactional and not header.is_control:
+            self._open.setdefault(header.producer_id, header.base_offset)
 
     def _sequence(self, producer: tuple[int, int] | None, count: int) -> int:
         if producer is None:
@@ -305,7 +306,7 @@ class LogBuilder:
         return dict(self._open)
 
     def _snapshot(self) -> list[ProducerEntry]:
-        return self._producers.active(now_ms=0, expiration_ms=1 << 62)
+        return self._producers.entries()
 
     # ---- files
 

@@ -1,0 +1,526 @@
+"""One producer of a log: its last batches, its open transaction, and what it may append next.
+
+Source: org.apache.kafka.storage.internals.log.ProducerStateEntry, ProducerAppendInfo,
+BatchMetadata, CompletedTxn, TxnMetadata, VerificationStateEntry, VerificationGuard.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cordwood.format.control_record import ControlType, EndTxnMarker
+from cordwood.format.producer_snapshot import ProducerEntry
+from cordwood.format.record import SEQUENCE_MAX
+from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.kafka_errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from cordwood.model.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+BATCHES_RETAINED = 5
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+EPOCH_MAX = (1 << 15) - 1
+
+#: The version of transactions.protocol that a data batch is written under is nobody's business.
+TRANSACTION_VERSION_UNKNOWN = -1
+#: From this version on, each transaction has an epoch of its own (KIP-890).
+TRANSACTION_VERSION_EPOCHS = 2
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that a producer appended; `last_offset` is inclusive, `timestamp` its maximum, ms."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of its first record; before 0 comes 2^31-1."""
+        first = self.last_sequence - self.offset_delta
+        return first if first >= 0 else SEQUENCE_MAX + 1 + first
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction with records; `last_offset` is that of the marker that ended it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class OngoingTransaction:
+    """A transaction by its first offset; `last_offset` is its marker's, None before it has one."""
+
+    __slots__ = ("first_offset", "last_offset", "producer_id")
+
+    def __init__(self, producer_id: int, first_offset: int) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+        self.last_offset: int | None = None
+
+
+class VerificationGuard:
+    """Stands for one transaction that is being verified; equal to nothing but itself."""
+
+    __slots__ = ()
+
+
+class VerificationState:
+    """A producer whose next transaction is being verified with its coordinator.
+
+    `lowest_sequence` is the lowest that the producer has tried in `producer_epoch`: with a higher
+    one the lower could never be written.
+
+    Source: KIP-890.
+    """
+
+    __slots__ = (
+        "guard",
+        "lowest_sequence",
+        "producer_epoch",
+        "supports_epoch_bump",
+        "timestamp",
+    )
+
+    def __init__(
+        self, timestamp: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool
+    ) -> None:
+        self.timestamp = timestamp
+        self.guard = VerificationGuard()
+        self.supports_epoch_bump = supports_epoch_bump
+        self.lowest_sequence = sequence
+        self.producer_epoch = producer_epoch
+
+    def note(self, sequence: int, producer_epoch: int) -> None:
+        """Takes note of another attempt; one of an older epoch does not count."""
+        if producer_epoch > self.producer_epoch or (
+            producer_epoch == self.producer_epoch and sequence < self.lowest_sequence
+        ):
+            self.producer_epoch = producer_epoch
+            self.lowest_sequence = sequence
+
+
+class ProducerStateEntry:
+    """What a log knows of one producer.
+
+    `batches` are its newest, at most five, the oldest first, all of `producer_epoch`.
+    `last_timestamp` (ms) is that of its last batch or marker. `current_txn_first_offset` is None
+    with no transaction open.
+    """
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int | None = None,
+        batches: tuple[BatchMetadata, ...] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches = batches
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerStateEntry(producerId={self.producer_id}, "
+            f"producerEpoch={self.producer_epoch}, "
+            f"currentTxnFirstOffset={self.current_txn_first_offset}, "
+            f"coordinatorEpoch={self.coordinator_epoch}, lastTimestamp={self.last_timestamp}, "
+            f"batches={list(self.batches)})"
+        )
+
+    @classmethod
+    def from_snapshot(cls, entry: ProducerEntry) -> ProducerStateEntry:
+        """As a snapshot knows it: with the last batch alone."""
+        batches: tuple[BatchMetadata, ...] = ()
+        if entry.last_offset >= 0:
+            last = BatchMetadata(
+                entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
+            )
+            batches = (last,)
+        open_since = entry.current_txn_first_offset
+        return cls(
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.coordinator_epoch,
+            entry.timestamp,
+            open_since if open_since >= 0 else None,
+            batches,
+        )
+
+    def to_snapshot(self) -> ProducerEntry:
+        """What a snapshot keeps of it."""
+        open_since = self.current_txn_first_offset
+        return ProducerEntry(
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            last_sequence=self.last_sequence,
+            last_offset=self.last_data_offset,
+            offset_delta=self.last_offset_delta,
+            timestamp=self.last_timestamp,
+            coordinator_epoch=self.coordinator_epoch,
+            current_txn_first_offset=-1 if open_since is None else open_since,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no batch of its is known."""
+        return not self.batches
+
+    @property
+    def first_sequence(self) -> int:
+        """That of the oldest batch known, -1 without one."""
+        return self.batches[0].first_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_sequence(self) -> int:
+        """That of the newest batch, -1 without one."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def first_data_offset(self) -> int:
+        """The first offset of the oldest batch known, -1 without one."""
+        return self.batches[0].first_offset if self.batches else -1
+
+    @property
+    def last_data_offset(self) -> int:
+        """The last offset of the newest batch, -1 without one."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+    @property
+    def last_offset_delta(self) -> int:
+        """The newest batch's last offset less its first, 0 without one."""
+        return self.batches[-1].offset_delta if self.batches else 0
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The batch known that has the epoch and the sequences of `header`."""
+        if header.producer_epoch == self.producer_epoch:
+            last_sequence = header.last_sequence
+            for batch in self.batches:
+                if (
+                    batch.last_sequence == last_sequence
+                    and batch.first_sequence == header.base_sequence
+                ):
+                    return batch
+        return None
+
+    def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
+        """Makes `batch` its newest; batches of another epoch are forgotten."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches = (batch,)
+        else:
+            self.batches = (*self.batches[1 - BATCHES_RETAINED :], batch)
+        self.last_timestamp = batch.timestamp
+
+    def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
+        """Takes note of a marker; batches of another epoch are forgotten."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches = ()
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_first_offset = None
+        self.last_timestamp = timestamp
+
+    def update(self, newer: ProducerStateEntry) -> None:
+        """Takes over what was appended since: `newer` holds the batches of that alone."""
+        if newer.producer_epoch != self.producer_epoch:
+            self.producer_epoch = newer.producer_epoch
+            self.batches = newer.batches
+        elif newer.batches:
+            self.batches = (*self.batches, *newer.batches)[-BATCHES_RETAINED:]
+        self.coordinator_epoch = newer.coordinator_epoch
+        self.current_txn_first_offset = newer.current_txn_first_offset
+        self.last_timestamp = newer.last_timestamp
+
+
+class ProducerAppendInfo:
+    """What one append does to one producer: checked against it, and no part of it until `update`.
+
+    `entry` is the producer as it will be, with the batches of this append alone.
+    """
+
+    __slots__ = (
+        "_current",
+        "_origin",
+        "_topic_partition",
+        "_verification",
+        "_warn",
+        "ends_verification",
+        "entry",
+        "producer_id",
+        "started_transactions",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        current: ProducerStateEntry,
+        origin: AppendOrigin,
+        verification: VerificationState | None = None,
+        *,
+        on_warning: Callable[[str], None] = _log.warning,
+    ) -> None:
+        """Begins with what is known.
+
+        Args:
+            topic_partition: of the log, for errors' texts.
+            current: the producer as it is, empty when it is new.
+            origin: how much is checked.
+            verification: the producer's, while a transaction of its is being verified.
+            on_warning: is told of what a leader would have refused.
+        """
+        self.producer_id = current.producer_id
+        self.entry = ProducerStateEntry(
+            current.producer_id,
+            current.producer_epoch,
+            current.coordinator_epoch,
+            current.last_timestamp,
+            current.current_txn_first_offset,
+        )
+        self.started_transactions: list[OngoingTransaction] = []
+        #: Whether the producer's verification is over once this has been appended.
+        self.ends_verification = False
+        self._topic_partition = topic_partition
+        self._current = current
+        self._origin = origin
+        self._verification = verification
+        self._warn = on_warning
+
+    def append(
+        self,
+        header: BatchHeader,
+        marker: EndTxnMarker | None = None,
+        *,
+        transaction_version: int = 0,
+    ) -> CompletedTransaction | None:
+        """Checks a batch and takes note of it; the transaction that it ends, if any.
+
+        Args:
+            header: the batch's, with its offsets in the log.
+            marker: what the batch says if it is a control batch; None for one without records,
+                which a cleaning has left of a transaction that is gone.
+            transaction_version: what a marker is written under; nothing to a follower.
+
+        Raises:
+            InvalidProducerEpochError: the epoch is older than the one known, unless replicated.
+            OutOfOrderSequenceError: a client's sequence does not follow the last.
+            InvalidTxnStateError: a batch outside of the transaction that is open.
+            TransactionCoordinatorFencedError: another coordinator has taken over, unless
+                replicated.
+        """
+        attributes = header.attributes
+        completed = None
+        if not attributes & CONTROL_BIT:
+            self.append_data_batch(
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_sequence,
+                header.max_timestamp,
+                header.base_offset,
+                header.last_offset_delta,
+                is_transactional=bool(attributes & TRANSACTIONAL_BIT),
+            )
+        elif marker is not None:
+            # A marker's batch has one record: its maximum timestamp is the marker's.
+            completed = self.append_end_txn_marker(
+                marker,
+                header.producer_epoch,
+                header.base_offset,
+                header.max_timestamp,
+                transaction_version=transaction_version,
+            )
+        if attributes & TRANSACTIONAL_BIT and not self._verifies_the_next(header):
+            self.ends_verification = True
+        return completed
+
+    def append_data_batch(
+        self,
+        producer_epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        timestamp: int,
+        first_offset: int,
+        offset_delta: int,
+        *,
+        is_transactional: bool,
+    ) -> None:
+        """As `append`, of a data batch; `offset_delta` is its last offset less its first."""
+        entry = self.entry
+        if producer_epoch < entry.producer_epoch:
+            self._refuse_epoch(producer_epoch, first_offset, TRANSACTION_VERSION_UNKNOWN)
+        if self._origin is AppendOrigin.CLIENT:
+            self._check_sequence(producer_epoch, first_sequence, first_offset)
+        entry.add_batch(
+            producer_epoch,
+            BatchMetadata(last_sequence, first_offset + offset_delta, offset_delta, timestamp),
+        )
+        if is_transactional:
+            if entry.current_txn_first_offset is None:
+                entry.current_txn_first_offset = first_offset
+                self.started_transactions.append(OngoingTransaction(self.producer_id, first_offset))
+        elif entry.current_txn_first_offset is not None:
+            raise InvalidTxnStateError(
+                f"Expected transactional write from producer {self.producer_id} at offset "
+                f"(offset={first_offset}, segment=[-1:-1]) in partition {self._topic_partition}"
+            )
+
+    def append_end_txn_marker(
+        self,
+        marker: EndTxnMarker,
+        producer_epoch: int,
+        offset: int,
+        timestamp: int,
+        *,
+        transaction_version: int = 0,
+    ) -> CompletedTransaction | None:
+        """As `append`, of a marker; None where the transaction had no records here."""
+        if self._origin is AppendOrigin.REPLICATION:
+            transaction_version = 0
+        self._check_marker_epoch(producer_epoch, offset, transaction_version)
+        self._check_coordinator_epoch(marker, offset)
+        first_offset = self.entry.current_txn_first_offset
+        self.entry.end_transaction(producer_epoch, marker.coordinator_epoch, timestamp)
+        if first_offset is None:
+            return None
+        is_aborted = marker.control_type is ControlType.ABORT
+        return CompletedTransaction(self.producer_id, first_offset, offset, is_aborted)
+
+    def _verifies_the_next(self, header: BatchHeader) -> bool:
+        """Whether a marker ends one transaction while the next is being verified already.
+
+        With an epoch for each transaction, the marker carries that of the next.
+        """
+        state = self._verification
+        return (
+            state is not None
+            and state.supports_epoch_bump
+            and header.is_control
+            and header.producer_epoch == state.producer_epoch
+        )
+
+    def _check_marker_epoch(self, epoch: int, offset: int, transaction_version: int) -> None:
+        known = self.entry.producer_epoch
+        if transaction_version < TRANSACTION_VERSION_EPOCHS:
+            if epoch < known:
+                self._refuse_epoch(epoch, offset, transaction_version)
+        elif epoch <= known:
+            # The same marker again, after its answer was lost or its coordinator moved: it is
+            # written once more. The last epoch of all cannot be followed by another.
+            is_ended = self.entry.current_txn_first_offset is None
+            if epoch < known or not (is_ended or epoch == EPOCH_MAX):
+                self._refuse_epoch(epoch, offset, transaction_version)
+
+    def _refuse_epoch(self, epoch: int, offset: int, transaction_version: int) -> None:
+        comparison = "<=" if transaction_version >= TRANSACTION_VERSION_EPOCHS else "<"
+        text = (
+            f"Epoch of producer {self.producer_id} at offset {offset} in {self._topic_partition} "
+            f"is {epoch}, which is {comparison} the last seen epoch {self.entry.producer_epoch} "
+            f"(TV{transaction_version})"
+        )
+        if self._origin is not AppendOrigin.REPLICATION:
+            raise InvalidProducerEpochError(text)
+        self._warn(text)
+
+    def _check_sequence(self, epoch: int, first_sequence: int, offset: int) -> None:
+        entry = self.entry
+        verification = self._verification
+        if verification is not None:
+            self._check_verification(verification, first_sequence, offset)
+        if epoch != entry.producer_epoch:
+            if first_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+                # Kafka's text lacks a space here.
+                raise OutOfOrderSequenceError(
+                    f"Invalid sequence number for new epoch of producer {self.producer_id}at "
+                    f"offset {offset} in partition {self._topic_partition}: {epoch} (request "
+                    f"epoch), {first_sequence} (seq. number), {entry.producer_epoch} (current "
+                    "producer epoch)"
+                )
+            return
+        current = self._current
+        if entry.batches:
+            last = entry.batches[-1].last_sequence
+        elif epoch == current.producer_epoch:
+            last = current.last_sequence
+        else:
+            last = NO_SEQUENCE
+        follows = first_sequence == last + 1 or (first_sequence == 0 and last == SEQUENCE_MAX)
+        # A producer whose records are all gone may go on with any sequence.
+        if not follows and current.producer_epoch != NO_PRODUCER_EPOCH:
+            raise OutOfOrderSequenceError(
+                f"{self._out_of_order(offset)}: {first_sequence} (incoming seq. number), "
+                f"{last} (current end sequence number)"
+            )
+
+    def _check_verification(
+        self, verification: VerificationState, first_sequence: int, offset: int
+    ) -> None:
+        if verification.supports_epoch_bump and first_sequence != 0 and self._current.is_empty:
+            raise OutOfOrderSequenceError(
+                f"Invalid sequence number for producer {self.producer_id} at offset {offset} in "
+                f"partition {self._topic_partition}: {first_sequence} (incoming seq. number). "
+                "Expected sequence 0 for transactions v2 idempotent producer with no existing "
+                "state."
+            )
+        if first_sequence > verification.lowest_sequence:
+            raise OutOfOrderSequenceError(
+                f"{self._out_of_order(offset)}: {first_sequence} (incoming seq. number), "
+                f"{verification.lowest_sequence} (earliest seen sequence)"
+            )
+
+    def _out_of_order(self, offset: int) -> str:
+        return (
+            f"Out of order sequence number for producer {self.producer_id} at offset {offset} in "
+            f"partition {self._topic_partition}"
+        )
+
+    def _check_coordinator_epoch(self, marker: EndTxnMarker, offset: int) -> None:
+        known = self.entry.coordinator_epoch
+        if known <= marker.coordinator_epoch:
+            return
+        if self._origin is not AppendOrigin.REPLICATION:
+            raise TransactionCoordinatorFencedError(
+                f"Invalid coordinator epoch for producerId {self.producer_id} at offset {offset} "
+                f"in partition {self._topic_partition}: {marker.coordinator_epoch} (zombie), "
+                f"{known} (current)"
+            )
+        _log.info(
+            "Detected invalid coordinator epoch for producerId %s at offset %s in partition %s: "
+            "%s is older than previously known coordinator epoch %s",
+            self.producer_id,
+            offset,
+            self._topic_partition,
+            marker.coordinator_epoch,
+            known,
+        )
