@@ -15,6 +15,7 @@ import struct
 from typing import Any
 
 import cramjam
+import lz4.block  # type: ignore[import-untyped]
 
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError
@@ -36,6 +37,7 @@ _LZ4_INCOMPRESSIBLE = 1 << 31
 
 _GZIP_LEVEL_DEFAULT = 6
 _LZ4_LEVEL_DEFAULT = 9
+_LZ4_LEVEL_DENSEST = 12  # Kafka allows 17, which the compressor takes for this one
 _ZSTD_LEVEL_DEFAULT = 3
 
 _MASK_32 = (1 << 32) - 1
@@ -180,12 +182,15 @@ def _compress_lz4(data: bytes, level: int, magic: int) -> bytes:
         out[6] = _lz4_header_checksum(bytes(out[:6]))
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
         block = data[start : start + _LZ4_BLOCK_BYTES]
-        # As in Kafka, the default level means the fast compressor.
+        # As in Kafka, the default level means the fast compressor. cramjam has no other.
         packed = bytes(
             cramjam.lz4.compress_block(block, store_size=False)
             if level == _LZ4_LEVEL_DEFAULT
-            else cramjam.lz4.compress_block(
-                block, store_size=False, mode="high_compression", compression=level
+            else lz4.block.compress(
+                block,
+                mode="high_compression",
+                compression=min(level, _LZ4_LEVEL_DENSEST),
+                store_size=False,
             )
         )
         if len(packed) >= len(block):

@@ -28,6 +28,16 @@ def test_levels_are_taken(codec: Codec, level: int) -> None:
     assert decompress(codec, compress(codec, data, level=level)) == data
 
 
+@pytest.mark.parametrize(
+    ("codec", "fastest", "densest"),
+    [(Codec.GZIP, 1, 9), (Codec.LZ4, 9, 17), (Codec.ZSTD, -100, 22)],
+)
+def test_levels_differ_in_how_densely_they_pack(codec: Codec, fastest: int, densest: int) -> None:
+    data = b" ".join(b"%d" % (i * i * 7 % 997) for i in range(9_000))
+    assert len(compress(codec, data, level=densest)) < len(compress(codec, data, level=fastest))
+    assert decompress(codec, compress(codec, data, level=densest)) == data
+
+
 def test_snappy_has_the_framing_of_snappy_java() -> None:
     framed = compress(Codec.SNAPPY, b"a" * 40_000)
     assert framed[:16] == b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
