@@ -1,0 +1,79 @@
+"""The records of a batch that somebody sent, decompressed: bounded, and as Kafka's clients read it.
+
+Source: org.apache.kafka.common.compress.Lz4BlockInputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from cordwood.format.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import InvalidRecordError
+
+#: What a compressed batch may always expand to, and how many times max.message.bytes if more.
+DECOMPRESSED_BYTES_MIN = 128 << 20
+DECOMPRESSED_RATIO_MAX = 128
+
+_WORD = struct.Struct("<I")
+_LZ4_HEADER_BYTES = 7
+_LZ4_SIZE_MASK = 0x7FFFFFFF
+_LZ4_RESERVED = 0x03
+_LZ4_CONTENT_CHECKSUM = 0x04
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_BLOCK_CHECKSUM = 0x10
+_LZ4_INDEPENDENT_BLOCKS = 0x20
+
+
+def decompressed_bytes_max(max_message_bytes: int) -> int:
+    """What a compressed batch may expand to, in bytes: memory is taken for all of it at once.
+
+    128 MiB, or 128 times max.message.bytes if that is more. A batch of 1 MiB would have to shrink
+    to less than a hundredth to come near it; zstd could make some gigabytes of one.
+    """
+    size = max(DECOMPRESSED_BYTES_MIN, DECOMPRESSED_RATIO_MAX * max_message_bytes)
+    return min(size, DECOMPRESSED_BYTES_MAX)
+
+
+def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MIN) -> Buffer:
+    """The records' bytes; `packed` itself, not copied, if it has no codec.
+
+    Raises:
+        InvalidRecordError: the stream is malformed, expands to over `size_max` bytes, or is one
+            that Kafka's clients cannot read.
+    """
+    if codec is Codec.NONE:
+        return packed
+    try:
+        if codec is Codec.LZ4:
+            _require_readable_lz4(packed)
+        return decompress(codec, packed, size_max=size_max)
+    except CorruptError as error:
+        raise InvalidRecordError(f"Failed to decompress record stream: {error}") from error
+
+
+def _require_readable_lz4(packed: Buffer) -> None:
+    """Refuses what the lz4 library reads but Kafka's own reader does not.
+
+    That is blocks that refer to the one before, and a second frame.
+    """
+    if len(packed) < _LZ4_HEADER_BYTES:
+        raise CorruptError("lz4 frame is cut off")
+    flags = packed[4]
+    if not flags & _LZ4_INDEPENDENT_BLOCKS:
+        raise CorruptError("Dependent block stream is unsupported (BLOCK_INDEPENDENCE must be set)")
+    if flags & _LZ4_RESERVED:
+        raise CorruptError("Reserved bits must be 0")
+    position = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    while position + _WORD.size <= len(packed):
+        size = _WORD.unpack_from(packed, position)[0] & _LZ4_SIZE_MASK
+        position += _WORD.size
+        if not size:
+            break
+        position += size + checksum_bytes
+    if flags & _LZ4_CONTENT_CHECKSUM:
+        position += 4
+    if position != len(packed):
+        raise CorruptError("an lz4 frame and its batch do not end together", position=position)
