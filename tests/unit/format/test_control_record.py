@@ -42,6 +42,30 @@ def test_the_known_marker_is_built_and_read() -> None:
     assert header.is_transactional
 
 
+@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
+def test_marker_batch_is_read_with_its_producer_epochs_and_offset(kind: ControlType) -> None:
+    data = build_end_txn_marker(
+        offset=983,
+        timestamp=1700000000000,
+        producer_id=73,
+        producer_epoch=13,
+        control_type=kind,
+        coordinator_epoch=347,
+        partition_leader_epoch=29,
+    )
+    batch = RecordBatch(parse_header(data), data)
+    header = batch.header
+    assert batch.is_valid()
+    assert header.size_bytes == len(data)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (73, 13, -1)
+    assert (header.base_offset, header.last_offset) == (983, 983)
+    assert (header.is_control, header.is_transactional) == (True, True)
+    assert header.partition_leader_epoch == 29
+    (record,) = batch.records()
+    marker = parse_end_txn_marker(record.key, record.value)
+    assert (marker.control_type, marker.coordinator_epoch) == (kind, 347)
+
+
 def test_keys_round_trip() -> None:
     for kind in ControlType:
         if kind is not ControlType.UNKNOWN:
