@@ -6,8 +6,10 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog.analyzeAndValidateProd
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cordwood.format.java_map import JavaHashMap
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.storage.producer_state import BatchMetadata, CompletedTransaction, ProducerAppendInfo
 from cordwood.storage.validator import ValidatedBatch
@@ -19,13 +21,25 @@ if TYPE_CHECKING:
 class AppendProducers:
     """What an append does to the producers of its log."""
 
-    __slots__ = ("_completed", "_guard", "_infos", "_log", "_origin", "touched")
+    __slots__ = ("_completed", "_guard", "_infos", "_log", "_origin", "_version", "touched")
 
-    def __init__(self, log: PartitionLog, origin: AppendOrigin, guard: object | None) -> None:
+    def __init__(
+        self, log: PartitionLog, origin: AppendOrigin, guard: object | None, version: int
+    ) -> None:
+        """Begins with none.
+
+        Args:
+            log: that is appended to.
+            origin: whose the records are.
+            guard: what the verification of a transaction's first batch gave (KIP-890).
+            version: transaction.version, which markers are written under.
+        """
         self._log = log
         self._origin = origin
         self._guard = guard
-        self._infos: dict[int, ProducerAppendInfo] = {}
+        self._version = version
+        # New producers get their places in Kafka's map in its order: snapshots show it.
+        self._infos: JavaHashMap[int, ProducerAppendInfo] = JavaHashMap()
         self._completed: list[CompletedTransaction] = []
         self.touched = False
 
@@ -50,11 +64,10 @@ class AppendProducers:
                         return duplicate
             if client or self._origin is AppendOrigin.COORDINATOR:
                 state.require_verified(header, self._origin, self._guard)
-            info = self._infos.get(header.producer_id)
-            if info is None:
-                info = state.prepare_update(header.producer_id, self._origin)
-                self._infos[header.producer_id] = info
-            completed = info.append(header, batch.marker)
+            info = self._infos.compute_if_absent(
+                header.producer_id, partial(state.prepare_update, header.producer_id, self._origin)
+            )
+            completed = info.append(header, batch.marker, transaction_version=self._version)
             if completed is not None:
                 self._completed.append(completed)
         return None

@@ -14,7 +14,8 @@ from cordwood.storage.validator import ValidationMetrics
 class LogContext:
     """Clock, chance, open files, tasks put off, failed directories, counters.
 
-    `producer_id_expiration_ms` and `max_transaction_timeout_ms` are the broker's settings.
+    `producer_id_expiration_ms`, `max_transaction_timeout_ms` and `verify_transactions`
+    (transaction.partition.verification.enable) are the broker's settings.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class LogContext:
         failures: FailureChannel | None = None,
         producer_id_expiration_ms: int = 86_400_000,
         max_transaction_timeout_ms: int = 900_000,
+        verify_transactions: bool = True,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.chance: Chance = chance or SystemChance()
@@ -36,6 +38,7 @@ class LogContext:
         self.metrics = ValidationMetrics()
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
+        self.verify_transactions = verify_transactions
 
     @property
     def fs(self) -> FileSystem:

@@ -165,6 +165,7 @@ class _Loader:
             fs=self._fs,
             max_transaction_timeout_ms=self._context.max_transaction_timeout_ms,
             producer_id_expiration_ms=self._context.producer_id_expiration_ms,
+            verify_transactions=self._context.verify_transactions,
         )
 
     def _topic_id(self) -> str | None:
@@ -410,9 +411,6 @@ def rebuild_producer_state(
             producers.update_map_end_offset(start)
             if segment.base_offset in wanted:
                 producers.take_snapshot()
-            for header, marker in segment.producer_batches(start, log_end_offset):
-                completed = producers.replay(header, marker)
-                if completed is not None:
-                    producers.complete_transaction(completed)
+            producers.replay_all(segment.producer_batches(start, log_end_offset))
     producers.update_map_end_offset(log_end_offset)
     producers.take_snapshot()

@@ -53,6 +53,7 @@ class PartitionLog(LogState):
         leader_epoch: int = 0,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Checks records, gives them offsets from the log's end on, and writes them.
 
@@ -63,6 +64,7 @@ class PartitionLog(LogState):
             origin: whose they are; decides which checks apply.
             verification_guard: what `maybe_start_verification` gave, for a transaction's first
                 batch (KIP-890).
+            transaction_version: the feature level that a marker is written under.
 
         Raises:
             KafkaError: as the classes of `model.kafka_errors` say; nothing was written. A
@@ -95,6 +97,7 @@ class PartitionLog(LogState):
                 max_timestamp=result.max_timestamp,
                 log_append_time_ms=result.log_append_time_ms,
                 guard=verification_guard,
+                transaction_version=transaction_version,
             )
 
     def append_as_follower(
@@ -131,7 +134,6 @@ class PartitionLog(LogState):
                 origin=AppendOrigin.REPLICATION,
                 max_timestamp=max(batch.header.max_timestamp for batch in batches),
                 log_append_time_ms=-1,
-                guard=None,
             )
 
     def _require_follower_offsets(self, batches: Sequence[ValidatedBatch]) -> None:
@@ -164,7 +166,8 @@ class PartitionLog(LogState):
         origin: AppendOrigin,
         max_timestamp: int,
         log_append_time_ms: int,
-        guard: object | None,
+        guard: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """The order of steps is Kafka's: epochs and a roll come before producers are checked."""
         first = batches[0].header.base_offset
@@ -182,7 +185,7 @@ class PartitionLog(LogState):
                 self.leader_epochs.assign(epoch, batch.header.base_offset)
         self._flush_topic_id()
         self._maybe_roll(size, max_timestamp, first_offset=first, last_offset=last)
-        producers = AppendProducers(self, origin, guard)
+        producers = AppendProducers(self, origin, guard, transaction_version)
         duplicate = producers.analyze(batches)
         if duplicate is not None:
             return AppendResult(
@@ -302,6 +305,7 @@ class PartitionLog(LogState):
             self.flush_up_to(base)
 
     def new_segment(self, base_offset: int) -> LogSegment:
+        """The files of an empty segment; it is not in the log yet."""
         return LogSegment.create(
             self.directory,
             base_offset,
