@@ -116,16 +116,27 @@ class RunningLogs:
 def read_records(
     log: PartitionLog, start: int | None = None, *, isolation: Isolation = Isolation.LOG_END
 ) -> list[Record]:
-    """All records from an offset on, or from the log's start, as a consumer gets them."""
+    """All records from an offset on, or from the log's start, as a consumer gets them.
+
+    Source: org.apache.kafka.clients.consumer.internals.CompletedFetch.
+    """
     offset = log.log_start_offset if start is None else start
     found: list[Record] = []
     while True:
-        data = log.read(offset, _FETCH_BYTES, isolation=isolation).read()
-        batches = [batch for _, batch in iter_batches(data)]
+        fetched = log.read(offset, _FETCH_BYTES, isolation=isolation)
+        batches = [batch for _, batch in iter_batches(fetched.read())]
         if not batches:
             return found
+        waiting = sorted(fetched.aborted or (), key=lambda entry: entry.first_offset)
+        aborted: set[int] = set()
         for batch in batches:
-            if isinstance(batch, LegacyBatch) or not batch.header.is_control:
+            while waiting and waiting[0].first_offset <= batch.last_offset:
+                aborted.add(waiting.pop(0).producer_id)
+            if isinstance(batch, LegacyBatch):
+                found += [record for record in batch.records() if record.offset >= offset]
+            elif batch.header.is_control:
+                aborted.discard(batch.header.producer_id)
+            elif not (batch.header.is_transactional and batch.header.producer_id in aborted):
                 found += [record for record in batch.records() if record.offset >= offset]
         offset = batches[-1].next_offset
 
