@@ -19,7 +19,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from cordwood.format.file_names import (
     CLEANED_SUFFIX,
@@ -202,35 +201,37 @@ class _Loader:
                 segments.append(self._open(base_offset_of(name)))
         self._segments = SegmentList(segments)
         for segment in segments:
-            base = segment.base_offset
-            try:
-                if segment_file_name(base, INDEX_SUFFIX) not in present:
-                    self._complain_of_index(segment)
-                segment.sanity_check(
-                    time_index_newly_created=segment_file_name(base, TIME_INDEX_SUFFIX)
-                    not in present,
-                    has_transaction_index=segment_file_name(base, TXN_INDEX_SUFFIX) in present,
-                )
-            except (FileNotFoundError, CorruptError) as error:
-                _log.warning(
-                    "Found a corrupted index file corresponding to log file %s due to %s, "
-                    "recovering segment and rebuilding index files...",
-                    segment.path,
-                    error,
-                )
-                self._recover_segment(segment)
+            self._check_indexes(segment, present)
 
-    def _complain_of_index(self, segment: LogSegment) -> NoReturn:
+    def _check_indexes(self, segment: LogSegment, present: set[str]) -> None:
+        """Makes indexes anew that are missing or damaged, unless recovery will do so anyway."""
         request = self._request
-        if segment.size_bytes and (
-            request.clean_shutdown or segment.base_offset < request.recovery_point
-        ):
+        base = segment.base_offset
+        is_flushed = request.clean_shutdown or base < request.recovery_point
+        try:
+            if segment_file_name(base, INDEX_SUFFIX) not in present:
+                raise FileNotFoundError
+            segment.sanity_check(
+                time_index_newly_created=segment_file_name(base, TIME_INDEX_SUFFIX) not in present,
+                has_transaction_index=segment_file_name(base, TXN_INDEX_SUFFIX) in present,
+            )
+        except FileNotFoundError:
+            if not is_flushed:
+                return
             _log.error(
                 "Could not find offset index file corresponding to log file %s, recovering segment "
                 "and rebuilding index files...",
                 segment.path,
             )
-        raise FileNotFoundError(f"no offset index of {segment.path}")
+            self._recover_segment(segment)
+        except CorruptError as error:
+            _log.warning(
+                "Found a corrupted index file corresponding to log file %s due to %s, recovering "
+                "segment and rebuilding index files...",
+                segment.path,
+                error,
+            )
+            self._recover_segment(segment)
 
     def _open(self, base_offset: int) -> LogSegment:
         return LogSegment.open(
