@@ -1,0 +1,220 @@
+"""A walk over a segment by compiled code, block by block. Twin: `SegmentWalk`, one by one.
+
+What is odd is left to the twin: old messages, batches larger than a block, and every batch that the
+compiled code takes for damaged, so that one place decides what damage is.
+
+Importing this loads numba; only a walk over many small batches does.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.format.control_record import EndTxnMarker
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import index_entries as state_of
+from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
+from cordwood.model.errors import CorruptError
+from cordwood.storage.batch_walk import BatchHead
+from cordwood.storage.segment_index import INT32_MAX
+
+if TYPE_CHECKING:
+    from cordwood.storage.segment_recovery import SegmentWalk
+
+BLOCK_BYTES = 4 << 20
+_SLACK = 64
+_ROWS = 1 << 14
+#: Of a producer's batches in a row, as many of the last are told as its state remembers.
+_BATCHES_REMEMBERED = 5
+
+Ints = npt.NDArray[np.int64]
+
+
+class NativeWalk:
+    """Takes a walk as far as compiled code can."""
+
+    def __init__(self, walk: SegmentWalk) -> None:
+        self._walk = walk
+        size = min(BLOCK_BYTES, walk.end)
+        self._buffer = np.empty(size + _SLACK, dtype=np.uint8)
+        self._view = self._buffer.data[:size]
+        self._table = np.empty((_ROWS, rows_of.COLUMNS), dtype=np.int64)
+        self._offset_entries = np.empty((_ROWS, 2), dtype=np.int64)
+        self._time_entries = np.empty((_ROWS, 2), dtype=np.int64)
+
+    def run(self) -> None:
+        """Walks on from the walk's position, to the first batch that is not for compiled code.
+
+        Raises:
+            CorruptError: a transaction marker cannot be read; the batch counts.
+            KafkaError: as `SegmentWalk.run`.
+        """
+        walk = self._walk
+        while walk.position < walk.end:
+            size = min(len(self._view), walk.end - walk.position)
+            got = walk.file.read_into(self._view[:size], walk.position)
+            block_start, start = walk.position, 0
+            while True:
+                rows, stop, how = rows_of.scan_batches(
+                    self._buffer, start, got, self._table, walk.checks_crc
+                )
+                if rows:
+                    self._take(int(rows), block_start)
+                walk.position = block_start + int(stop)
+                start = int(stop)
+                if how != rows_of.FULL:
+                    break
+            if how != rows_of.ENDED or stop == 0:
+                return
+
+    def _take(self, rows: int, block_start: int) -> None:
+        """Makes of a table's rows what `SegmentWalk` makes of batches."""
+        walk, table = self._walk, self._table[:rows]
+        relative = table[:, rows_of.LAST_OFFSET] - walk.builder.base_offset
+        far = np.flatnonzero((relative < 0) | (relative > INT32_MAX))
+        good = int(far[0]) if far.size else rows
+        markers: dict[int, EndTxnMarker | None] = {}
+        damage: CorruptError | None = None
+        damaged = rows
+        if walk.on_batch is not None:
+            markers, damaged, damage = self._markers(good, block_start)
+        # A marker that cannot be read ends the log behind its batch.
+        indexed = self._index(min(good, damaged + 1), block_start)
+        self._note_epochs(indexed)
+        if walk.on_batch is not None:
+            for row in self._told(min(indexed, damaged)):
+                position = int(table[row, rows_of.POSITION])
+                walk.on_batch(parse_header(self._view, position), markers.get(int(row)))
+        if indexed:
+            last = table[indexed - 1]
+            walk.position = block_start + int(last[rows_of.POSITION] + last[rows_of.SIZE])
+            walk.next_offset = int(last[rows_of.LAST_OFFSET]) + 1
+        if indexed < min(good, damaged + 1):
+            bad = table[indexed]
+            walk.builder.add(
+                block_start + int(bad[rows_of.POSITION]),
+                int(bad[rows_of.LAST_OFFSET]),
+                int(bad[rows_of.MAX_TIMESTAMP]),
+            )
+            raise AssertionError("the builder refuses what compiled code refuses")
+        if damage is not None:
+            raise damage
+        if good < rows:
+            walk.require_in_range(int(table[good, rows_of.LAST_OFFSET]))
+
+    def _index(self, rows: int, block_start: int) -> int:
+        """Adds index entries; how many batches were taken."""
+        builder = self._walk.builder
+        base = builder.base_offset
+        state = np.array(
+            [
+                builder.indexed_at,
+                builder.max_timestamp,
+                builder.offset_of_max_timestamp,
+                base + builder.offsets[-1] if builder.offsets else -1,
+                builder.timestamps[-1] if builder.timestamps else -1,
+                base + builder.time_offsets[-1] if builder.time_offsets else -1,
+            ],
+            dtype=np.int64,
+        )
+        filled = np.zeros(2, dtype=np.int64)
+        taken = state_of.index_rows(
+            self._table,
+            rows,
+            block_start,
+            builder.interval_bytes,
+            state,
+            self._offset_entries,
+            self._time_entries,
+            filled,
+        )
+        offsets = self._offset_entries[: filled[0]]
+        times = self._time_entries[: filled[1]]
+        _extend(builder.offsets, offsets[:, 0] - base)
+        _extend(builder.positions, offsets[:, 1])
+        _extend(builder.timestamps, times[:, 0])
+        _extend(builder.time_offsets, times[:, 1] - base)
+        builder.indexed_at = int(state[state_of.INDEXED_AT])
+        builder.max_timestamp = int(state[state_of.NEWEST])
+        builder.offset_of_max_timestamp = int(state[state_of.OFFSET_OF_NEWEST])
+        return int(taken)
+
+    def _note_epochs(self, rows: int) -> None:
+        walk = self._walk
+        if walk.leader_epochs is None or not rows:
+            return
+        epochs = self._table[:rows, rows_of.LEADER_EPOCH]
+        before = np.maximum.accumulate(np.concatenate(([walk.epoch], epochs[:-1])))
+        for row in np.flatnonzero(epochs > before):
+            walk.note_epoch(int(epochs[row]), int(self._table[row, rows_of.BASE_OFFSET]))
+
+    # ---- producers
+
+    def _markers(
+        self, rows: int, block_start: int
+    ) -> tuple[dict[int, EndTxnMarker | None], int, CorruptError | None]:
+        """Markers by row, and the first row whose marker cannot be read, with the reason."""
+        table = self._table[:rows]
+        is_control = (table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
+        markers: dict[int, EndTxnMarker | None] = {}
+        for row in np.flatnonzero(is_control & (table[:, rows_of.PRODUCER_ID] >= 0)):
+            fields = table[row]
+            head = BatchHead(
+                block_start + int(fields[rows_of.POSITION]),
+                int(fields[rows_of.SIZE]),
+                int(fields[rows_of.BASE_OFFSET]),
+                int(fields[rows_of.LAST_OFFSET]),
+                int(fields[rows_of.MAX_TIMESTAMP]),
+                int(fields[rows_of.LEADER_EPOCH]),
+                int(fields[rows_of.MAGIC]),
+                int(fields[rows_of.ATTRIBUTES]),
+                int(fields[rows_of.PRODUCER_ID]),
+            )
+            try:
+                markers[int(row)] = self._walk.marker_at(head)
+            except CorruptError as error:
+                return markers, int(row), error
+        return markers, self._table.shape[0], None
+
+    def _told(self, rows: int) -> Ints:
+        """The rows that the state of producers has to hear of, in order.
+
+        Of a producer's data batches between two of its control batches only the first and the last
+        few make a difference, as long as all or none are transactional: the first opens the
+        transaction and gives the producer its place, the last few are all that is remembered.
+        """
+        table = self._table[:rows]
+        owned = np.flatnonzero(table[:, rows_of.PRODUCER_ID] >= 0)
+        if owned.size <= _BATCHES_REMEMBERED:
+            return owned
+        producers = table[owned, rows_of.PRODUCER_ID]
+        attributes = table[owned, rows_of.ATTRIBUTES]
+        order = np.argsort(producers, kind="stable")
+        by_producer, bits = producers[order], attributes[order]
+        is_control = (bits & CONTROL_BIT) != 0
+        is_transactional = (bits & TRANSACTIONAL_BIT) != 0
+        # A run begins with another producer, at and behind a control batch, and where the
+        # transactional bit changes.
+        begins = np.ones(order.size, dtype=np.bool_)
+        begins[1:] = (
+            (by_producer[1:] != by_producer[:-1])
+            | is_control[1:]
+            | is_control[:-1]
+            | (is_transactional[1:] != is_transactional[:-1])
+        )
+        starts = np.flatnonzero(begins)
+        ends = np.append(starts[1:], order.size)
+        place = np.arange(order.size)
+        run = np.cumsum(begins) - 1
+        is_told = begins | (place >= ends[run] - _BATCHES_REMEMBERED)
+        told: Ints = owned[np.sort(order[is_told])]
+        return told
+
+
+def _extend(column: array[int], values: Ints) -> None:
+    """Adds values to an array, which has room for them by their width."""
+    column.frombytes(values.astype(f"i{column.itemsize}").tobytes())

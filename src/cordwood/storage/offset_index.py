@@ -1,0 +1,115 @@
+"""The offset index of a segment, live: from an offset to where a batch begins in the log.
+
+Invariant: offsets and positions ascend strictly; the batch at an entry's position begins at or
+below the entry's offset, and a batch from there on ends at it.
+
+Source: org.apache.kafka.storage.internals.log.OffsetIndex.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from cordwood.model.kafka_errors import InvalidOffsetError
+from cordwood.storage.segment_index import INT32_MAX, SegmentIndex, ceiling_slot, floor_slot
+
+
+class OffsetPosition(NamedTuple):
+    """The last offset of a batch, and where in the log it begins in bytes."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(SegmentIndex):
+    """Entries (offset, position) of one segment; see `SegmentIndex`."""
+
+    __slots__ = ()
+
+    ENTRY_BYTES = 8
+    _KEY = "i"
+    _ENTRY = Struct(">ii")
+    _KIND = "index"
+
+    @property
+    def last_offset(self) -> int:
+        """The last entry's offset, the base offset when there is none."""
+        keys, _ = self.columns()
+        return self.base_offset + keys[-1] if keys else self.base_offset
+
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """The last entry, (base offset, 0) when there is none."""
+        keys, values = self.columns()
+        count = len(keys)
+        if not count:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + keys[count - 1], values[count - 1])
+
+    def entry(self, number: int) -> OffsetPosition:
+        """The entry of that number, counted from 0.
+
+        Raises:
+            ValueError: there are not so many.
+        """
+        relative, position = self._slot(number)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def lookup(self, target_offset: int) -> OffsetPosition:
+        """The last entry with an offset <= the target, or (base offset, 0)."""
+        self.was_used = True
+        keys, values = self._columns or self.columns()
+        slot = floor_slot(keys, target_offset - self.base_offset)
+        if slot < 0:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + keys[slot], values[slot])
+
+    def lookup_on_disk(self, target_offset: int) -> OffsetPosition:
+        """As `lookup`; an index that is not in memory is searched in its file, not read whole."""
+        if self.is_loaded:
+            return self.lookup(target_offset)
+        found = self._slot_on_disk(min(target_offset - self.base_offset, INT32_MAX))
+        if found is None:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + found[0], found[1])
+
+    def fetch_upper_bound_offset(self, position: int, size_bytes: int) -> OffsetPosition | None:
+        """The first entry at or beyond the end of `size_bytes` bytes read from `position`.
+
+        Its offset lies above all that was read, but is not the lowest that does.
+        """
+        self.was_used = True
+        keys, values = self.columns()
+        slot = ceiling_slot(values, position + size_bytes)
+        if slot >= len(keys):
+            return None
+        return OffsetPosition(self.base_offset + keys[slot], values[slot])
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry for the batch at `position` that ends at `offset`.
+
+        Raises:
+            ValueError: the index is full.
+            InvalidOffsetError: `offset` is not larger than the last one.
+            SegmentOffsetOverflowError: `offset` is out of reach of the base offset.
+        """
+        keys, values = self._columns if self._is_pinned and self._columns else self.pin()
+        count = len(keys)
+        if self._capacity is None or count >= self._capacity:
+            raise ValueError(f"Attempt to append to a full index (size = {count}).")
+        relative = offset - self.base_offset
+        if count and relative <= keys[-1]:
+            raise InvalidOffsetError(
+                f"Attempt to append an offset {offset} to position {count} no larger than the last "
+                f"offset appended ({self.last_offset}) to {self.path}"
+            )
+        if not 0 <= relative <= INT32_MAX:
+            self.relative(offset)
+        # In this order: who finds a key finds its value.
+        values.append(position)
+        keys.append(relative)
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes entries with an offset at or above `offset`."""
+        self._truncate_to_entries(ceiling_slot(self.columns()[0], offset - self.base_offset))

@@ -1,0 +1,117 @@
+"""Open files and loaded indexes of segments, bounded: the least recently used go first.
+
+A process holds thousands of segments, and is allowed far fewer open files. Each file is opened when
+it is read or written and stays open while there is room; one that has to make room is dropped, not
+closed: a reader that holds it reads on, and the last to let go closes it. What was written through
+it is synced through the next one opened: fsync works on the file, not on the descriptor.
+
+Indexes that are being written to are not let go, whatever the bound.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Protocol
+
+from cordwood.storage.filesystem import OS, File, FileSystem
+from cordwood.storage.segment_index import SegmentIndex
+
+
+class FileOwner(Protocol):
+    """Whoever has a file at a path that may change."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file is now."""
+
+    @property
+    def naming_lock(self) -> threading.Lock:
+        """Held while the file is given another name."""
+
+
+class ResourceCache:
+    """Bounds open files and index bytes held by segments; any number of threads may call it."""
+
+    def __init__(
+        self, fs: FileSystem = OS, *, files_max: int = 512, index_bytes_max: int = 64 << 20
+    ) -> None:
+        self.fs = fs
+        self._files_max = max(1, files_max)
+        self._index_bytes_max = index_bytes_max
+        self._lock = threading.Lock()
+        self._files: OrderedDict[FileOwner, File] = OrderedDict()
+        self._indexes: OrderedDict[SegmentIndex, int] = OrderedDict()
+        # Invariant: the sum of the values of `_indexes`.
+        self._index_bytes = 0
+
+    @property
+    def files_open(self) -> int:
+        """How many files are kept open."""
+        return len(self._files)
+
+    @property
+    def index_bytes(self) -> int:
+        """How many bytes the noted indexes take."""
+        return self._index_bytes
+
+    def file(self, owner: FileOwner) -> File:
+        """The owner's file, open for reading and writing.
+
+        It stays open for whoever holds it, even when it has made room for another.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        with self._lock:
+            file = self._files.get(owner)
+            if file is not None:
+                self._files.move_to_end(owner)
+                return file
+        with owner.naming_lock:
+            opened = self.fs.open(owner.path, write=True)
+        return self.keep(owner, opened)
+
+    def keep(self, owner: FileOwner, file: File) -> File:
+        """Takes an open file in; the one to use, which is that of whoever came first."""
+        with self._lock:
+            file = self._files.setdefault(owner, file)
+            self._files.move_to_end(owner)
+            while len(self._files) > self._files_max:
+                self._files.popitem(last=False)
+            return file
+
+    def forget(self, owner: object) -> None:
+        """Drops the file of a segment, or an index, that will not be asked for again."""
+        with self._lock:
+            self._files.pop(owner, None)  # type: ignore[call-overload]
+            self._index_bytes -= self._indexes.pop(owner, 0)  # type: ignore[call-overload]
+
+    def note_index(self, index: SegmentIndex, size_bytes: int) -> None:
+        """Takes note that an index is in memory; those least recently used are released for it.
+
+        An index that was looked up since it was last passed over is spared once.
+        """
+        with self._lock:
+            self._index_bytes += size_bytes - self._indexes.pop(index, 0)
+            self._indexes[index] = size_bytes
+            chances = 2 * len(self._indexes)
+            while self._index_bytes > self._index_bytes_max and chances > 0:
+                chances -= 1
+                oldest, held = self._indexes.popitem(last=False)
+                is_spared = oldest is index or oldest.was_used
+                oldest.was_used = False
+                if is_spared or not oldest.release():
+                    self._indexes[oldest] = held
+                else:
+                    self._index_bytes -= held
+
+    def close(self) -> None:
+        """Lets go of all files and indexes; owners that are asked again open them again."""
+        with self._lock:
+            self._files.clear()
+            for index in self._indexes:
+                index.release()
+            self._indexes.clear()
+            self._index_bytes = 0

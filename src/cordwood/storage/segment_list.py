@@ -1,0 +1,130 @@
+"""The segments of a log at one moment: never changed, but replaced whole by the next list.
+
+A reader that holds a list sees the same segments to its end, whatever is rolled, deleted or
+replaced meanwhile.
+
+Source: org.apache.kafka.storage.internals.log.LogSegments.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cordwood.storage.log_segment import LogSegment
+
+
+class SegmentList:
+    """Segments by base offset, ascending, no two with the same."""
+
+    __slots__ = ("_bases", "_segments")
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        """Of several segments with one base offset, the last is taken."""
+        by_base = {segment.base_offset: segment for segment in segments}
+        self._bases: tuple[int, ...] = tuple(sorted(by_base))
+        self._segments: tuple[LogSegment, ...] = tuple(by_base[base] for base in self._bases)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    def __getitem__(self, number: int) -> LogSegment:
+        return self._segments[number]
+
+    def __repr__(self) -> str:
+        return f"SegmentList({list(self._bases)})"
+
+    # ---- made from this one
+
+    def with_added(self, *segments: LogSegment) -> SegmentList:
+        """This list with more segments; they replace those with the same base offset."""
+        return SegmentList((*self._segments, *segments))
+
+    def without(self, segments: Iterable[LogSegment]) -> SegmentList:
+        """This list without those very segments; another one with the same base offset stays."""
+        gone = {id(segment) for segment in segments}
+        return SegmentList(segment for segment in self._segments if id(segment) not in gone)
+
+    def without_base(self, base_offset: int) -> SegmentList:
+        """This list without the segment of that base offset."""
+        return SegmentList(s for s in self._segments if s.base_offset != base_offset)
+
+    # ---- looked up
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """The base offsets, ascending."""
+        return self._bases
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum of all segments' logs."""
+        return sum([segment.size_bytes for segment in self._segments])
+
+    @property
+    def first(self) -> LogSegment:
+        """The oldest segment, of a list that is not empty."""
+        return self._segments[0]
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is written to: the last, of a list that is not empty."""
+        return self._segments[-1]
+
+    def contains(self, base_offset: int) -> bool:
+        """Whether a segment has that base offset."""
+        return self.get(base_offset) is not None
+
+    def contains_this(self, segment: LogSegment) -> bool:
+        """Whether this very segment is in the list."""
+        return self.get(segment.base_offset) is segment
+
+    def get(self, base_offset: int) -> LogSegment | None:
+        """The segment with that base offset."""
+        segment = self.floor(base_offset)
+        return segment if segment is not None and segment.base_offset == base_offset else None
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The segment with the greatest base offset <= `offset`."""
+        slot = bisect_right(self._bases, offset)
+        return self._segments[slot - 1] if slot else None
+
+    def lower(self, offset: int) -> LogSegment | None:
+        """The segment with the greatest base offset < `offset`."""
+        slot = bisect_left(self._bases, offset)
+        return self._segments[slot - 1] if slot else None
+
+    def higher(self, offset: int) -> LogSegment | None:
+        """The segment with the least base offset > `offset`."""
+        slot = bisect_right(self._bases, offset)
+        return self._segments[slot] if slot < len(self._segments) else None
+
+    def higher_segments(self, offset: int) -> tuple[LogSegment, ...]:
+        """The segments with a base offset > `offset`."""
+        return self._segments[bisect_right(self._bases, offset) :]
+
+    def values(self, start: int, end: int) -> tuple[LogSegment, ...]:
+        """The segments from the one that holds offset `start` to the one that holds `end` - 1.
+
+        Raises:
+            ValueError: `end` is less than `start`.
+        """
+        if start == end:
+            return ()
+        if end < start:
+            raise ValueError(
+                f"Invalid log segment range: requested segments from offset {start} which is "
+                f"greater than limit offset {end}"
+            )
+        first = max(0, bisect_right(self._bases, start) - 1)
+        return self._segments[first : bisect_left(self._bases, end)]
+
+    def non_active_from(self, offset: int) -> tuple[LogSegment, ...]:
+        """The segments from the one that holds `offset` to the last before the active one."""
+        active = self.active.base_offset
+        return () if offset > active else self.values(offset, active)

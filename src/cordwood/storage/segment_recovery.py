@@ -1,0 +1,414 @@
+"""A segment walked from its start: each batch's size and CRC checked, its indexes made anew.
+
+The walk stops at the first batch that cannot be; what is before it is the segment. Entries are a
+little less dense than those that appends leave: Kafka counts differently here.
+
+Batches are checked one by one in plain Python. Where there are so many small ones that loading
+compiled code pays, blocks of them are checked by `cordwood.storage.native_recovery`; what that does
+not take, it leaves to the plain way, so that both come to the same.
+
+Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from cordwood.format.control_record import EndTxnMarker
+from cordwood.format.crc32c import crc32c
+from cordwood.format.record_batch import (
+    CRC_START,
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    RecordBatch,
+    parse_header,
+)
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import InvalidOffsetError, SegmentOffsetOverflowError
+from cordwood.storage.batch_walk import BatchHead, marker_of, parse_head, read_batch
+from cordwood.storage.filesystem import File
+from cordwood.storage.segment_index import INT32_MAX, Columns
+
+if TYPE_CHECKING:
+    from cordwood.storage.native_recovery import NativeWalk
+
+BLOCK_BYTES = 256 << 10
+#: A batch up to this size is read whole to check its CRC, a larger one in pieces of it.
+WHOLE_BYTES = 8 << 20
+_PATIENCE_MAX = 1 << 14
+_CRC_V2 = struct.Struct(">I")
+_NONE = -1
+
+#: Compiled code takes this long to load, counted in batches that are checked plainly meanwhile.
+NATIVE_FROM_BATCHES = 300_000
+#: The same once it has been loaded.
+NATIVE_LOADED_FROM_BATCHES = 2_000
+_NATIVE_MODULE = "cordwood.storage.native_recovery"
+
+
+class Completed(Protocol):
+    """The end of a transaction; offsets inclusive, the last that of its marker."""
+
+    @property
+    def producer_id(self) -> int:
+        """Whose it was."""
+
+    @property
+    def first_offset(self) -> int:
+        """Of its first record."""
+
+    @property
+    def last_offset(self) -> int:
+        """Of its marker."""
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether it was aborted."""
+
+
+C = TypeVar("C", bound=Completed)
+
+
+class Producers(Protocol[C]):
+    """What a recovery tells the state of producers."""
+
+    def replay(self, header: BatchHeader, marker: EndTxnMarker | None, /) -> C | None:
+        """Takes note of a batch; the transaction that it ends."""
+
+    def last_stable_offset(self, completed: C, /) -> int:
+        """The last stable offset once that transaction has ended."""
+
+    def complete_transaction(self, completed: C, /) -> object:
+        """Takes note that it has."""
+
+    def update_map_end_offset(self, offset: int, /) -> object:
+        """Says up to where batches have been told, exclusive."""
+
+
+class LeaderEpochs(Protocol):
+    """What a walk asks and tells the leader epochs."""
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The largest."""
+
+    def assign(self, epoch: int, start_offset: int, /) -> object:
+        """Says where an epoch begins."""
+
+
+#: Told of a batch with a producer id, and of the marker in it if it is a control batch.
+OnBatch = Callable[[BatchHeader, EndTxnMarker | None], None]
+
+
+class IndexBuilder:
+    """The entries of a segment's indexes, batch by batch."""
+
+    __slots__ = (
+        "base_offset",
+        "indexed_at",
+        "interval_bytes",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "offsets",
+        "path",
+        "positions",
+        "time_offsets",
+        "timestamps",
+    )
+
+    def __init__(self, base_offset: int, interval_bytes: int, path: Path) -> None:
+        self.base_offset = base_offset
+        self.interval_bytes = interval_bytes
+        self.path = path
+        self.offsets = array("i")
+        self.positions = array("i")
+        self.timestamps = array("q")
+        self.time_offsets = array("i")
+        self.max_timestamp = _NONE
+        self.offset_of_max_timestamp = _NONE
+        self.indexed_at = 0
+
+    def add(self, position: int, last_offset: int, max_timestamp: int) -> None:
+        """Takes note of the batch at `position`.
+
+        Raises:
+            InvalidOffsetError: it would get an entry that does not follow the one before.
+        """
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if position - self.indexed_at > self.interval_bytes:
+            relative = last_offset - self.base_offset
+            if self.offsets and relative <= self.offsets[-1]:
+                raise InvalidOffsetError(
+                    f"Attempt to append an offset {last_offset} to position {len(self.offsets)} no "
+                    f"larger than the last offset appended ({self.base_offset + self.offsets[-1]}) "
+                    f"to {self.path}"
+                )
+            self.positions.append(position)
+            self.offsets.append(relative)
+            self._add_time()
+            self.indexed_at = position
+
+    def finish(self) -> None:
+        """Adds the last time index entry.
+
+        Raises:
+            InvalidOffsetError: it does not follow the one before.
+        """
+        self._add_time()
+
+    @property
+    def offset_columns(self) -> Columns:
+        """The offset index."""
+        return self.offsets, self.positions
+
+    @property
+    def time_columns(self) -> Columns:
+        """The time index."""
+        return self.timestamps, self.time_offsets
+
+    def _add_time(self) -> None:
+        relative = self.offset_of_max_timestamp - self.base_offset
+        if self.timestamps and relative < self.time_offsets[-1]:
+            raise InvalidOffsetError(
+                f"Attempt to append an offset ({self.offset_of_max_timestamp}) to slot "
+                f"{len(self.timestamps)} no larger than the last offset appended "
+                f"({self.base_offset + self.time_offsets[-1]}) to {self.path}"
+            )
+        if self.max_timestamp > (self.timestamps[-1] if self.timestamps else _NONE):
+            self.time_offsets.append(relative)
+            self.timestamps.append(self.max_timestamp)
+
+
+class SegmentWalk:
+    """A walk over one log file; see the module.
+
+    `position` is behind the last batch that counts, in bytes, and `reason` says why the one after
+    it does not; None at the end of the file, or before a batch that goes on beyond it.
+    `next_offset` is one past the last batch of magic 2, -1 without one.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        end: int,
+        builder: IndexBuilder,
+        *,
+        path: Path,
+        checks_crc: bool = True,
+        on_batch: OnBatch | None = None,
+        leader_epochs: LeaderEpochs | None = None,
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            file: the log.
+            end: how many bytes of it there are.
+            builder: told of each batch.
+            path: named in errors.
+            checks_crc: check the CRC of each batch, not only its header.
+            on_batch: told of batches with a producer id, of as many as make a difference to the
+                state of producers.
+            leader_epochs: told where epochs begin.
+        """
+        self.file = file
+        self.end = end
+        self.builder = builder
+        self.path = path
+        self.checks_crc = checks_crc
+        self.on_batch = on_batch
+        self.leader_epochs = leader_epochs
+        self.position = 0
+        self.next_offset = _NONE
+        self.reason: CorruptError | None = None
+        self._epoch = _NONE
+        if leader_epochs is not None and leader_epochs.latest_epoch is not None:
+            self._epoch = leader_epochs.latest_epoch
+        self._block = b""
+        self._block_start = 0
+
+    def run(self, *, native: bool | None = None) -> None:
+        """Walks to the end.
+
+        Args:
+            native: walk by compiled code, or not; None decides by what is left to do.
+
+        Raises:
+            SegmentOffsetOverflowError: a batch's offset is out of reach of the base offset.
+            InvalidOffsetError: offsets do not ascend.
+            KafkaError: whatever `on_batch` raises.
+        """
+        compiled: NativeWalk | None = None
+        steps = wait = 0
+        patience = 1
+        try:
+            while True:
+                if compiled is None and native is not False and (native or steps % 1024 == 0):
+                    compiled = self._load_native(steps, is_wanted=bool(native))
+                    native = native if compiled is not None or native is None else False
+                if compiled is not None and wait == 0:
+                    before = self.position
+                    compiled.run()
+                    # Where compiled code gets nowhere it is asked less and less often.
+                    is_apt = self.position - before >= BLOCK_BYTES
+                    patience = 1 if is_apt else min(2 * patience, _PATIENCE_MAX)
+                    wait = patience
+                if not self._step():
+                    break
+                steps += 1
+                wait = max(0, wait - 1)
+        except CorruptError as error:
+            self.reason = error.located(path=str(self.path), base_position=0)
+        finally:
+            _Effort.plain_batches += steps
+
+    def _load_native(self, steps: int, *, is_wanted: bool) -> NativeWalk | None:
+        if not is_wanted:
+            average = self.position // steps if steps else HEADER_BYTES * 4
+            left = (self.end - self.position) // max(1, average)
+            is_loaded = _NATIVE_MODULE in sys.modules
+            enough = NATIVE_LOADED_FROM_BATCHES if is_loaded else NATIVE_FROM_BATCHES
+            done = 0 if is_loaded else _Effort.plain_batches + steps
+            if not steps or left < NATIVE_LOADED_FROM_BATCHES or left + done < enough:
+                return None
+        try:
+            from cordwood.storage.native_recovery import NativeWalk  # noqa: PLC0415  # large
+        except ImportError:
+            return None
+        return NativeWalk(self)
+
+    # ---- one batch
+
+    def _step(self) -> bool:
+        """Takes the next batch; False where there is none.
+
+        Raises:
+            CorruptError: it is none.
+        """
+        head = self._next()
+        if head is None:
+            return False
+        self.require_in_range(head.last_offset)
+        self.builder.add(head.position, head.last_offset, head.max_timestamp)
+        self.position += head.size_bytes
+        if head.magic == MAGIC:
+            self.next_offset = head.last_offset + 1
+            self.note_epoch(head.leader_epoch, head.base_offset)
+            if head.producer_id >= 0 and self.on_batch is not None:
+                marker = self.marker_at(head) if head.is_control else None
+                at = head.position - self._block_start
+                if at + HEADER_BYTES <= len(self._block):
+                    header = parse_header(self._block, at)
+                else:
+                    header = parse_header(self.file.read_at(HEADER_BYTES, head.position))
+                self.on_batch(header, marker)
+        return True
+
+    def _next(self) -> BatchHead | None:
+        """The batch at `position`, checked."""
+        position = self.position
+        remaining = self.end - position
+        at = position - self._block_start
+        if at + HEADER_BYTES > len(self._block):
+            self._read_block(BLOCK_BYTES)
+            at = 0
+        available = len(self._block) - at
+        if available < HEADER_BYTES:
+            remaining = min(remaining, available)
+        head = parse_head(self._block, at, position, remaining)
+        if head is not None and self.checks_crc:
+            self._check_crc(head, at)
+        return head
+
+    def _check_crc(self, head: BatchHead, at: int) -> None:
+        start = CRC_START if head.magic == MAGIC else 16
+        if at + head.size_bytes > len(self._block) and head.size_bytes <= WHOLE_BYTES:
+            self._read_block(max(BLOCK_BYTES, head.size_bytes))
+            at = 0
+        if at + head.size_bytes <= len(self._block):
+            view = memoryview(self._block)[at : at + head.size_bytes]
+            stored_at = at + (17 if head.magic == MAGIC else 12)
+            (stored,) = _CRC_V2.unpack_from(self._block, stored_at)
+            computed = _crc(head.magic, view[start:], 0)
+        else:
+            (stored,) = _CRC_V2.unpack_from(self._block, at + (17 if head.magic == MAGIC else 12))
+            computed = self._crc_in_pieces(head, start)
+        if stored != computed:
+            raise CorruptError(
+                f"Record is corrupt (stored crc = {stored}, computed crc = {computed})",
+                position=head.position,
+            )
+
+    def _crc_in_pieces(self, head: BatchHead, start: int) -> int:
+        position, end = head.position + start, head.position + head.size_bytes
+        crc = 0
+        while position < end:
+            piece = self.file.read_at(min(WHOLE_BYTES, end - position), position)
+            if not piece:
+                raise CorruptError("record batch is cut off", position=head.position)
+            crc = _crc(head.magic, piece, crc)
+            position += len(piece)
+        return crc
+
+    def _read_block(self, size_bytes: int) -> None:
+        size = min(size_bytes, self.end - self.position)
+        self._block_start = self.position
+        self._block = self.file.read_at(size, self.position)
+
+    # ---- what is made of it, for both ways
+
+    def require_in_range(self, last_offset: int) -> None:
+        """Refuses an offset that the indexes cannot hold.
+
+        Raises:
+            SegmentOffsetOverflowError: it is out of reach of the base offset.
+        """
+        base = self.builder.base_offset
+        if not 0 <= last_offset - base <= INT32_MAX:
+            raise SegmentOffsetOverflowError(
+                f"Detected offset overflow at offset {last_offset} in segment {self.path}",
+                base_offset=base,
+            )
+
+    def note_epoch(self, epoch: int, base_offset: int) -> None:
+        """Tells of a leader epoch, if it is the largest so far."""
+        if epoch > self._epoch and self.leader_epochs is not None:
+            self.leader_epochs.assign(epoch, base_offset)
+            self._epoch = epoch
+
+    @property
+    def epoch(self) -> int:
+        """The largest leader epoch so far, -1 for none."""
+        return self._epoch
+
+    def marker_at(self, head: BatchHead) -> EndTxnMarker | None:
+        """The marker of a control batch.
+
+        Raises:
+            CorruptError: it holds something else.
+        """
+        batch = read_batch(self.file, head, path=self.path)
+        assert isinstance(batch, RecordBatch), "its magic is 2"
+        try:
+            return marker_of(batch)
+        except CorruptError as error:
+            raise CorruptError(error.reason, position=head.position) from None
+
+
+class _Effort:
+    """How many batches all walks of this process have checked plainly."""
+
+    plain_batches = 0
+
+
+def _crc(magic: int, data: Buffer, before: int) -> int:
+    return crc32c(data, value=before) if magic == MAGIC else zlib.crc32(data, before)

@@ -1,0 +1,223 @@
+"""The transaction index of a segment, live: transactions whose ABORT marker lies in it.
+
+Entries ascend by the marker's offset. Most segments have none, and then no file: the first entry
+makes it. Each is written to the file at once.
+
+Source: org.apache.kafka.storage.internals.log.TransactionIndex.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from cordwood.format.transaction_index import (
+    ENTRY_BYTES,
+    AbortedTransaction,
+    build_transaction_index,
+    parse_transaction_index,
+)
+from cordwood.model.errors import CorruptError, NoSpaceError
+from cordwood.storage.filesystem import OS, FileSystem
+
+
+class AbortedTransactions(NamedTuple):
+    """What overlaps a range of offsets; `complete` says that later segments hold no more of it.
+
+    Source: org.apache.kafka.storage.internals.log.TxnIndexSearchResult.
+    """
+
+    transactions: list[AbortedTransaction]
+    complete: bool
+
+
+class TransactionIndex:
+    """Aborted transactions of one segment; see the module."""
+
+    __slots__ = ("_entries", "_exists", "_fs", "_is_synced", "_lock", "base_offset", "path")
+
+    def __init__(
+        self, path: Path, base_offset: int, *, fs: FileSystem = OS, is_new: bool = False
+    ) -> None:
+        """Touches no file.
+
+        Args:
+            path: the index file, which need not be there.
+            base_offset: the segment's.
+            fs: the file system.
+            is_new: there is no file.
+        """
+        self.path = path
+        self.base_offset = base_offset
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._is_synced = True
+        # Invariant: what the file holds, once it has been read. Replaced, not changed, by whatever
+        # takes entries away.
+        self._entries: list[AbortedTransaction] | None = [] if is_new else None
+        # None: nobody has looked.
+        self._exists: bool | None = False if is_new else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        return not self.all_aborted()
+
+    def all_aborted(self) -> list[AbortedTransaction]:
+        """Every entry, in the order of their markers; not to be changed.
+
+        Raises:
+            CorruptError: the file does not hold an index.
+        """
+        entries = self._entries
+        if entries is not None:
+            return entries
+        with self._lock:
+            if self._entries is None:
+                self._entries = self._read()
+            return self._entries
+
+    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> AbortedTransactions:
+        """Transactions that overlap offsets from `fetch_offset` to `upper_bound`, exclusive.
+
+        Raises:
+            CorruptError: the file does not hold an index.
+
+        Source: TransactionIndex.collectAbortedTxns.
+        """
+        found: list[AbortedTransaction] = []
+        for entry in self.all_aborted():
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound:
+                return AbortedTransactions(found, complete=True)
+        return AbortedTransactions(found, complete=False)
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Adds an entry, in memory and in the file.
+
+        Raises:
+            ValueError: its last offset is not larger than that of the last entry.
+            NoSpaceError: the file system is full; the entry was not added.
+        """
+        entries = self.all_aborted()
+        if entries and entries[-1].last_offset >= entry.last_offset:
+            raise ValueError(
+                "The last offset of appended transactions must increase sequentially, but "
+                f"{entry.last_offset} is not greater than current last offset "
+                f"{entries[-1].last_offset} of index {self.path}"
+            )
+        with self._lock:
+            if self._exists:
+                file = self._fs.open(self.path, write=True)
+            else:
+                file = self._fs.create(self.path)
+            self._exists, self._is_synced = True, False
+            position = len(entries) * ENTRY_BYTES
+            try:
+                file.write_at([build_transaction_index([entry])], position)
+            except (NoSpaceError, OSError):
+                with suppress(NoSpaceError, OSError):
+                    file.truncate(position)
+                raise
+            finally:
+                file.close()
+            entries.append(entry)
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes entries whose marker lies at or above `offset`."""
+        entries = self.all_aborted()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._cut(kept)
+
+    def reset(self) -> None:
+        """Removes all entries, also those of a file that is damaged."""
+        if self._exists is None:
+            self._exists = self._fs.exists(self.path)
+        if self._exists:
+            self._cut([])
+        else:
+            self._entries = []
+
+    def sanity_check(self) -> None:
+        """Reads the file, and checks that its entries belong to this segment.
+
+        Raises:
+            CorruptError: the file does not hold an index, or one of another segment.
+        """
+        for entry in self.all_aborted():
+            if entry.last_offset < self.base_offset:
+                raise CorruptError(
+                    f"Last offset of aborted transaction {entry} in index {self.path} is less than "
+                    f"start offset {self.base_offset}",
+                    path=str(self.path),
+                )
+
+    def forget_file(self) -> None:
+        """Takes it as known that there is no file."""
+        self._entries, self._exists = [], False
+
+    def flush(self) -> None:
+        """Makes entries last; nothing where there is no file."""
+        with self._lock:
+            if self._is_synced:
+                return
+            file = self._fs.open(self.path, write=True)
+            try:
+                file.sync()
+                self._is_synced = True
+            finally:
+                file.close()
+
+    def close(self) -> None:
+        """Lets go of what is in memory; the index may be used again."""
+        self._entries = None
+
+    def delete_if_exists(self) -> bool:
+        """Removes the file; whether there was one."""
+        existed = self._fs.exists(self.path)
+        self._fs.remove(self.path)
+        self._entries, self._exists, self._is_synced = [], False, True
+        return existed
+
+    def rename_to(self, path: Path) -> bool:
+        """Gives the file another name, also the one that is yet to be made; whether one was there.
+
+        Raises:
+            OSError: it could not be renamed.
+        """
+        with self._lock:
+            try:
+                if self._exists is False:
+                    return False
+                self._fs.rename(self.path, path)
+            except FileNotFoundError:
+                self._exists = False
+                return False
+            finally:
+                self.path = path
+            return True
+
+    def _read(self) -> list[AbortedTransaction]:
+        try:
+            entries = parse_transaction_index(self._fs.read_bytes(self.path))
+        except FileNotFoundError:
+            self._exists = False
+            return []
+        except CorruptError as error:
+            raise error.located(path=str(self.path)) from error
+        self._exists = True
+        return entries
+
+    def _cut(self, kept: list[AbortedTransaction]) -> None:
+        with self._lock:
+            file = self._fs.open(self.path, write=True)
+            try:
+                self._is_synced = False
+                file.truncate(len(kept) * ENTRY_BYTES)
+            finally:
+                file.close()
+            self._entries = kept
