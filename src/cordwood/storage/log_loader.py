@@ -41,6 +41,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
+    InvalidOffsetError,
     InvalidRecordError,
     SegmentOffsetOverflowError,
 )
@@ -288,7 +289,7 @@ class _Loader:
         return self._segments.active.read_next_offset() if self._segments else 0
 
     def _create(self, base_offset: int) -> LogSegment:
-        return LogSegment.create(
+        segment = LogSegment.create(
             self._directory,
             base_offset,
             config=self._request.config,
@@ -296,6 +297,10 @@ class _Loader:
             now_ms=self._context.clock.now_ms(),
             roll_jitter_ms=self._jitter(),
         )
+        # Empty files of its indexes, as Kafka's loader leaves them: the next load makes no others.
+        segment.offset_index.flush(sync=False)
+        segment.time_index.flush(sync=False)
+        return segment
 
     def _recover_unflushed(self) -> bool:
         """Whether anything was cut off."""
@@ -327,7 +332,7 @@ class _Loader:
             return self._recover_segment(segment) > 0
         except SegmentOffsetOverflowError:
             raise
-        except (InvalidRecordError, CorruptError) as error:
+        except (InvalidOffsetError, InvalidRecordError, CorruptError) as error:
             _log.warning(
                 "Found invalid offset during recovery. Deleting the corrupt segment and creating "
                 "an empty one with starting offset %s: %s",

@@ -408,20 +408,31 @@ class PartitionLog(LogState):
             return old
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Gives the log its topic's id; written to `partition.metadata` with the first record.
+        """Gives the log its topic's id; in `partition.metadata` before the first record, and soon.
 
         Raises:
             InconsistentTopicIdError: it has another one.
+
+        Source: UnifiedLog.assignTopicId.
         """
         with self.lock:
             if self.topic_id is None:
                 self.topic_id = topic_id
                 self._topic_id_pending = topic_id
+                self.context.scheduler.schedule_once(
+                    "flush-metadata-file", self._flush_topic_id_if_open
+                )
             elif self.topic_id != topic_id:
                 raise InconsistentTopicIdError(
                     f"Tried to assign topic ID {topic_id} to log for topic partition "
                     f"{self.topic_partition}, but log already contained topic ID {self.topic_id}"
                 )
+
+    def _flush_topic_id_if_open(self) -> None:
+        with self.lock:
+            if not self.is_closed:
+                with self.guard("writing the topic id of"):
+                    self._flush_topic_id()
 
     def _flush_topic_id(self) -> None:
         if self._topic_id_pending is not None:
