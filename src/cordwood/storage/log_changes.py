@@ -147,7 +147,7 @@ def truncate_fully_and_start_at(
         log.producer_state.truncate_fully_and_start_at(offset)
         log.log_start_offset = offset if log_start_offset is None else log_start_offset
         log.recovery_point = min(log.recovery_point, offset)
-        log.set_high_watermark(LogPosition(offset))
+        log.set_high_watermark(LogPosition(max(offset, log.log_start_offset)))
 
 
 def _rebuild_producers(log: PartitionLog) -> None:

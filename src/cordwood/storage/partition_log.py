@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cordwood.format.file_names import PARTITION_METADATA
+from cordwood.format.legacy import LegacyBatch
 from cordwood.format.partition_metadata import build_partition_metadata
+from cordwood.format.record_batch import MAGIC
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
@@ -36,6 +38,7 @@ from cordwood.storage.log_reader import Fetched, Isolation, ListedOffset
 from cordwood.storage.log_segment import AppendedBatch, LogSegment
 from cordwood.storage.log_state import LogState
 from cordwood.storage.replace import StagedSegment
+from cordwood.storage.segment_index import INT32_MAX
 from cordwood.storage.validator import ValidatedBatch
 
 _log = logging.getLogger(__name__)
@@ -146,6 +149,9 @@ class PartitionLog(LogState):
                 )
             last = batch.header.last_offset
         if first < self.log_end_offset:
+            if batches[0].header.magic < MAGIC:
+                # A compressed message goes by its last record, and may begin further down.
+                first = LegacyBatch.parse(batches[0].parts[0]).base_offset
             if self.log_end_offset == self.log_start_offset and last >= self.log_end_offset:
                 # Records were deleted inside this batch, and it is the first the follower gets.
                 self.truncate_fully_and_start_at(first, log_start_offset=self.log_start_offset)
@@ -184,7 +190,9 @@ class PartitionLog(LogState):
             if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
                 self.leader_epochs.assign(epoch, batch.header.base_offset)
         self._flush_topic_id()
-        self._maybe_roll(size, max_timestamp, first_offset=first, last_offset=last)
+        # Where a message of magic 0 or 1 begins is not known: as far down as an index can reach.
+        base = first if batches[0].header.magic == MAGIC else last - INT32_MAX
+        self._maybe_roll(size, max_timestamp, base_offset=base, last_offset=last)
         producers = AppendProducers(self, origin, guard, transaction_version)
         duplicate = producers.analyze(batches)
         if duplicate is not None:
@@ -242,7 +250,7 @@ class PartitionLog(LogState):
     # ---- roll and flush
 
     def _maybe_roll(
-        self, size: int, max_timestamp: int, *, first_offset: int, last_offset: int
+        self, size: int, max_timestamp: int, *, base_offset: int, last_offset: int
     ) -> None:
         if self.active.should_roll(
             append_bytes=size,
@@ -251,7 +259,7 @@ class PartitionLog(LogState):
             now_ms=self.context.clock.now_ms(),
             config=self.config,
         ):
-            self.roll(first_offset)
+            self.roll(base_offset)
 
     def roll(self, expected_next_offset: int | None = None) -> LogSegment:
         """Makes a new active segment at the log's end, or further on where the next batch begins.
