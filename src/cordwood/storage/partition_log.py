@@ -280,7 +280,11 @@ class PartitionLog(LogState):
                     base,
                 )
                 retired_files.retire(self, [old])
-                segment = self.new_segment(base)
+                try:
+                    segment = self.new_segment(base)
+                except (OSError, CordwoodError):
+                    retired_files.take_back([old])
+                    raise
                 self.segments = self.segments.without([old]).with_added(segment)
                 return segment
             if base <= old.base_offset or self.segments.contains(base):

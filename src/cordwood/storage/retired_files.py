@@ -54,8 +54,9 @@ def retire(
     def remove() -> None:
         with log.context.failures.guard(log.log_dir, f"deleting segments for {log}"):
             for segment in segments:
-                _log.info("Deleting segment files %s", segment)
-                segment.close_handlers()
+                if segment.suffix == DELETED_SUFFIX:  # not taken back since
+                    _log.info("Deleting segment files %s", segment)
+                    segment.close_handlers()
             for path in paths:
                 # The directory may have been renamed meanwhile, as a deleted topic's is.
                 log.context.fs.remove(log.directory / path.name)
@@ -67,3 +68,13 @@ def retire(
         log.context.scheduler.schedule_once(
             "delete-file", remove, delay_ms=log.config.file_delete_delay_ms
         )
+
+
+def take_back(segments: Sequence[LogSegment]) -> None:
+    """Gives retired segments their names again: what was to take their place could not be made.
+
+    Raises:
+        OSError: a file could not be renamed.
+    """
+    for segment in segments:
+        segment.change_suffix(DELETED_SUFFIX, "")
