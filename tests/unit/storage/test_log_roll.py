@@ -360,11 +360,20 @@ class RefusingFileSystem(SimulatedFileSystem):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "records"),
-    [(".log", 0)] + [(s, n) for s in (".log", ".snapshot", ".index", ".timeindex") for n in (1, 2)],
+    ("kind", "suffix", "records"),
+    [
+        (Kind.CREATE, ".log", 0),
+        (Kind.CREATE, ".log", 1),
+        (Kind.CREATE, ".snapshot", 1),
+        (Kind.WRITE, ".snapshot", 1),
+        (Kind.WRITE, ".timeindex", 1),
+        (Kind.WRITE, ".index", 2),
+    ],
 )
-def test_a_roll_that_finds_no_room_leaves_the_log_as_it_was(suffix: str, records: int) -> None:
-    fs = RefusingFileSystem(Kind.CREATE, suffix)
+def test_a_roll_that_finds_no_room_leaves_the_log_as_it_was(
+    kind: Kind, suffix: str, records: int
+) -> None:
+    fs = RefusingFileSystem(kind, suffix)
     log = new_log(Path("/logs"), fs=fs, index_interval_bytes=0, file_delete_delay_ms=0)
     producer = Producer(log, 1, transactional=False)
     for _ in range(records):
