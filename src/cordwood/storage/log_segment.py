@@ -168,7 +168,7 @@ class LogSegment(SegmentReads):
             file.write_at(parts, position)
         except (NoSpaceError, OSError):
             with suppress(NoSpaceError, OSError):
-                file.truncate(position)
+                self._cut(file, position)
             self._is_preallocated = False
             raise
         with self._index_lock:
@@ -338,13 +338,23 @@ class LogSegment(SegmentReads):
                 # Readers first: nobody is to look for what is about to go.
                 self.size_bytes = position
                 self._is_synced = self._is_preallocated = False
-                self._resources.file(self).truncate(position)
+                self._cut(self._resources.file(self), position)
             if position == 0:
                 self._first_batch_timestamp = None
                 self.created_ms = self.created_ms if now_ms is None else now_ms
             self.bytes_since_last_index_entry = 0
             self._find_max_timestamp_again()
         return removed
+
+    @staticmethod
+    def _cut(file: File, size_bytes: int) -> None:
+        """Cuts the log off for good.
+
+        Were the cut to come undone by a power loss, batches that were cut off could turn up behind
+        new ones, where these happen to take as many bytes.
+        """
+        file.truncate(size_bytes)
+        file.sync()
 
     def _find_max_timestamp_again(self) -> None:
         """Source: LogSegment.readLargestTimestamp."""
@@ -406,7 +416,7 @@ class LogSegment(SegmentReads):
             removed = self.size_bytes - walk.position
             if removed:
                 self.size_bytes = walk.position
-                self._resources.file(self).truncate(walk.position)
+                self._cut(self._resources.file(self), walk.position)
             self._is_synced = self._is_preallocated = self._is_writing = False
             self._first_batch_timestamp = None
             self._install(builder)
