@@ -36,6 +36,7 @@ from cordwood.format.file_names import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    base_offset_of,
     segment_file_name,
 )
 from cordwood.model.errors import CorruptError
@@ -230,7 +231,7 @@ def recover_directory(
     """Finishes or undoes what a crash left half done, as Kafka's own loader would.
 
     Raises:
-        CorruptError: the round's journal cannot be read.
+        CorruptError: the round's journal cannot be read, or a file's name is no offset.
 
     Source: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
@@ -251,9 +252,11 @@ def recover_directory(
             # Logs take their final names first: once that is done, the sources are gone.
             if segment_file_name(group[0], LOG_SUFFIX + SWAP_SUFFIX) in swaps:
                 retire(directory, group, keep_first_snapshot=True, fs=fs)
-    cleaned_bases = [_base(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
+    cleaned_bases = [base_offset_of(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
     # A swap that is undone goes before the files that say so.
-    invalid = [name for name in swaps if cleaned_bases and _base(name) >= min(cleaned_bases)]
+    invalid = [
+        name for name in swaps if cleaned_bases and base_offset_of(name) >= min(cleaned_bases)
+    ]
     for name in [*invalid, *undone]:
         fs.remove(directory / name)
         changes.append(f"removed {name}")
@@ -286,7 +289,7 @@ def _groups_done(
     staged = f".{intents[-1]['token']}{STAGED_SUFFIX}"
     base = plan["groups"][intents[-1]["group"]][0]
     for name in undone:
-        if name.endswith(CLEANED_SUFFIX) and _base(name) == base:
+        if name.endswith(CLEANED_SUFFIX) and base_offset_of(name) == base:
             return intents[:-1]
         if name.endswith(staged) and ".manifest." not in name:
             return intents[:-1]
@@ -302,18 +305,17 @@ def _remove_replaced(
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if not logs:
         return
-    first = min(_base(name) for name in logs)
-    end = max(next_offset_of(directory / name, _base(name), fs=fs) for name in logs)
+    first = min(base_offset_of(name) for name in logs)
+    end = max(next_offset_of(directory / name, base_offset_of(name), fs=fs) for name in logs)
     for name in names:
         path = directory / name
-        if name.endswith(SWAP_SUFFIX) or not fs.exists(path) or not name[:1].isdigit():
+        if name.endswith(SWAP_SUFFIX) or not fs.exists(path):
             continue
-        if first <= _base(name) < end:
-            fs.remove(path)
-
-
-def _base(name: str) -> int:
-    return int(name.partition(".")[0])
+        try:
+            if first <= base_offset_of(name) < end:
+                fs.remove(path)
+        except CorruptError:  # a file that is no segment's
+            continue
 
 
 def _name(directory: Path, base_offset: int, suffix: str) -> Path:
