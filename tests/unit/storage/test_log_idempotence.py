@@ -352,7 +352,6 @@ def test_a_log_that_begins_anew_at_29_knows_no_producers_and_has_no_snapshots(
 
     log.truncate_fully_and_start_at(29)
     assert len(log.segments) == 1
-    assert log.producer_state.latest_snapshot_offset is None
     assert snapshot_offsets(log.directory) == []
     assert log.producer_state.map_end_offset == 29
     assert last_sequences(log) == {}
