@@ -109,10 +109,11 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
         log.recovery_point = min(log.recovery_point, offset)
         doomed = [s for s in log.segments if s.base_offset > offset]
         log.segments = log.segments.without(doomed)
-        log.log_end_offset = offset
+        log.end = LogPosition(offset)  # readers find it in the segments that are left
         # The newest first: a crash must not leave a gap in the middle of the log.
         retired_files.retire(log, list(reversed(doomed)), at_once=False)
         log.active.truncate_to(offset)
+        log.set_end(offset)
         log.leader_epochs.truncate_from_end(offset)
         log.log_start_offset = min(offset, log.log_start_offset)
         _rebuild_producers(log)
@@ -142,7 +143,7 @@ def truncate_fully_and_start_at(
         old = list(log.segments)
         retired_files.retire(log, list(reversed(old)))
         log.segments = SegmentList([log.new_segment(offset)])
-        log.log_end_offset = offset
+        log.set_end(offset)
         log.leader_epochs.clear_and_flush()
         log.producer_state.truncate_fully_and_start_at(offset)
         log.log_start_offset = offset if log_start_offset is None else log_start_offset

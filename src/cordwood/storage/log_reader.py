@@ -48,9 +48,10 @@ class Isolation(enum.Enum):
 class Fetched:
     """What a read found.
 
-    `range` is None when there is nothing: at the bound, or for zero bytes. It may begin with a
-    batch that starts below the offset asked for, and end in part of a batch;
-    `first_entry_incomplete` says that not even the first is whole. `aborted` is None unless read_committed was asked for.
+    `position` is where the first batch begins, or where it would. `range` is None when there is
+    nothing: at the bound, or for zero bytes. It may begin with a batch that starts below the offset
+    asked for, and end in part of a batch; `first_entry_incomplete` says that not even the first is
+    whole. `aborted` is None unless read_committed was asked for.
     """
 
     position: LogPosition
@@ -146,7 +147,7 @@ def _read(
     if start_offset == bound.offset:
         return Fetched(position=bound, range=None, aborted=nothing)
     if start_offset > bound.offset:
-        return Fetched(position=LogPosition(start_offset), range=None, aborted=nothing)
+        return Fetched(position=log.position_of(start_offset), range=None, aborted=nothing)
     segment = segments.floor(start_offset)
     while segment is not None:
         max_position = _max_position(segment, bound)
@@ -166,12 +167,13 @@ def _read(
             else None,
         )
     # Beyond the last batch, where compaction or a roll has left a gap before the log's end.
-    return Fetched(position=LogPosition(log.log_end_offset), range=None, aborted=nothing)
+    return Fetched(position=log.end, range=None, aborted=nothing)
 
 
 def _bound_position(log: PartitionLog, isolation: Isolation) -> LogPosition:
     if isolation is Isolation.LOG_END:
-        return LogPosition(log.log_end_offset)
+        end = log.end
+        return end if end.position >= 0 else log.position_of(end.offset)
     mark = log.position_of_high_watermark()
     if isolation is Isolation.HIGH_WATERMARK:
         return mark

@@ -54,7 +54,10 @@ class LogState:
         self.segments = segments
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
-        self.log_end_offset = log_end_offset
+        #: The log's end and where that is, which a reader takes at once: the segment may be longer.
+        self.end = LogPosition(
+            log_end_offset, segments.active.base_offset, segments.active.size_bytes
+        )
         self.producer_state = producer_state
         self.leader_epochs = leader_epochs
         self.topic_id = topic_id
@@ -81,6 +84,11 @@ class LogState:
     def log_dir(self) -> Path:
         """The entry of log.dirs that holds it."""
         return self.directory.parent
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.end.offset
 
     @property
     def high_watermark(self) -> int:
@@ -129,26 +137,24 @@ class LogState:
 
     def position_of(self, offset: int) -> LogPosition:
         """Where the first batch that ends at or after `offset` begins, or the log's end."""
-        segments = self.segments
-        if offset < self.log_end_offset:
+        segments, end = self.segments, self.end
+        if offset < end.offset or end.position < 0:
             segment: LogSegment | None = segments.floor(offset) or segments.first
             while segment is not None:
                 found = segment.translate_offset(offset)
                 if found is not None:
                     return LogPosition(offset, segment.base_offset, found.position)
                 segment = segments.higher(segment.base_offset)
-        return LogPosition(offset, segments.active.base_offset, segments.active.size_bytes)
+        if end.position < 0:
+            return LogPosition(offset, segments.active.base_offset, segments.active.size_bytes)
+        return end._replace(offset=offset)
 
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, within log start and end; what it is now."""
         with self.lock:
             bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
             if bounded != self.high_watermark:
-                if bounded == self.log_end_offset:
-                    active = self.active
-                    position = LogPosition(bounded, active.base_offset, active.size_bytes)
-                else:
-                    position = LogPosition(bounded)
+                position = self.end if bounded == self.log_end_offset else LogPosition(bounded)
                 self._high_watermark = position
                 self.producer_state.on_high_watermark_updated(bounded)
                 self.refresh_first_unstable()
@@ -233,6 +239,10 @@ class LogState:
         """
         if self.is_closed:
             raise StorageError(f"The log of {self.topic_partition} is already closed")
+
+    def set_end(self, offset: int) -> None:
+        """Puts the log's end to where the active segment ends."""
+        self.end = LogPosition(offset, self.active.base_offset, self.active.size_bytes)
 
     def set_high_watermark(self, position: LogPosition) -> None:
         """Sets the high watermark as it is told."""

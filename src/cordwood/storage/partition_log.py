@@ -217,7 +217,7 @@ class PartitionLog(LogState):
             )
             count += header.records_count
         self.active.append(parts, appended)
-        self.log_end_offset = last + 1
+        self.set_end(last + 1)
         if self._high_watermark.offset >= self.log_end_offset:  # a follower that began anew
             self._high_watermark = LogPosition(self.log_end_offset)
         producers.commit()
@@ -286,6 +286,7 @@ class PartitionLog(LogState):
                     retired_files.take_back([old])
                     raise
                 self.segments = self.segments.without([old]).with_added(segment)
+                self.set_end(self.log_end_offset)
                 return segment
             if base <= old.base_offset or self.segments.contains(base):
                 raise StorageError(
@@ -304,6 +305,7 @@ class PartitionLog(LogState):
                 segment.delete_if_exists()
                 raise
             self.segments = self.segments.with_added(segment)
+            self.set_end(self.log_end_offset)
             if self.high_watermark >= self.log_end_offset:
                 self._high_watermark = LogPosition(self.log_end_offset)
             self.context.scheduler.schedule_once("flush-log", lambda: self._flush_rolled(base))

@@ -222,6 +222,11 @@ def state_of(log: PartitionLog) -> tuple[object, ...]:
     )
 
 
+def first_unstable(log: PartitionLog) -> int | None:
+    """The first offset of the earliest transaction that is open, or not yet replicated."""
+    return log.first_unstable_offset
+
+
 def names_with(directory: Path, suffix: str) -> list[str]:
     """The names of a real directory's files with that suffix, sorted."""
     return sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))

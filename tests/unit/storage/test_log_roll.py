@@ -10,6 +10,7 @@ import pytest
 from cordwood.format.record_batch import LOG_APPEND_TIME
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
+from cordwood.storage.append_result import LogPosition
 from cordwood.storage.log_context import LogContext
 from cordwood.testing.log_under_test import (
     FixedChance,
@@ -279,7 +280,7 @@ def test_a_roll_below_the_active_segment_is_refused(tmp_path: Path) -> None:
     log.roll()
     assert log.active.base_offset == 3
     put(log, b"v4")
-    log.log_end_offset = 1  # what cannot be
+    log.end = LogPosition(1)  # what cannot be
     with pytest.raises(StorageError, match="lower than start offset of the active segment"):
         log.roll()
     assert bases(log) == (0, 3)
