@@ -63,6 +63,7 @@ def sealed_files(directory: Path) -> dict[str, bytes]:
 @given(seed=st.integers(0, 2**40), contents=CONTENTS)
 def test_a_running_log_is_cleaned_as_a_stopped_one_is(seed: int, contents: Contents) -> None:
     log = random_log(seed, contents)
+    log.put(b"end", b"v")  # a gap at its end would be one that no clean stop leaves
     config = settings(seed, contents)
     with TemporaryDirectory() as root:
         stopped = write_log_dir(Path(root) / "stopped", [log])

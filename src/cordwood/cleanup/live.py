@@ -12,6 +12,7 @@ lastRecordsOfActiveProducers, collectAbortedTransactions).
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from itertools import groupby
 
 from cordwood.cleanup.capture import Captured
@@ -90,8 +91,20 @@ def live_view(log: PartitionLog, cleaner_checkpoint: int | None) -> LogView:
         )
 
 
-def capture_live(log: PartitionLog, *, end: int) -> tuple[Captured, tuple[LogSegment, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSources:
     """What a round over a running log is planned on, and the segments it is about.
+
+    `generation` is the log's: it is another once the log has been cut off.
+    """
+
+    captured: Captured
+    segments: tuple[LogSegment, ...]
+    generation: int
+
+
+def capture_live(log: PartitionLog, *, end: int) -> LiveSources:
+    """Looks at the segments below `end`, and all that decides about their records.
 
     Producers are those of this moment. One whose newest batch lies in the round leaves that batch's
     header there; whatever it appends meanwhile goes to segments behind the round.
@@ -112,6 +125,7 @@ def capture_live(log: PartitionLog, *, end: int) -> tuple[Captured, tuple[LogSeg
         segments = log.segments
         directory = log.directory
         producers = tuple(log.producer_state.entries())
+        generation = log.generation
     sources = tuple([segment for segment in segments if segment.base_offset < end])
     facts = tuple(
         [
@@ -139,7 +153,7 @@ def capture_live(log: PartitionLog, *, end: int) -> tuple[Captured, tuple[LogSeg
         model=fs.facts_of(segments.active.path),
         warnings=(),
     )
-    return captured, sources
+    return LiveSources(captured=captured, segments=sources, generation=generation)
 
 
 def retain(log: PartitionLog, now_ms: int) -> int:

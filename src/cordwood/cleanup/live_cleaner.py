@@ -175,7 +175,8 @@ class LiveCleaner:
         log, cleanable = chosen.log, chosen.cleanable
         begun = self._context.clock.monotonic_s()
         _log.info("%sBeginning cleaning of log %s", self._prefix, chosen.topic_partition)
-        captured, sources = capture_live(log, end=cleanable.first_uncleanable)
+        sources = capture_live(log, end=cleanable.first_uncleanable)
+        captured = sources.captured
         plan = plan_compaction(captured.view, cleanable)
         round_ = self._limited(
             plan_round(
@@ -185,7 +186,8 @@ class LiveCleaner:
         self._announce(round_)
         placement = LivePlacement(
             log,
-            sources,
+            sources.segments,
+            generation=sources.generation,
             require_wanted=lambda: self._manager.check_cleaning_aborted(log),
             prefix=self._prefix,
         )

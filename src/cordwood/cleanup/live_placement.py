@@ -28,6 +28,7 @@ class LivePlacement:
         log: PartitionLog,
         sources: Sequence[LogSegment],
         *,
+        generation: int,
         require_wanted: Callable[[], None],
         prefix: str = "",
     ) -> None:
@@ -36,11 +37,13 @@ class LivePlacement:
         Args:
             log: that is cleaned.
             sources: the segments that the round was planned on.
+            generation: the log's at that moment; another says that it was cut off since.
             require_wanted: raises when the round is not to go on.
             prefix: of what is logged.
         """
         self._log = log
         self._sources = {segment.base_offset: segment for segment in sources}
+        self._generation = generation
         self._require_wanted = require_wanted
         self._prefix = prefix
 
@@ -52,7 +55,8 @@ class LivePlacement:
         """As `Placement.place`; a group of which retention has taken every source is dropped.
 
         Raises:
-            StalePlanError: a source is another segment than the one that was rewritten.
+            StalePlanError: the log was cut off since the round was planned, or a source is another
+                segment than the one that was rewritten.
             StorageError: the disk refused, or the log was closed.
         """
         group = round_.groups[number]
@@ -60,9 +64,12 @@ class LivePlacement:
         with self._log.lock:
             segments = self._log.segments
             left = [base for base in group if segments.contains(base)]
-            if any(segments.get(base) is not self._sources[base] for base in left):
+            if self._log.generation != self._generation or any(
+                segments.get(base) is not self._sources[base] for base in left
+            ):
                 raise StalePlanError(
-                    f"{round_.name}: its segments {left} have changed since the round was planned"
+                    f"{round_.name}: its segments {list(group)} have changed since the round was "
+                    "planned"
                 )
             old = [self._sources[base] for base in left]
             segment = self._log.replace_segments(staged, left) if left else None

@@ -333,7 +333,11 @@ class Publisher:
         try:
             self._wait_until_left(0)
         finally:
-            self._finisher.shutdown(wait=True)
+            self.end()
+
+    def end(self) -> None:
+        """Returns when nothing more will be staged or announced; also after an error."""
+        self._finisher.shutdown(wait=True)
 
     def _wait_until_left(self, count: int) -> None:
         """Waits until no more than `count` groups are not in place yet."""
@@ -509,10 +513,13 @@ def clean_whole(round_: Round, progress: Progress = no_progress) -> None:
     survivors = find_survivors(round_, progress)
     specs = rewrite_specs(round_, survivors)
     publisher = Publisher(progress)
-    for number in range(round_.groups_done, len(round_.groups)):
-        if number in specs:
-            publisher.publish(specs[number])
-        else:
-            manifest = unchanged_manifest(round_, round_.group(number), survivors)
-            announce(Path(round_.directory), manifest)
-    publisher.close()
+    try:
+        for number in range(round_.groups_done, len(round_.groups)):
+            if number in specs:
+                publisher.publish(specs[number])
+            else:
+                manifest = unchanged_manifest(round_, round_.group(number), survivors)
+                announce(Path(round_.directory), manifest)
+        publisher.close()
+    finally:
+        publisher.end()

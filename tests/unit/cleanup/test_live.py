@@ -275,7 +275,7 @@ def test_a_pass_where_nothing_goes_looks_at_the_oldest_segment_alone(tmp_path: P
     logs, log = running(tmp_path, 25, retention_ms=DAY_MS)
     logs.restart()
     log = logs.log()
-    for segment in log.segments[1:]:
+    for segment in list(log.segments)[1:]:
         for path in log.directory.glob(f"{segment.base_offset:020d}.*"):
             path.unlink()
     assert collect(logs, log) == 0
@@ -328,7 +328,8 @@ def test_an_empty_segment_has_no_first_batch(tmp_path: Path) -> None:
 
 def test_a_capture_holds_the_segments_of_the_round_alone(tmp_path: Path) -> None:
     _, log = running(tmp_path, 15)
-    captured, sources = capture_live(log, end=10)
+    found = capture_live(log, end=10)
+    captured, sources = found.captured, found.segments
     assert [facts.base_offset for facts in captured.segments] == [0, 5]
     assert sources == (log.segments[0], log.segments[1])
     assert len(captured.view.segments) == 3

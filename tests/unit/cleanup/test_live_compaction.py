@@ -81,7 +81,7 @@ class Compacted:
         self.log.update_high_watermark(offset + 1)
 
     def transact(self, producer: int, *keys: int, **options: int) -> None:
-        self.append(producer, *keys, transactional=True, **options)  # type: ignore[arg-type]
+        self.append(producer, *keys, transactional=True, **options)
 
     def end(self, producer: int, *, commit: bool, epoch: int = 0) -> None:
         self.log.append_as_leader(
@@ -112,10 +112,11 @@ class Compacted:
     def clean(self, dirty: int = 0) -> CleanerStats:
         """A round over all that lies before the active segment, dirty from an offset on."""
         self.logs.set_checkpoint(max(dirty, self.log.log_start_offset))
-        self.logs.cleaner.last_stats = None
+        before = self.logs.cleaner.last_stats
         assert self.logs.cleaner.clean_once()
         stats = self.logs.cleaner.last_stats
-        assert stats is not None, self.logs.cleaning.uncleanable_partitions(self.log.log_dir)
+        assert stats is not None
+        assert stats is not before, self.logs.cleaning.uncleanable_partitions(self.log.log_dir)
         return stats
 
     def clean_twice(self, dirty: int = 0) -> None:
@@ -238,7 +239,7 @@ def test_a_cleaned_segment_of_a_preallocated_log_is_no_longer_than_its_data(
         t.put(number % 5, number)
     assert t.log.active.path.stat().st_size == 1024
     t.clean()
-    for segment in t.log.segments[:-1]:
+    for segment in list(t.log.segments)[:-1]:
         assert segment.path.stat().st_size == segment.size_bytes < 1024
 
 
@@ -289,8 +290,8 @@ def test_only_segments_below_the_first_uncleanable_offset_are_rewritten(tmp_path
     t = small(tmp_path)
     while len(t.log.segments) < 7:
         t.put(t.log.log_end_offset % 10, t.log.log_end_offset)
-    untouched = {s.base_offset: s.path.read_bytes() for s in t.log.segments[2:]}
-    sizes = [s.size_bytes for s in t.log.segments[:2]]
+    untouched = {s.base_offset: s.path.read_bytes() for s in list(t.log.segments)[2:]}
+    sizes = [s.size_bytes for s in list(t.log.segments)[:2]]
     t.log.update_high_watermark(t.bases()[2] + 1)
     t.clean()
     assert t.logs.checkpoint() == min(untouched)
@@ -307,9 +308,6 @@ def test_a_group_of_superseded_records_alone_becomes_an_empty_segment(tmp_path: 
     t.clean()
     assert t.bases() == [0, 1, 2]
     assert t.log.segments[0].size_bytes == 0 < t.log.segments[1].size_bytes
-        0,
-        t.log.segments[1].size_bytes,
-    ]
     assert t.offsets() == [1]
     t.reload()
     assert (t.bases(), t.log.log_end_offset) == ([0, 1, 2], 2)

@@ -482,6 +482,7 @@ def _rewrite(
         # The other tasks of the round wait for this one's groups: let them go.
         (Path(specs[0].staged.directory) / tasks.CANCEL_NAME).touch()
     finally:
+        publisher.end()
         progress.close()
 
 
