@@ -79,7 +79,7 @@ class LogDirectory:
         self.path = path
         self._context = context
         self._fs = context.fs
-        self._fs.make_directory(path)
+        self._make()
         self._lock = self._fs.lock(path)
         self.had_clean_shutdown = self._fs.exists(path / CLEAN_SHUTDOWN)
         self.directory_id = self._read_id()
@@ -87,6 +87,14 @@ class LogDirectory:
         self.log_starts = self._file(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._file(REPLICATION_OFFSET_CHECKPOINT)
         self.cleaner_offsets = self._file(CLEANER_OFFSET_CHECKPOINT)
+
+    def _make(self) -> None:
+        """Makes the directory with a name that lasts: nothing in it lasts longer."""
+        missing = [path for path in (self.path, *self.path.parents) if not self._fs.exists(path)]
+        if missing:
+            self._fs.make_directory(self.path)
+        for path in missing:
+            self._fs.sync_directory(path.parent)
 
     def _file(self, name: str) -> OffsetCheckpointFile:
         return OffsetCheckpointFile(self.path / name, fs=self._fs)

@@ -501,7 +501,9 @@ class LogSegment(SegmentReads):
             self._offset_index.trim()
             self._time_index.trim()
             if self._is_preallocated:
-                self._resources.file(self).truncate(self.size_bytes)
+                # For good: what it was set aside for would look like a torn end, and take all that
+                # lies behind it.
+                self._cut(self._resources.file(self), self.size_bytes)
                 self._is_preallocated = False
             self._is_writing = False
 
