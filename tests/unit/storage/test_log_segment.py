@@ -6,7 +6,6 @@ Offsets, timestamps and index intervals are those of Kafka's test where it has t
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +26,6 @@ from cordwood.testing.segments import (
     bytes_of,
     described,
     last_offsets,
-    message,
     put,
 )
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
@@ -250,179 +248,6 @@ def test_appending_from_another_file_gives_the_entries_of_its_batches(
     copied.append_from_file(segments.resources.fs.open(tmp_path / "source"), 0, len(data))
     assert (offset_entries(copied), time_entries(copied)) == expected
     assert len(expected[0]) == 9
-
-
-# ---- read
-
-
-def test_a_read_of_an_empty_segment_gives_nothing(segments: Segments) -> None:
-    assert segments.create(40).read(40, 300) is None
-
-
-def test_a_read_before_the_first_offset_starts_at_the_first_batch(segments: Segments) -> None:
-    segment = segments.create(40)
-    data = batch(50, "hello", "there", "little", "bee")
-    put(segment, data)
-    found = segment.read(41, 300)
-    assert found is not None
-    assert found[0] is not None
-    assert found[0].read() == data
-    assert found[1] == (50, 53, 0, len(data))
-
-
-def test_a_read_after_the_last_offset_gives_nothing(segments: Segments) -> None:
-    segment = segments.create(40)
-    put(segment, batch(50, "hello", "there"))
-    assert segment.read(52, 200) is None
-
-
-def test_a_read_from_a_gap_starts_at_the_next_batch(segments: Segments) -> None:
-    segment = segments.create(40)
-    put(segment, batch(50, "hello", "there"))
-    put(segment, batch(60, "alpha", "beta"))
-    assert read_offsets(segment, 55) == [61]
-
-
-@pytest.mark.parametrize("min_one", [True, False])
-@pytest.mark.parametrize("start", [48, 50, 51])
-def test_a_read_with_a_largest_position_before_the_start_gives_no_bytes_but_the_place(
-    segments: Segments, start: int, *, min_one: bool
-) -> None:
-    segment = segments.create(40)
-    put(segment, batch(50, "hello", "there"), batch(52, "x"))
-    found = segment.read(start, 1, max_position=0, min_one=min_one)
-    assert found is not None
-    assert found[0] is None
-    assert found[1].base_offset == 50
-    later = segment.read(52, 1, max_position=10, min_one=min_one)
-    assert later is not None
-    assert later[0] is None
-    assert later[1].position == found[1].size_bytes
-    assert segment.read(53, 1, max_position=0, min_one=min_one) is None
-
-
-def test_a_read_stops_at_the_largest_position(segments: Segments) -> None:
-    segment = segments.create(0)
-    first = batch(0, "hello")
-    put(segment, first, batch(1, "there"))
-    found = segment.read(0, 1000, max_position=len(first))
-    assert found is not None
-    assert found[0] is not None
-    assert found[0].read() == first
-
-
-def test_a_read_of_one_byte_gives_the_whole_first_batch_only_if_one_is_asked_for(
-    segments: Segments,
-) -> None:
-    segment = segments.create(0)
-    data = batch(0, "hello")
-    put(segment, data)
-    small, whole = segment.read(0, 1), segment.read(0, 1, min_one=True)
-    assert small is not None
-    assert small[0] is not None
-    assert small[0].size_bytes == 1 < small[1].size_bytes
-    assert whole is not None
-    assert whole[0] is not None
-    assert whole[0].read() == data
-
-
-def test_a_read_of_zero_bytes_gives_none(segments: Segments) -> None:
-    segment = segments.create(0)
-    put(segment, batch(0, "hello"))
-    found = segment.read(0, 0)
-    assert found is not None
-    assert found[0] is None
-
-
-def test_a_read_of_fewer_than_zero_bytes_is_an_illegal_argument(segments: Segments) -> None:
-    with pytest.raises(ValueError, match="Invalid max size -1"):
-        segments.create(0).read(0, -1)
-
-
-def test_a_range_stays_readable_after_its_segment_was_renamed_and_removed(
-    segments: Segments,
-) -> None:
-    segment = segments.create(0)
-    data = batch(0, "hello")
-    put(segment, data)
-    found = segment.read(0, 100)
-    assert found is not None
-    assert found[0] is not None
-    segment.change_suffix("", ".deleted")
-    segment.delete_if_exists()
-    assert files_in(segments.directory) == []
-    assert found[0].read() == data
-
-
-def test_a_batch_is_found_from_a_position_known_to_be_before_it(segments: Segments) -> None:
-    segment = segments.create(0)
-    put(segment, *[batch(i, "a") for i in range(10)])
-    place = segment.translate_offset(5)
-    assert place is not None
-    assert segment.translate_offset(7, place.position) == segment.translate_offset(7)
-
-
-def test_readers_see_whole_batches_while_a_writer_appends(segments: Segments) -> None:
-    segments.index_interval_bytes = 200
-    segments.segment_index_bytes = 1 << 20
-    segment = segments.create(0)
-    put(segment, batch(0, "v0"))
-    written = [1]
-    wrong: list[object] = []
-    done = threading.Event()
-
-    def read(seed: int) -> None:
-        chance = random.Random(seed)
-        while not done.is_set():
-            offset = chance.randrange(written[0])
-            found = segment.translate_offset(offset)
-            if found is None or found.base_offset != offset:
-                wrong.append((offset, found))
-
-    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
-    for reader in readers:
-        reader.start()
-    for offset in range(1, 3000):
-        put(segment, batch(offset, f"v{offset}"))
-        written[0] = offset + 1
-    done.set()
-    for reader in readers:
-        reader.join(30)
-    assert wrong == []
-    assert segments.warnings == []
-
-
-# ---- next offset, overflow
-
-
-def test_the_next_offset_follows_the_last_record(segments: Segments) -> None:
-    segment = segments.create(40)
-    assert segment.read_next_offset() == 40
-    put(segment, batch(50, "hello", "there", "you"))
-    assert segment.read_next_offset() == 53
-
-
-def test_a_torn_batch_at_the_end_does_not_count_for_the_next_offset(segments: Segments) -> None:
-    segment = segments.create(0)
-    put(segment, *[batch(i, "hello") for i in range(5)])
-    whole = segment.size_bytes
-    segment.close()
-    with segment.path.open("ab") as file:
-        file.write(batch(5, "hello")[:-1])
-    reopened = segments.open(0)
-    assert reopened.read_next_offset() == 5
-    assert reopened.valid_bytes() == whole < reopened.size_bytes
-
-
-def test_a_segment_whose_last_offset_is_out_of_reach_has_an_overflow(segments: Segments) -> None:
-    segment = segments.create(0)
-    assert not segment.has_overflow()
-    put(segment, batch(INT_MAX, "a"))
-    assert not segment.has_overflow()
-    segment.close()
-    with segment.path.open("ab") as file:
-        file.write(batch(INT_MAX + 1, "b"))
-    assert segments.open(0).has_overflow()
 
 
 # ---- roll
@@ -651,81 +476,6 @@ def test_a_truncation_of_a_reopened_segment_makes_it_writable_again(segments: Se
     reopened.close()
     assert read_offsets(segments.open(0), 0) == list(range(7))
     assert segments.warnings == []
-
-
-# ---- timestamps
-
-
-def test_records_are_found_by_timestamp(segments: Segments) -> None:
-    segments.index_interval_bytes = 2 * len(batch(0, "msg00", timestamps=0)) - 1
-    segment = segments.create(40)
-    for offset in range(40, 50):
-        put(segment, batch(offset, f"msg{offset}", timestamps=offset * 10))
-    assert segment.largest_timestamp == 490
-
-    def found(timestamp: int) -> int | None:
-        record = segment.find_offset_by_timestamp(timestamp, 0)
-        return None if record is None else record.offset
-
-    assert found(420) == 42, "an indexed timestamp"
-    assert found(421) == 43
-    assert found(430) == 43, "one that is not indexed"
-    assert found(431) == 44
-    assert found(491) is None, "beyond the last"
-    assert found(401) == 41, "before the first that is indexed"
-    assert found(399) == 40, "before the first"
-
-
-def test_the_largest_timestamp_without_timestamps_is_the_files(segments: Segments) -> None:
-    segment = segments.create(0)
-    put(segment, batch(0, "a"))
-    segment.set_last_modified(1_600_000_000_000)
-    assert segment.largest_record_timestamp == -1
-    assert segment.largest_timestamp == 1_600_000_000_000
-    put(segment, batch(1, "b", timestamps=5))
-    assert segment.largest_timestamp == segment.largest_record_timestamp == 5
-
-
-def test_the_largest_timestamp_of_a_reopened_segment_is_its_last_time_index_entry(
-    segments: Segments,
-) -> None:
-    segment = segments.create(0)
-    put(segment, *[batch(i, "a", timestamps=t) for i, t in enumerate([10, 99, 20, 30])])
-    segment.close()
-    reopened = segments.open(0)
-    assert reopened.max_timestamp_so_far == 99
-    assert reopened.offset_of_max_timestamp == 1
-    assert segments.warnings == []
-
-
-def test_modification_times_are_set_on_the_log_and_its_indexes(segments: Segments) -> None:
-    segment = segments.create(0)
-    put(segment, batch(0, "a"))
-    segment.set_last_modified(1_000)
-    segment.flush()
-    segment.set_last_modified(1_234_567_890_123)
-    for suffix in (".log", ".index", ".timeindex"):
-        found = segment.path.with_suffix(suffix).stat().st_mtime_ns
-        assert found == 1_234_567_890_123_000_000
-    assert segment.last_modified_ms == 1_234_567_890_123
-
-
-def test_a_segment_prints_itself_as_kafka_does_without_reading_its_index(
-    segments: Segments,
-) -> None:
-    segment = segments.create(7)
-    put(segment, batch(7, "hello", timestamps=1_700_000_000_000))
-    segment.set_last_modified(1_700_000_000_001)
-    size = segment.size_bytes
-    assert str(segment) == (
-        f"LogSegment(baseOffset=7, size={size}, lastModifiedTime=1700000000001, "
-        "largestRecordTimestamp=1700000000000)"
-    )
-    segment.close()
-    reopened = segments.open(7)
-    assert str(reopened).endswith("largestRecordTimestamp=-1)")
-    reopened.path.unlink()
-    assert "lastModifiedTime=0" in str(reopened)
 
 
 # ---- files
@@ -1073,52 +823,6 @@ def test_a_flush_that_failed_is_done_again() -> None:
     ]
     segment.flush()
     assert len(syncs) == 4, "nothing was written since"
-
-
-# ---- old messages
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_are_read_counted_and_found_by_offset(segments: Segments, magic: int) -> None:
-    segments.index_interval_bytes = 60
-    segment = segments.create(0)
-    for i in range(20):
-        put(segment, message(i * 2, f"value {i}", magic=magic, timestamp=i))
-    assert segment.read_next_offset() == 39
-    assert read_offsets(segment, 11) == list(range(12, 40, 2))
-    place = segment.translate_offset(11)
-    assert place is not None
-    assert (place.base_offset, place.last_offset) == (12, 12)
-    assert segment.offset_index.entries > 3
-    segment.close()
-    assert read_offsets(segments.open(0), 11) == list(range(12, 40, 2))
-    assert segments.warnings == []
-
-
-def test_messages_of_magic_1_are_found_by_timestamp(segments: Segments) -> None:
-    segments.index_interval_bytes = 60
-    segment = segments.create(0)
-    for i in range(20):
-        put(segment, message(i, f"value {i}", timestamp=100 + i))
-    assert segment.max_timestamp_so_far == 119
-    assert segment.find_offset_by_timestamp(107, 0) == (107, 7, -1)
-
-
-def test_messages_of_magic_0_have_no_timestamps(segments: Segments) -> None:
-    segment = segments.create(0)
-    for i in range(20):
-        put(segment, message(i, f"value {i}", magic=0))
-    assert segment.largest_record_timestamp == -1
-    assert segment.time_index.entries == 0
-    assert segment.find_offset_by_timestamp(1, 0) is None
-    assert segment.find_max_timestamp() is None
-
-
-def test_a_log_of_all_magics_is_read_as_one(segments: Segments) -> None:
-    segment = segments.create(0)
-    put(segment, message(0, "", magic=0), message(1, "b", timestamp=5), batch(2, "c", "d"))
-    assert read_offsets(segment, 0) == [0, 1, 3]
-    assert [segment.translate_offset(o).last_offset for o in range(4)] == [0, 1, 3, 3]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
