@@ -24,7 +24,7 @@ class Task:
 
     __slots__ = ("_cancelled", "name", "period_ms", "run")
 
-    def __init__(self, name: str, run: Callable[[], None], period_ms: int | None) -> None:
+    def __init__(self, name: str, run: Callable[[], object], period_ms: int | None) -> None:
         self.name = name
         self.run = run
         self.period_ms = period_ms
@@ -49,12 +49,12 @@ class Scheduler:
         self._numbers = itertools.count()
         self._queue: list[tuple[int, int, Task]] = []
 
-    def schedule_once(self, name: str, run: Callable[[], None], *, delay_ms: int = 0) -> Task:
+    def schedule_once(self, name: str, run: Callable[[], object], *, delay_ms: int = 0) -> Task:
         """Has `run` called once, `delay_ms` from now."""
         return self._put(Task(name, run, None), self._clock.now_ms() + delay_ms)
 
     def schedule(
-        self, name: str, run: Callable[[], None], *, delay_ms: int, period_ms: int
+        self, name: str, run: Callable[[], object], *, delay_ms: int, period_ms: int
     ) -> Task:
         """Has `run` called `delay_ms` from now, and every `period_ms` after that."""
         return self._put(Task(name, run, period_ms), self._clock.now_ms() + delay_ms)
