@@ -169,6 +169,16 @@ def test_the_time_index_gets_the_largest_timestamp_so_far_and_its_batch(
     )
 
 
+def test_100_batches_with_an_interval_of_1_give_99_time_index_entries(segments: Segments) -> None:
+    segments.index_interval_bytes = 1
+    segments.segment_index_bytes = 10_000
+    segment = segments.create(0)
+    for i in range(100):
+        put(segment, batch(i, f"message{i}", timestamps=1000 + i))
+    assert segment.time_index.entries == 99
+    assert segment.time_index.last_entry == (1099, 99)
+
+
 def test_more_batches_in_one_append_than_an_index_holds_are_all_found(segments: Segments) -> None:
     segments.index_interval_bytes = 0
     segments.segment_index_bytes = 5 * 12

@@ -475,6 +475,20 @@ def test_appends_go_on_behind_damaged_indexes(segments: Segments, suffix: str) -
         path.write_bytes(good)
 
 
+@pytest.mark.parametrize("content", [None, b"  "], ids=["deleted", "two blanks"])
+def test_without_good_indexes_every_record_is_found_by_offset_and_timestamp(
+    segments: Segments, content: bytes | None
+) -> None:
+    segment = written(segments)
+    expected = answers(segment)
+    for suffix in (".index", ".timeindex"):
+        path = segment.path.with_suffix(suffix)
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+    assert answers(segments.open(1000)) == expected
+
+
 def test_an_index_that_points_beyond_the_log_is_made_anew(segments: Segments) -> None:
     segment = written(segments)
     data = bytes_of(segment)

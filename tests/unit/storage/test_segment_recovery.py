@@ -169,6 +169,29 @@ def test_recovery_keeps_what_is_before_damage_and_cuts_the_rest_off(
 
 
 @BOTH
+@pytest.mark.parametrize("seed", range(10))
+def test_garbage_behind_the_log_and_its_indexes_goes_and_nothing_else(
+    segments: Segments, seed: int, *, native: bool
+) -> None:
+    chance = random.Random(seed)
+    segments.segment_index_bytes = 10_000
+    segment = segments.create(0)
+    count = chance.randrange(1, 150)
+    put(segment, *[batch(i, f"value {i}", timestamps=i) for i in range(count)])
+    segment.flush()
+    whole = bytes_of(segment)
+    for suffix in (".log", ".index", ".timeindex"):
+        with segment.path.with_suffix(suffix).open("ab") as file:
+            file.write(chance.randbytes(chance.randrange(1, 300)))
+    reopened = segments.open(0)
+    garbage = reopened.size_bytes - len(whole)
+    assert reopened.recover(native=native) == garbage > 0
+    assert bytes_of(reopened) == whole
+    assert reopened.read_next_offset() == count
+    assert [reopened.translate_offset(i).base_offset for i in range(count)] == list(range(count))  # type: ignore[union-attr]
+
+
+@BOTH
 def test_a_flipped_bit_anywhere_in_a_batch_ends_the_log_before_it(
     segments: Segments, *, native: bool
 ) -> None:
