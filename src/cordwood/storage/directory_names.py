@@ -34,9 +34,9 @@ def parse_directory_name(name: str, *, parent: str = "") -> tuple[TopicPartition
         return TopicPartition.parse(stem), suffix
     except CordwoodError:
         raise NotALogDirError(
-            f"Found directory {parent or '.'}, '{name}' is not in the form of topic-partition or "
-            "topic-partition.uniqueId-delete (if marked for deletion).\nKafka's log directories "
-            "(and children) should only contain Kafka topic data."
+            f"Found directory {parent or '.'}/{name}, '{name}' is not in the form of "
+            "topic-partition or topic-partition.uniqueId-delete (if marked for deletion).\n"
+            "Kafka's log directories (and children) should only contain Kafka topic data."
         ) from None
 
 

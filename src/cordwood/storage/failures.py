@@ -4,7 +4,8 @@ An error of a file in a directory, a failed fsync before all, says nothing certa
 its disk; the directory goes offline and every log in it refuses, while other directories live on. A
 full disk is no such failure: the append is refused and what is there stays readable.
 
-Source: org.apache.kafka.storage.internals.log.LogDirFailureChannel, LocalLog.maybeHandleIOException.
+Source: org.apache.kafka.storage.internals.log.LogDirFailureChannel,
+LocalLog.maybeHandleIOException.
 """
 
 from __future__ import annotations

@@ -23,11 +23,13 @@ from cordwood.format.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_LOG_INDEX_CACHE,
     REPLICATION_OFFSET_CHECKPOINT,
+    STRAY_DIR_SUFFIX,
 )
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import StorageError
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.log_context import LogContext
 from cordwood.storage.log_loader import LoadRequest, load_log
@@ -74,15 +76,16 @@ class LogDirectory:
 
         Raises:
             DirectoryInUseError: another process holds it.
+            CorruptError: `meta.properties` cannot be understood.
             OSError: it cannot be used.
         """
         self.path = path
         self._context = context
         self._fs = context.fs
         self._make()
+        self.directory_id = self._read_id()
         self._lock = self._fs.lock(path)
         self.had_clean_shutdown = self._fs.exists(path / CLEAN_SHUTDOWN)
-        self.directory_id = self._read_id()
         self.recovery_points = self._file(RECOVERY_POINT_CHECKPOINT)
         self.log_starts = self._file(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._file(REPLICATION_OFFSET_CHECKPOINT)
@@ -117,20 +120,15 @@ class LogDirectory:
     ) -> Iterator[tuple[PartitionLog, str]]:
         """Every log of the directory, with the suffix of its directory's name.
 
-        A file's error takes the directory offline, and ends the loading; what cannot be understood
-        is raised.
+        Stray ones are left as they are. A file's error takes the directory offline, and ends the
+        loading; what cannot be understood is raised, a directory's name before anything is touched.
         """
         clean = self.had_clean_shutdown
         try:
+            names = self._partition_names()
             if clean:
                 self._fs.remove(self.path / CLEAN_SHUTDOWN)
                 self._fs.sync_directory(self.path)
-            names = [
-                entry.name
-                for entry in self._fs.entries_in(self.path)
-                if entry.is_directory
-                and entry.name not in {REMOTE_LOG_INDEX_CACHE, CLUSTER_METADATA_DIR}
-            ]
             recovery_points = self.recovery_points.read_or_nothing(
                 "recovery-point-offset-checkpoint"
             )
@@ -149,7 +147,7 @@ class LogDirectory:
         progress.begin(self.path, len(names))
 
         def load_one(name: str) -> tuple[PartitionLog, str]:
-            partition, suffix = parse_directory_name(name, parent=str(self.path))
+            partition, suffix = names[name]
             log = load_log(
                 LoadRequest(
                     directory=self.path / name,
@@ -157,12 +155,14 @@ class LogDirectory:
                     config=config_of(partition.topic),
                     context=self._context,
                     clean_shutdown=clean,
-                    recovery_point=recovery_points.get(partition, 0),
-                    log_start_offset=starts.get(partition, 0),
+                    # What is marked has the name of a live log, which the checkpoints speak of.
+                    recovery_point=0 if suffix else recovery_points.get(partition, 0),
+                    log_start_offset=0 if suffix else starts.get(partition, 0),
                     on_segment=lambda number, total: progress.segment(name, number, total),
                 )
             )
-            log.update_high_watermark(marks.get(partition, log.log_start_offset))
+            if not suffix and partition in marks:
+                log.update_high_watermark(marks[partition])
             progress.advance(self.path, name)
             return log, suffix
 
@@ -177,6 +177,23 @@ class LogDirectory:
         except StorageError:
             if self.path not in self._context.failures.offline:
                 raise
+
+    def _partition_names(self) -> dict[str, tuple[TopicPartition, str]]:
+        """(partition, suffix) by the name of its directory, of all that are to be loaded.
+
+        Raises:
+            NotALogDirError: a name is no partition's.
+        """
+        found = {
+            entry.name: parse_directory_name(entry.name, parent=str(self.path))
+            for entry in self._fs.entries_in(self.path)
+            if entry.is_directory
+            and entry.name not in {REMOTE_LOG_INDEX_CACHE, CLUSTER_METADATA_DIR}
+        }
+        for name in [name for name, (_, suffix) in found.items() if suffix == STRAY_DIR_SUFFIX]:
+            _log.warning("Found stray log: %s", self.path / name)
+            del found[name]
+        return found
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Writes the mark of a clean stop, last of all."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from cordwood.format.file_names import (
     is_log_file,
     segment_file_name,
 )
+from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
@@ -46,6 +48,7 @@ from cordwood.model.kafka_errors import (
     SegmentOffsetOverflowError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.batch_walk import iter_heads
 from cordwood.storage.leader_epochs import LeaderEpochCache
 from cordwood.storage.log_context import LogContext
 from cordwood.storage.log_segment import LogSegment
@@ -112,12 +115,13 @@ class _Loader:
         if not self._fs.exists(self._directory):
             self._fs.make_directory(self._directory)
             self._fs.sync_directory(self._directory.parent)
-        self._epochs = LeaderEpochCache(self._directory / LEADER_EPOCH_CHECKPOINT, fs=self._fs)
+        self._epochs: LeaderEpochCache
 
     def load(self) -> PartitionLog:
         """Does the steps in order."""
         request = self._request
         names = remove_leftovers(self._directory, request.context)
+        self._epochs = self._open_epochs(names)
         while True:
             try:
                 self._load_segments(names)
@@ -127,11 +131,11 @@ class _Loader:
                 _log.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
                 split_overflowed(self._directory, overflow.base_offset, fs=self._fs)
                 names = self._fs.names_in(self._directory)
-        self._epochs.truncate_from_end(end)
         start = max(request.log_start_offset, self._segments.first.base_offset)
-        self._epochs.truncate_from_start(request.log_start_offset)
         producers = self._producers()
         if not self._is_deleted_dir:
+            self._epochs.truncate_from_end(end)
+            self._epochs.truncate_from_start(request.log_start_offset)
             producers.remove_stray_snapshots([s.base_offset for s in self._segments])
             rebuild_producer_state(
                 producers,
@@ -157,6 +161,26 @@ class _Loader:
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
         return log
+
+    def _open_epochs(self, names: list[str]) -> LeaderEpochCache:
+        """The leader epochs; where their file cannot be read, those that the log's batches have.
+
+        Kafka takes the whole log directory offline.
+        """
+        path = self._directory / LEADER_EPOCH_CHECKPOINT
+        try:
+            return LeaderEpochCache(path, fs=self._fs)
+        except CorruptError as error:
+            _log.warning("%s; the leader epochs are read from the log", error)
+        epochs: dict[int, int] = {}
+        for name in filter(is_log_file, names):
+            log_path = self._directory / name
+            with closing(self._fs.open(log_path)) as file:
+                for head in iter_heads(file, 0, file.size(), path=log_path, is_strict=False):
+                    if head.leader_epoch > max(epochs, default=-1):
+                        epochs[head.leader_epoch] = head.base_offset
+        self._fs.replace_durably(path, build_leader_epoch_checkpoint(epochs.items()))
+        return LeaderEpochCache(path, fs=self._fs)
 
     def _producers(self) -> ProducerStateManager:
         return ProducerStateManager(

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
+from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.config import BrokerConfig, LogConfig
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import directory_names
@@ -98,7 +98,7 @@ class LogManager:
             for path in paths:
                 try:
                     taken.append(LogDirectory(path, context=self.context))
-                except OSError as error:
+                except (OSError, CorruptError, ValueError) as error:  # the last of a path with NUL
                     self.context.failures.fail(path, f"Failed to create or validate it: {error}")
         except CordwoodError:
             for directory in taken:
@@ -156,8 +156,6 @@ class LogManager:
         partition = log.topic_partition
         if suffix == DELETE_DIR_SUFFIX:
             self._queue_for_deletion(log)
-        elif suffix == STRAY_DIR_SUFFIX:
-            log.close_handlers()
         elif suffix == FUTURE_DIR_SUFFIX:
             self._put(self._future, log)
         elif is_stray(log):
@@ -179,7 +177,10 @@ class LogManager:
                 "for this partition. It is recommended to delete the partition in the log "
                 "directory that is known to have failed recently."
             )
-        logs[log.topic_partition] = log
+        with self._lock:
+            # They may have changed since it was opened with them: KAFKA-8813.
+            log.update_config(self._config_of(log.topic_partition.topic))
+            logs[log.topic_partition] = log
 
     def start_tasks(self) -> None:
         """Puts the checkpoints, the flush of old appends and deletions on the schedule.
@@ -290,7 +291,8 @@ class LogManager:
             _log.info("Created log for partition %s in %s", partition, directory.path)
             return log
         raise StorageError(
-            f"No log directories available. Tried {', '.join(str(d.path) for d in self.directories)}"
+            "No log directories available. Tried "
+            f"{', '.join(str(d.path) for d in self.directories)}"
         ) from error
 
     def _candidates(self, log_dir: Path | None, directory_id: str | None) -> list[LogDirectory]:
@@ -555,15 +557,15 @@ class LogManager:
             closed = closed and directory.path not in self.context.failures.offline
             if closed and (self._loaded or directory.had_clean_shutdown):
                 with _quiet_failure(), self.context.failures.guard(directory.path, "closing"):
-                    lines = {log.topic_partition: log for log in self._logs_in(directory)}
-                    directory.recovery_points.write(
-                        {p: log.recovery_point for p, log in lines.items()}
-                    )
-                    starts = {p: _log_start_line(log) for p, log in lines.items()}
-                    directory.log_starts.write({p: o for p, o in starts.items() if o is not None})
-                    directory.high_watermarks.write(
-                        {p: log.high_watermark for p, log in lines.items()}
-                    )
+                    if self._loaded:  # else the lines on disk are those of the last clean stop
+                        self._write_checkpoints(directory)
                     directory.mark_clean(self.broker_epoch)
         for directory in self.directories:
             directory.release()
+
+    def _write_checkpoints(self, directory: LogDirectory) -> None:
+        logs = {log.topic_partition: log for log in self._logs_in(directory)}
+        directory.recovery_points.write({p: log.recovery_point for p, log in logs.items()})
+        starts = {p: _log_start_line(log) for p, log in logs.items()}
+        directory.log_starts.write({p: o for p, o in starts.items() if o is not None})
+        directory.high_watermarks.write({p: log.high_watermark for p, log in logs.items()})

@@ -1,4 +1,4 @@
-"""One partition's directory that is opened again and again, and what was found in it each time.
+"""Directories that are opened again and again, one partition's or those of a whole broker.
 
 Each opening is by a process of its own: another `LogContext`, on the same clock and file system.
 """
@@ -12,12 +12,14 @@ from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
+from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append_result import AppendResult
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log_context import LogContext
+from cordwood.storage.log_directory import LoadProgress
 from cordwood.storage.log_loader import LoadRequest, load_log
+from cordwood.storage.log_manager import LogManager
 from cordwood.storage.partition_log import PartitionLog
 from cordwood.storage.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
@@ -128,6 +130,96 @@ class StoredLog:
             seen = now
             self.abandon()
             self.open(clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+
+
+class StoredLogs:
+    """Log directories whose process is started, stopped and killed as often as a test likes.
+
+    `configs` are settings by topic, `defaults` those of other topics; both may be changed between
+    a stop and a start. `manager` is that of the last start.
+    """
+
+    def __init__(
+        self,
+        *directories: Path,
+        defaults: LogConfig | None = None,
+        broker: BrokerConfig | None = None,
+        fs: FileSystem = OS,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.directories = list(directories)
+        self.defaults = defaults or LogConfig()
+        self.configs: dict[str, LogConfig] = {}
+        self.broker = broker or BrokerConfig()
+        self.fs = fs
+        self.clock = clock or ManualClock()
+        self._manager: LogManager | None = None
+
+    @property
+    def manager(self) -> LogManager:
+        """The manager as it was started last."""
+        assert self._manager is not None, "not started yet"
+        return self._manager
+
+    def take(self) -> LogManager:
+        """Starts a process that holds the directories, and has not loaded them yet."""
+        self._manager = LogManager(
+            self.directories,
+            broker=self.broker,
+            defaults=self.defaults,
+            topic_config=self.configs.get,
+            context=LogContext(clock=self.clock, resources=ResourceCache(self.fs)),
+        )
+        return self._manager
+
+    def start(
+        self,
+        *,
+        is_stray: Callable[[PartitionLog], bool] = lambda _: False,
+        progress: LoadProgress | None = None,
+    ) -> LogManager:
+        """Starts a process; the arguments are those of `LogManager.load`."""
+        self.take().load(is_stray=is_stray, progress=progress)
+        return self.manager
+
+    def kill(self) -> None:
+        """Ends the process: what is in memory is lost, and so are its locks."""
+        for log in self.manager.logs():
+            log.close_handlers()
+        for directory in self.manager.directories:
+            directory.release()
+
+    def log(self, name: str = "t-0", directory: Path | None = None) -> PartitionLog:
+        """A partition's log, made where there is none, in that directory if one is given."""
+        return self.manager.get_or_create(TopicPartition.parse(name), log_dir=directory)
+
+    def pass_time(self, ms: int, *, step_ms: int = 1_000) -> None:
+        """Lets time pass in steps, and work be done that is due."""
+        while ms > 0:
+            self.clock.advance(min(step_ms, ms))
+            self.manager.context.scheduler.run_due()
+            ms -= step_ms
+
+    def files(self) -> dict[str, bytes]:
+        """The bytes of every file of every directory, by path, but of locks."""
+        return {
+            str(path): data
+            for directory in self.directories
+            for path, data in tree_of(directory, self.fs).items()
+            if path.name != ".lock"
+        }
+
+
+def tree_of(directory: Path, fs: FileSystem = OS) -> dict[Path, bytes]:
+    """The bytes of each file at or below a directory, by path."""
+    found: dict[Path, bytes] = {}
+    for entry in fs.entries_in(directory):
+        path = directory / entry.name
+        if entry.is_directory:
+            found.update(tree_of(path, fs))
+        else:
+            found[path] = fs.read_bytes(path)
+    return found
 
 
 def files_of(directory: Path, fs: FileSystem = OS) -> dict[str, bytes]:
