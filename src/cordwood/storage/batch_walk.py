@@ -29,7 +29,10 @@ from cordwood.format.record_batch import (
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import File
 
+#: How much of a log is read at a time to find a batch among small ones, and among large ones.
 READ_BYTES = 8 << 10
+HEADER_READ_BYTES = 64
+LARGE_BATCH_BYTES = 4 << 10
 WALK_BYTES = 64 << 10
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, maximum timestamp,
@@ -54,6 +57,18 @@ class BatchPosition(NamedTuple):
     last_offset: int
     position: int
     size_bytes: int
+
+
+class FileRange(NamedTuple):
+    """Bytes of an open file, to be read or to be sent from it; they stay readable while held."""
+
+    file: File
+    position: int
+    size_bytes: int
+
+    def read(self) -> bytes:
+        """The bytes."""
+        return self.file.read_at(self.size_bytes, self.position)
 
 
 class BatchHead(NamedTuple):
@@ -186,6 +201,7 @@ def find_offset(
     *,
     path: Path,
     entry_offset: int | None = None,
+    read_bytes: int = READ_BYTES,
 ) -> BatchPosition | None:
     """The first batch from `position` on whose last offset is at least the target.
 
@@ -197,6 +213,7 @@ def find_offset(
         path: named in errors.
         entry_offset: what an index says of `position`: a batch from there on ends at that offset,
             which is at most the target.
+        read_bytes: how much to read first; how large the batches are decides about the rest.
 
     Raises:
         CorruptError: a batch on the way cannot be, or goes on beyond `end`, or none ends at
@@ -205,7 +222,7 @@ def find_offset(
     unpack = _SHORT.unpack_from
     wanted = target_offset if entry_offset is None else entry_offset
     while position < end:
-        block = file.read_at(min(READ_BYTES, end - position), position)
+        block = file.read_at(min(read_bytes, end - position), position)
         if len(block) < _SHORT.size:  # a message of magic 0 without key and value takes 26 bytes
             block = block.ljust(_SHORT.size, b"\0")
         at, limit = 0, len(block) - _SHORT.size
@@ -225,6 +242,7 @@ def find_offset(
                     return BatchPosition(base_offset, last_offset, position, size)
             at += size
             position += size
+        read_bytes = HEADER_READ_BYTES if size >= LARGE_BATCH_BYTES else READ_BYTES
     if entry_offset is not None:
         raise _wrong_entry(entry_offset, path, position)
     return None

@@ -21,11 +21,11 @@ from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
-from cordwood.storage.batch_walk import BatchPosition, iter_heads
+from cordwood.storage.batch_walk import BatchPosition, FileRange, iter_heads
 from cordwood.storage.filesystem import File, FileFacts
 from cordwood.storage.resources import ResourceCache
 from cordwood.storage.segment_index import INT32_MAX
-from cordwood.storage.segment_reads import FileRange, SegmentReads
+from cordwood.storage.segment_reads import SegmentReads
 from cordwood.storage.segment_recovery import (
     C,
     Completed,

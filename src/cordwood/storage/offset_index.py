@@ -8,6 +8,7 @@ Source: org.apache.kafka.storage.internals.log.OffsetIndex.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from struct import Struct
 from typing import NamedTuple
 
@@ -64,6 +65,13 @@ class OffsetIndex(SegmentIndex):
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + keys[slot], values[slot])
+
+    def position_of(self, target_offset: int) -> tuple[int, int | None]:
+        """As `lookup`, the position first; 0 and no offset where there is no such entry."""
+        self.was_used = True
+        keys, values = self._columns or self.columns()
+        slot = bisect_right(keys, target_offset - self.base_offset) - 1
+        return (0, None) if slot < 0 else (values[slot], self.base_offset + keys[slot])
 
     def lookup_on_disk(self, target_offset: int) -> OffsetPosition:
         """As `lookup`; an index that is not in memory is searched in its file, not read whole."""

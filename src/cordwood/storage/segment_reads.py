@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.file_names import (
@@ -33,12 +33,16 @@ from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.batch_walk import (
+    HEADER_READ_BYTES,
+    LARGE_BATCH_BYTES,
+    READ_BYTES,
+    BatchHead,
     BatchPosition,
+    FileRange,
     find_offset,
     iter_heads,
     iter_producer_batches,
 )
-from cordwood.storage.filesystem import File
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.resources import ResourceCache
 from cordwood.storage.segment_index import INT32_MAX
@@ -57,18 +61,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class FileRange(NamedTuple):
-    """Bytes of an open file, to be read or to be sent from it; they stay readable while held."""
-
-    file: File
-    position: int
-    size_bytes: int
-
-    def read(self) -> bytes:
-        """The bytes."""
-        return self.file.read_at(self.size_bytes, self.position)
-
-
 class SegmentReads:
     """A segment as its readers see it; see the module."""
 
@@ -84,6 +76,7 @@ class SegmentReads:
         "_offset_index",
         "_offset_of_max_timestamp",
         "_on_warning",
+        "_read_bytes",
         "_rebuilds",
         "_resources",
         "_time_index",
@@ -130,6 +123,7 @@ class SegmentReads:
         # Held while entries are added to the indexes, or both are made anew.
         self._index_lock = threading.Lock()
         self._rebuilds = 0
+        self._read_bytes = READ_BYTES
         self._is_writing = is_new
         self._is_synced = False
         self._is_preallocated = False
@@ -361,6 +355,17 @@ class SegmentReads:
         heads = iter_heads(file, batch.position, self.size_bytes, path=self.path)
         return first_with(heads, file, largest, path=self.path)
 
+    def heads_from(self, offset: int) -> Iterator[BatchHead]:
+        """What headers tell of the batches from the one that holds `offset`, or the next, on.
+
+        Raises:
+            CorruptError: the log is damaged on the way.
+        """
+        batch = self._find(offset, 0)
+        if batch is not None:
+            file = self._resources.file(self)
+            yield from iter_heads(file, batch.position, self.size_bytes, path=self.path)
+
     def producer_batches(
         self, start_offset: int, end_offset: int
     ) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
@@ -425,16 +430,26 @@ class SegmentReads:
             return self._mend(lambda: self._find_once(offset, starting_position))
 
     def _find_once(self, offset: int, starting_position: int) -> BatchPosition | None:
-        entry_offset, position = self._offset_index.lookup(offset)
+        position, known = self._offset_index.position_of(offset)
         end = self.size_bytes
-        known: int | None = entry_offset
         if position <= starting_position:
             position, known = starting_position, None
         elif position >= end:
-            raise self._wrong_entry(entry_offset, position)
-        return find_offset(
-            self._resources.file(self), position, end, offset, path=self.path, entry_offset=known
+            raise self._wrong_entry(offset if known is None else known, position)
+        found = find_offset(
+            self._resources.file(self),
+            position,
+            end,
+            offset,
+            path=self.path,
+            entry_offset=known,
+            read_bytes=self._read_bytes,
         )
+        if found is not None:
+            # What batches are like here is the best guess of what the next one asked for is like.
+            is_large = found[3] >= LARGE_BATCH_BYTES
+            self._read_bytes = HEADER_READ_BYTES if is_large else READ_BYTES
+        return found
 
     def _require_entry(self, offset: int, position: int) -> None:
         """Checks an offset index entry against the log."""

@@ -109,12 +109,13 @@ def test_find_offset_gives_the_first_batch_that_ends_at_or_behind_it(
     path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
     monkeypatch.setattr(batch_walk, "READ_BYTES", block_bytes)
+    monkeypatch.setattr(batch_walk, "LARGE_BATCH_BYTES", 2000)
     data = mixed(random.Random(block_bytes), 60)
     path.write_bytes(data)
     heads = list(iter_heads(OS.open(path), 0, len(data), path=path))
     for target in range(-1, 120):
         expected = next((h for h in heads if h.last_offset >= target), None)
-        found = find_offset(OS.open(path), 0, len(data), target, path=path)
+        found = find_offset(OS.open(path), 0, len(data), target, path=path, read_bytes=block_bytes)
         assert found == (
             None
             if expected is None
