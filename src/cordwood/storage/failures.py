@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import StorageError
@@ -56,25 +57,44 @@ class FailureChannel:
         Raises:
             StorageError: it is.
         """
-        if log_dir in self._offline:
+        if self._offline and log_dir in self._offline:
             raise StorageError(
                 f"The log dir {log_dir} is already offline due to a previous IO exception."
             )
 
-    @contextmanager
-    def guard(self, log_dir: Path, doing: str) -> Iterator[None]:
-        """Work on files of `log_dir`; `doing` says what, for the error's text.
+    def guard(self, log_dir: Path, doing: str, what: object = "") -> AbstractContextManager[None]:
+        """Work on files of `log_dir`; `doing` and `what` say which, for the error's text.
 
         Raises:
             StorageError: the directory is offline already, or a file's error has now taken it
                 offline; or the disk is full, and the directory stays online.
         """
-        self.check(log_dir)
-        try:
-            yield
-        except NoSpaceError as error:
-            raise StorageError(f"Error while {doing}: {error}") from error
-        except OSError as error:
-            reason = f"Error while {doing}: {error}"
-            self.fail(log_dir, reason)
-            raise StorageError(reason) from error
+        return _Guard(self, log_dir, doing, what)
+
+
+class _Guard:
+    """See `FailureChannel.guard`. No generator, no text made ahead: every read enters one."""
+
+    __slots__ = ("_channel", "_doing", "_log_dir", "_what")
+
+    def __init__(self, channel: FailureChannel, log_dir: Path, doing: str, what: object) -> None:
+        self._channel = channel
+        self._log_dir = log_dir
+        self._doing = doing
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._channel.check(self._log_dir)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, (NoSpaceError, OSError)):
+            return
+        reason = f"Error while {f'{self._doing} {self._what}'.rstrip()}: {error}"
+        if isinstance(error, OSError):
+            self._channel.fail(self._log_dir, reason)
+        raise StorageError(reason) from error

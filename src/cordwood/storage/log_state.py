@@ -81,9 +81,14 @@ class LogState:
     # ---- where it is
 
     @property
-    def log_dir(self) -> Path:
-        """The entry of log.dirs that holds it."""
-        return self.directory.parent
+    def directory(self) -> Path:
+        """Where its files are; `log_dir` is the entry of log.dirs above it."""
+        return self._directory
+
+    @directory.setter
+    def directory(self, directory: Path) -> None:
+        self._directory = directory
+        self.log_dir = directory.parent
 
     @property
     def log_end_offset(self) -> int:
@@ -229,7 +234,7 @@ class LogState:
 
     def guard(self, doing: str) -> AbstractContextManager[None]:
         """Turns files' errors into `StorageError`s, and takes the directory offline."""
-        return self.context.failures.guard(self.log_dir, f"{doing} {self.topic_partition}")
+        return self.context.failures.guard(self.log_dir, doing, self.topic_partition)
 
     def require_open(self) -> None:
         """Refuses work on a closed log.
