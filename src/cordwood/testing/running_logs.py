@@ -13,10 +13,12 @@ from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import CREATE_TIME, Record, build_batch, iter_batches
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log_context import LogContext
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.log_reader import Isolation
 from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.resources import ResourceCache
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.manual_clock import ManualClock
 
@@ -38,6 +40,7 @@ class RunningLogs:
         *,
         clock: ManualClock | None = None,
         directories: int = 1,
+        fs: FileSystem = OS,
         **broker: Any,
     ) -> None:
         """Loads what is in the directories.
@@ -47,11 +50,13 @@ class RunningLogs:
             configs: settings by topic; Kafka's defaults for others.
             clock: tells the time.
             directories: how many there are.
+            fs: what the logs' owner sees of the disk; tasks see all of it.
             broker: fields of `BrokerConfig`.
         """
         self.clock = clock or ManualClock()
         self.configs = dict(configs or {})
         self.directories = [root / f"logs-{number}" for number in range(directories)]
+        self._fs = fs
         self._broker = BrokerConfig(**broker)
         self._start()
 
@@ -60,7 +65,7 @@ class RunningLogs:
             self.directories,
             broker=self._broker,
             topic_config=self.configs.get,
-            context=LogContext(clock=self.clock),
+            context=LogContext(clock=self.clock, resources=ResourceCache(self._fs)),
         )
         self.manager.load()
         self.cleaning = CleanerManager(self.manager)
