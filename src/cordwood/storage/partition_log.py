@@ -359,16 +359,25 @@ class PartitionLog(LogState):
             if end <= known:
                 return
             dirty = self.segments.values(known, end)
-            for segment in dirty:
-                segment.flush()
-            if any(segment.base_offset >= known for segment in dirty):
-                # A segment made since the last flush: its name has to last as well.
-                self.context.fs.sync_directory(self.directory)
+            try:
+                self._sync(dirty, known)
+            except FileNotFoundError:
+                # The directory was about to be renamed, or segments were retired: no error once
+                # that is over.
+                with self.lock:
+                    self._sync([s for s in dirty if self.segments.contains_this(s)], known)
             with self.lock:
                 # What was cut off meanwhile, and written anew, has not been synced.
                 if generation == self.generation:
                     self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
                 self.last_flush_ms = self.context.clock.now_ms()
+
+    def _sync(self, dirty: Sequence[LogSegment], known: int) -> None:
+        for segment in dirty:
+            segment.flush()
+        if any(segment.base_offset >= known for segment in dirty):
+            # A segment made since the last flush: its name has to last as well.
+            self.context.fs.sync_directory(self.directory)
 
     # ---- read
 
