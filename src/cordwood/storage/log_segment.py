@@ -240,7 +240,7 @@ class LogSegment(SegmentReads):
         """Adds an aborted transaction to the index; a committed one leaves no trace.
 
         Raises:
-            NoSpaceError: the file system is full.
+            OSError: the disk refused; a full one does not.
 
         Source: LogSegment.updateTxnIndex.
         """
@@ -512,7 +512,7 @@ class LogSegment(SegmentReads):
         self._resources.forget(self)
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
-        self.transaction_index.close()
+        self.transaction_index.close_handlers()
         self._is_writing = False
 
     def change_suffix(self, old: str, new: str) -> list[Path]:

@@ -1,7 +1,8 @@
 """The transaction index of a segment, live: transactions whose ABORT marker lies in it.
 
 Entries ascend by the marker's offset. Most segments have none, and then no file: the first entry
-makes it. Each is written to the file at once.
+makes it. Each is written to the file at once, or where the disk is full, when it is flushed: the
+marker is in the log already.
 
 Source: org.apache.kafka.storage.internals.log.TransactionIndex.
 """
@@ -36,7 +37,16 @@ class AbortedTransactions(NamedTuple):
 class TransactionIndex:
     """Aborted transactions of one segment; see the module."""
 
-    __slots__ = ("_entries", "_exists", "_fs", "_is_synced", "_lock", "base_offset", "path")
+    __slots__ = (
+        "_entries",
+        "_exists",
+        "_fs",
+        "_is_synced",
+        "_lock",
+        "_saved",
+        "base_offset",
+        "path",
+    )
 
     def __init__(
         self, path: Path, base_offset: int, *, fs: FileSystem = OS, is_new: bool = False
@@ -54,9 +64,11 @@ class TransactionIndex:
         self._fs = fs
         self._lock = threading.Lock()
         self._is_synced = True
-        # Invariant: what the file holds, once it has been read. Replaced, not changed, by whatever
-        # takes entries away.
+        # Once the file has been read: what it holds, and what it has had no room for. Replaced, not
+        # changed, by whatever takes entries away.
         self._entries: list[AbortedTransaction] | None = [] if is_new else None
+        # Invariant, while entries are there: the first `_saved` of them are in the file.
+        self._saved = 0
         # None: nobody has looked.
         self._exists: bool | None = False if is_new else None
 
@@ -96,11 +108,11 @@ class TransactionIndex:
         return AbortedTransactions(found, complete=False)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Adds an entry, in memory and in the file.
+        """Adds an entry, in memory and, if there is room, in the file.
 
         Raises:
             ValueError: its last offset is not larger than that of the last entry.
-            NoSpaceError: the file system is full; the entry was not added.
+            OSError: the disk refused; the entry was not added.
         """
         entries = self.all_aborted()
         if entries and entries[-1].last_offset >= entry.last_offset:
@@ -109,22 +121,31 @@ class TransactionIndex:
                 f"{entry.last_offset} is not greater than current last offset "
                 f"{entries[-1].last_offset} of index {self.path}"
             )
-        with self._lock:
-            if self._exists:
-                file = self._fs.open(self.path, write=True)
-            else:
-                file = self._fs.create(self.path)
-            self._exists, self._is_synced = True, False
-            position = len(entries) * ENTRY_BYTES
-            try:
-                file.write_at([build_transaction_index([entry])], position)
-            except (NoSpaceError, OSError):
-                with suppress(NoSpaceError, OSError):
-                    file.truncate(position)
-                raise
-            finally:
-                file.close()
-            entries.append(entry)
+        with self._lock, suppress(NoSpaceError):
+            self._write([*entries[self._saved :], entry])
+        entries.append(entry)
+
+    def _write(self, entries: list[AbortedTransaction]) -> None:
+        """Writes entries behind those the file has; the caller holds the lock."""
+        if not entries:
+            return
+        fs, path = self._fs, self.path
+        file = fs.open(path, write=True) if self._exists else fs.create(path)
+        self._exists, self._is_synced = True, False
+        position = self._saved * ENTRY_BYTES
+        try:
+            file.write_at([build_transaction_index(entries)], position)
+            self._saved += len(entries)
+        except (NoSpaceError, OSError):
+            with suppress(NoSpaceError, OSError):
+                file.truncate(position)
+            raise
+        finally:
+            file.close()
+
+    def _write_rest(self) -> None:
+        if self._entries is not None:
+            self._write(self._entries[self._saved :])
 
     def truncate_to(self, offset: int) -> None:
         """Removes entries whose marker lies at or above `offset`."""
@@ -137,10 +158,7 @@ class TransactionIndex:
         """Removes all entries, also those of a file that is damaged."""
         if self._exists is None:
             self._exists = self._fs.exists(self.path)
-        if self._exists:
-            self._cut([])
-        else:
-            self._entries = []
+        self._cut([])
 
     def sanity_check(self) -> None:
         """Reads the file, and checks that its entries belong to this segment.
@@ -158,11 +176,16 @@ class TransactionIndex:
 
     def forget_file(self) -> None:
         """Takes it as known that there is no file."""
-        self._entries, self._exists = [], False
+        self._entries, self._exists, self._saved = [], False, 0
 
     def flush(self) -> None:
-        """Makes entries last; nothing where there is no file."""
+        """Makes entries last; nothing where there is no file.
+
+        Raises:
+            NoSpaceError: the file system is full; nothing is lost in memory.
+        """
         with self._lock:
+            self._write_rest()
             if self._is_synced:
                 return
             file = self._fs.open(self.path, write=True)
@@ -173,14 +196,24 @@ class TransactionIndex:
                 file.close()
 
     def close(self) -> None:
-        """Lets go of what is in memory; the index may be used again."""
+        """Lets go of what is in memory, once it is in the file; the index may be used again.
+
+        Raises:
+            NoSpaceError: the file system is full; nothing is lost in memory.
+        """
+        with self._lock:
+            self._write_rest()
+            self._entries = None
+
+    def close_handlers(self) -> None:
+        """Lets go of what is in memory, and writes nothing: for a disk that has failed."""
         self._entries = None
 
     def delete_if_exists(self) -> bool:
         """Removes the file; whether there was one."""
         existed = self._fs.exists(self.path)
         self._fs.remove(self.path)
-        self._entries, self._exists, self._is_synced = [], False, True
+        self._entries, self._exists, self._is_synced, self._saved = [], False, True, 0
         return existed
 
     def rename_to(self, path: Path) -> bool:
@@ -205,19 +238,21 @@ class TransactionIndex:
         try:
             entries = parse_transaction_index(self._fs.read_bytes(self.path))
         except FileNotFoundError:
-            self._exists = False
+            self._exists, self._saved = False, 0
             return []
         except CorruptError as error:
             raise error.located(path=str(self.path)) from error
-        self._exists = True
+        self._exists, self._saved = True, len(entries)
         return entries
 
     def _cut(self, kept: list[AbortedTransaction]) -> None:
         with self._lock:
-            file = self._fs.open(self.path, write=True)
-            try:
-                self._is_synced = False
-                file.truncate(len(kept) * ENTRY_BYTES)
-            finally:
-                file.close()
+            self._saved = min(self._saved, len(kept))
+            if self._exists:
+                file = self._fs.open(self.path, write=True)
+                try:
+                    self._is_synced = False
+                    file.truncate(self._saved * ENTRY_BYTES)
+                finally:
+                    file.close()
             self._entries = kept

@@ -126,19 +126,44 @@ def test_a_closed_index_still_takes_entries_and_gives_them(index: TransactionInd
     assert index.collect_aborted(0, 100).transactions == [A, B]
 
 
-def test_an_entry_that_the_disk_has_no_room_for_is_not_added() -> None:
+def test_an_entry_that_the_disk_has_no_room_for_is_written_by_the_next_flush() -> None:
     fs = SimulatedFileSystem()
     fs.make_directory(Path("/log"))
-    index = TransactionIndex(Path("/log/x.txnindex"), 0, fs=fs)
+    path = Path("/log/x.txnindex")
+    index = TransactionIndex(path, 0, fs=fs)
     index.append(A)
     fs.capacity_bytes = 40
-    with pytest.raises(NoSpaceError):
-        index.append(B)
-    assert index.all_aborted() == [A]
-    assert fs.read_bytes(Path("/log/x.txnindex")) == build_transaction_index([A])
-    fs.capacity_bytes = 1000
     index.append(B)
-    assert fs.read_bytes(Path("/log/x.txnindex")) == build_transaction_index([A, B])
+    assert index.collect_aborted(0, 100).transactions == [A, B]
+    assert fs.read_bytes(path) == build_transaction_index([A])
+    for let_go in (index.flush, index.close):
+        with pytest.raises(NoSpaceError):
+            let_go()
+        assert index.all_aborted() == [A, B]
+    fs.capacity_bytes = 1000
+    index.flush()
+    assert fs.read_bytes(path) == build_transaction_index([A, B])
+    index.append(C)
+    assert fs.read_bytes(path) == build_transaction_index([A, B, C])
+
+
+def test_an_entry_that_waits_for_room_can_be_taken_back() -> None:
+    fs = SimulatedFileSystem()
+    fs.make_directory(Path("/log"))
+    path = Path("/log/x.txnindex")
+    index = TransactionIndex(path, 0, fs=fs)
+    fs.capacity_bytes = 10
+    index.append(A)
+    index.append(B)
+    index.truncate_to(B.last_offset)
+    assert index.all_aborted() == [A]
+    index.truncate_to(0)
+    assert index.all_aborted() == []
+    fs.capacity_bytes = 1000
+    index.append(C)
+    index.close()
+    assert index.all_aborted() == [C]
+    assert fs.read_bytes(path) == build_transaction_index([C])
 
 
 # ---- sanity
