@@ -520,9 +520,11 @@ class DirectoryLock:
         cls(directory)._let_go()
 
     def release(self) -> None:
-        """Removes the file and lets go of the lock."""
-        self._path.unlink(missing_ok=True)
-        self._let_go()
+        """Removes the file and lets go of the lock, of this even if the file cannot be removed."""
+        try:
+            self._path.unlink(missing_ok=True)
+        finally:
+            self._let_go()
 
     def _let_go(self) -> None:
         with self._guard:

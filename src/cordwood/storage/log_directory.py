@@ -200,5 +200,8 @@ class LogDirectory:
         self._fs.write_durably(self.path / CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch))
 
     def release(self) -> None:
-        """Lets go of the lock."""
-        self._lock.release()
+        """Lets go of the lock; its file may stay where the disk has failed."""
+        try:
+            self._lock.release()
+        except OSError as error:
+            _log.warning("The file .lock of %s could not be removed: %s", self.path, error)

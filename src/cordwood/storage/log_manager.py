@@ -178,6 +178,10 @@ class LogManager:
                 "directory that is known to have failed recently."
             )
         with self._lock:
+            if log.log_dir in self.context.failures.offline:
+                # Other logs of the directory were opened at the same time, and one has failed.
+                log.close_handlers()
+                return
             # They may have changed since it was opened with them: KAFKA-8813.
             log.update_config(self._config_of(log.topic_partition.topic))
             logs[log.topic_partition] = log

@@ -562,5 +562,7 @@ class _SimulatedLock:
         fs = self._fs
         with fs._mutex:
             if fs._locked.get(self._node_id) is self:
-                fs.remove(self._path)
-                del fs._locked[self._node_id]
+                try:
+                    fs.remove(self._path)
+                finally:
+                    del fs._locked[self._node_id]
