@@ -16,7 +16,7 @@ Source: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProd
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ from cordwood.model.kafka_errors import (
     SegmentOffsetOverflowError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.batch_walk import iter_heads
+from cordwood.storage.batch_walk import BatchHead, iter_heads
 from cordwood.storage.leader_epochs import LeaderEpochCache
 from cordwood.storage.log_context import LogContext
 from cordwood.storage.log_segment import LogSegment
@@ -136,6 +136,7 @@ class _Loader:
         if not self._is_deleted_dir:
             self._epochs.truncate_from_end(end)
             self._epochs.truncate_from_start(request.log_start_offset)
+            self._find_first_epochs(start)
             producers.remove_stray_snapshots([s.base_offset for s in self._segments])
             rebuild_producer_state(
                 producers,
@@ -181,6 +182,37 @@ class _Loader:
                         epochs[head.leader_epoch] = head.base_offset
         self._fs.replace_durably(path, build_leader_epoch_checkpoint(epochs.items()))
         return LeaderEpochCache(path, fs=self._fs)
+
+    def _find_first_epochs(self, start: int) -> None:
+        """Takes from the log the epochs of its first records, where the file has lost them.
+
+        Records that were deleted may come back, as a log start offset lasts less than the epochs
+        that were cut off with them.
+        """
+        entries = self._epochs.epoch_entries
+        end = entries[0].start_offset if entries else 1 << 63
+        if end <= start:
+            return
+        found: dict[int, int] = {}
+        for segment in self._segments.values(start, end):
+            for head in self._heads_from(segment, start):
+                offset = max(start, head.base_offset)
+                if offset >= end or head.leader_epoch < 0:
+                    break
+                if head.leader_epoch > max(found, default=-1):
+                    found[head.leader_epoch] = offset
+        if found:
+            kept = [entry for entry in entries if entry.epoch > max(found)]
+            path = self._directory / LEADER_EPOCH_CHECKPOINT
+            lines = [*found.items(), *kept]
+            self._fs.replace_durably(path, build_leader_epoch_checkpoint(lines))
+            self._epochs = LeaderEpochCache(path, fs=self._fs)
+
+    def _heads_from(self, segment: LogSegment, start: int) -> Iterator[BatchHead]:
+        batch = segment.translate_offset(start)
+        if batch is not None:
+            file, end = self._context.resources.file(segment), segment.size_bytes
+            yield from iter_heads(file, batch.position, end, path=segment.path, is_strict=False)
 
     def _producers(self) -> ProducerStateManager:
         return ProducerStateManager(

@@ -20,6 +20,7 @@ from cordwood.storage import directory_names
 from cordwood.storage.log_context import LogContext
 from cordwood.storage.log_directory import LoadProgress, LogDirectory, Silent
 from cordwood.storage.log_loader import LoadRequest, load_log
+from cordwood.storage.move_marks import has_mark, remove_mark, set_mark
 from cordwood.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -168,7 +169,10 @@ class LogManager:
 
     def _put(self, logs: dict[TopicPartition, PartitionLog], log: PartitionLog) -> None:
         other = logs.get(log.topic_partition)
-        if other is not None:
+        if other is not None and has_mark(other) != has_mark(log):
+            old, log = (log, other) if has_mark(other) else (other, log)
+            self._retire(old)
+        elif other is not None:
             raise CordwoodError(
                 f"Duplicate log directories for {log.topic_partition} are found in both "
                 f"{other.directory} and {log.directory}. It is likely because log directory "
@@ -440,13 +444,13 @@ class LogManager:
                 if future.log_end_offset < current.log_end_offset:
                     raise StorageError(f"the future log of {partition} has not caught up")
                 future.flush(force_active=True)
-                unique = self.context.chance.unique_id()
-                current.rename_directory(
-                    source / directory_names.delete_directory_name(partition, unique)
-                )
+                # A crash between the renames leaves two live logs: the mark tells which is new.
+                remove_mark(current)
+                set_mark(future)
                 future.rename_directory(future.log_dir / str(partition))
                 self._current[partition] = self._future.pop(partition)
-                self._queue_for_deletion(current)
+                self._retire(current)
+                remove_mark(future)
         self._tell_removed(partition, source)
         self._checkpoint_all()
         return future
@@ -467,9 +471,7 @@ class LogManager:
             # Before the rename, and without the lock: a cleaner first lets go of the log.
             self._tell_removed(partition, log.log_dir)
         with self._lock:
-            name = directory_names.delete_directory_name(partition, self.context.chance.unique_id())
-            log.rename_directory(log.log_dir / name)
-            self._queue_for_deletion(log)
+            self._retire(log)
             _log.info(
                 "Log for partition %s is renamed to %s and is scheduled for deletion",
                 partition,
@@ -486,6 +488,14 @@ class LogManager:
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
+
+    def _retire(self, log: PartitionLog) -> None:
+        """Renames a log's directory to be deleted in a while."""
+        name = directory_names.delete_directory_name(
+            log.topic_partition, self.context.chance.unique_id()
+        )
+        log.rename_directory(log.log_dir / name)
+        self._queue_for_deletion(log)
 
     def _queue_for_deletion(self, log: PartitionLog) -> None:
         with self._lock:

@@ -308,15 +308,18 @@ class PartitionLog(LogState):
             self.set_end(self.log_end_offset)
             if self.high_watermark >= self.log_end_offset:
                 self._high_watermark = LogPosition(self.log_end_offset)
-            self.context.scheduler.schedule_once("flush-log", lambda: self._flush_rolled(base))
+            self.context.scheduler.schedule_once("flush-log", lambda: self._flush_rolled(old, base))
             return segment
 
-    def _flush_rolled(self, base: int) -> None:
+    def _flush_rolled(self, old: LogSegment, base: int) -> None:
         if self.is_closed:
             return
         with self.guard("flushing"):
             self.producer_state.sync_snapshot(base)
             self.flush_up_to(base)
+            if self.segments.contains_this(old):
+                # Its records may have been flushed before the roll, but not its last index entries.
+                old.flush()
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """The files of an empty segment; it is not in the log yet."""

@@ -36,7 +36,6 @@ from cordwood.storage.batch_walk import (
     HEADER_READ_BYTES,
     LARGE_BATCH_BYTES,
     READ_BYTES,
-    BatchHead,
     BatchPosition,
     FileRange,
     find_offset,
@@ -354,17 +353,6 @@ class SegmentReads:
         file = self._resources.file(self)
         heads = iter_heads(file, batch.position, self.size_bytes, path=self.path)
         return first_with(heads, file, largest, path=self.path)
-
-    def heads_from(self, offset: int) -> Iterator[BatchHead]:
-        """What headers tell of the batches from the one that holds `offset`, or the next, on.
-
-        Raises:
-            CorruptError: the log is damaged on the way.
-        """
-        batch = self._find(offset, 0)
-        if batch is not None:
-            file = self._resources.file(self)
-            yield from iter_heads(file, batch.position, self.size_bytes, path=self.path)
 
     def producer_batches(
         self, start_offset: int, end_offset: int

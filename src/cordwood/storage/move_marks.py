@@ -1,0 +1,39 @@
+"""Marks a log that takes the place of another one, which lies in another log directory.
+
+A move ends with a rename in either directory, and a crash may come between. Two live logs of one
+partition are found then; Kafka leaves the choice to people. The mark is a file beside the segments,
+which Kafka passes over: the log that has it is the new one, complete and on disk.
+"""
+
+from __future__ import annotations
+
+from cordwood.storage.partition_log import PartitionLog
+
+MARK_NAME = "cordwood.moved"
+
+
+def set_mark(log: PartitionLog) -> None:
+    """Marks a log, durably.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with log.guard("marking"):
+        log.context.fs.write_durably(log.directory / MARK_NAME, b"")
+
+
+def remove_mark(log: PartitionLog) -> None:
+    """Takes the mark away, if there is one, durably.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with log.guard("unmarking"):
+        if has_mark(log):
+            log.context.fs.remove(log.directory / MARK_NAME)
+            log.context.fs.sync_directory(log.directory)
+
+
+def has_mark(log: PartitionLog) -> bool:
+    """Whether a log took, or was about to take, the place of another."""
+    return log.context.fs.exists(log.directory / MARK_NAME)
