@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage import retired_files
 from cordwood.storage.append_result import LogPosition
@@ -58,7 +59,14 @@ def delete_segments(
                     log.log_end_offset,
                     reason,
                 )
-            log.roll()
+            try:
+                log.roll()
+            except StorageError as error:
+                if len(doomed) == 1 or not isinstance(error.__cause__, NoSpaceError):
+                    raise
+                # The others make room for a new segment; the active one goes with the next pass.
+                count -= 1
+                doomed.pop()
             doomed = [s for s in doomed if s is not log.active and log.segments.contains_this(s)]
         rest = log.segments.without(doomed)
         log.maybe_increment_log_start_offset(rest.first.base_offset, SEGMENT_DELETION)
@@ -91,7 +99,8 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
                 offset,
                 log.log_end_offset - 1,
             )
-            log.leader_epochs.truncate_from_end(offset)
+            # A leader that got no record has left its epoch at the log's end.
+            log.change_epochs(lambda: log.leader_epochs.truncate_from_end(log.log_end_offset))
             return False
         _log.info("Truncating to offset %s", offset)
         if offset < log.high_watermark:
@@ -112,9 +121,9 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
         log.end = LogPosition(offset)  # readers find it in the segments that are left
         # The newest first: a crash must not leave a gap in the middle of the log.
         retired_files.retire(log, list(reversed(doomed)), at_once=False)
-        log.active.truncate_to(offset)
+        log.active.truncate_to(offset, now_ms=log.context.clock.now_ms())
         log.set_end(offset)
-        log.leader_epochs.truncate_from_end(offset)
+        log.change_epochs(lambda: log.leader_epochs.truncate_from_end(offset))
         log.log_start_offset = min(offset, log.log_start_offset)
         _rebuild_producers(log)
         if log.high_watermark > offset:
@@ -142,9 +151,14 @@ def truncate_fully_and_start_at(
         log.recovery_point = min(log.recovery_point, offset)
         old = list(log.segments)
         retired_files.retire(log, list(reversed(old)))
-        log.segments = SegmentList([log.new_segment(offset)])
+        try:
+            segment = log.new_segment(offset)
+        except (OSError, CordwoodError):
+            retired_files.take_back(old)
+            raise
+        log.segments = SegmentList([segment])
         log.set_end(offset)
-        log.leader_epochs.clear_and_flush()
+        log.change_epochs(log.leader_epochs.clear_and_flush)
         log.producer_state.truncate_fully_and_start_at(offset)
         log.log_start_offset = offset if log_start_offset is None else log_start_offset
         log.recovery_point = min(log.recovery_point, offset)
