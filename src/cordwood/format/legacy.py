@@ -143,8 +143,7 @@ class LegacyBatch:
         """The record, or the records of the compressed set, with absolute offsets.
 
         Raises:
-            CorruptError: the set is empty or malformed, or its messages are of another magic or
-                compressed themselves.
+            CorruptError: the set is empty or malformed, or its messages are compressed themselves.
         """
         return [
             Record(message.offset, message.timestamp, message.key, message.value)
@@ -164,16 +163,28 @@ class LegacyBatch:
         inner = [message for _, message in _iter_inner(self)]
         if not inner:
             raise CorruptError(f"compressed message at offset {self.offset} holds no records")
-        shift = self.offset - inner[-1].offset if self.magic == 1 else 0
+        shift = self._shift_of(inner[-1].offset)
         is_append_time = self.timestamp_type == "LogAppendTime"
         return [
             replace(
                 message,
                 offset=message.offset + shift,
-                timestamp=self.timestamp if is_append_time else message.timestamp,
+                # Magic 0 has no timestamp, also where an old cleaner left it in a set of magic 1.
+                timestamp=self.timestamp
+                if is_append_time and message.magic == 1
+                else message.timestamp,
             )
             for message in inner
         ]
+
+    def _shift_of(self, last_inner: int) -> int:
+        if self.magic == 0 or self.offset == 0:  # some producers leave the outer offset at 0
+            return 0
+        if self.offset < last_inner:
+            raise CorruptError(
+                f"compressed message at offset {self.offset} holds one at offset {last_inner}"
+            )
+        return self.offset - last_inner
 
 
 def build_legacy_message(
@@ -242,11 +253,6 @@ def _iter_inner(wrapper: LegacyBatch) -> Iterator[tuple[int, LegacyBatch]]:
             raise CorruptError(f"inner message of length {size}", position=position)
         end = position + LOG_OVERHEAD_BYTES + size
         message = LegacyBatch.parse(inner[position:end], position=position)
-        if message.magic != wrapper.magic:
-            raise CorruptError(
-                f"message of magic {message.magic} inside one of magic {wrapper.magic}",
-                position=position,
-            )
         if message.codec is not Codec.NONE:
             raise CorruptError("compressed message inside a compressed one", position=position)
         yield position, replace(message, raw=bytes(inner[position:end]))

@@ -40,7 +40,7 @@ from cordwood.format.file_names import (
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     InvalidOffsetError,
@@ -472,7 +472,15 @@ def rebuild_producer_state(
             start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
             producers.update_map_end_offset(start)
             if segment.base_offset in wanted:
-                producers.take_snapshot()
+                _take_snapshot(producers)
             producers.replay_all(segment.producer_batches(start, log_end_offset))
     producers.update_map_end_offset(log_end_offset)
-    producers.take_snapshot()
+    _take_snapshot(producers)
+
+
+def _take_snapshot(producers: ProducerStateManager) -> None:
+    """Leaves a snapshot if there is room: without one, the next load reads more of the log."""
+    try:
+        producers.take_snapshot()
+    except NoSpaceError as error:
+        _log.warning("No producer snapshot at %s: %s", producers.map_end_offset, error)

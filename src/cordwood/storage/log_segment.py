@@ -9,7 +9,6 @@ Source: org.apache.kafka.storage.internals.log.LogSegment.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.batch_walk import BatchPosition, FileRange, iter_heads
 from cordwood.storage.filesystem import File, FileFacts
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.resources import ResourceCache, sync_log
 from cordwood.storage.segment_index import INT32_MAX
 from cordwood.storage.segment_reads import SegmentReads
 from cordwood.storage.segment_recovery import (
@@ -167,12 +166,12 @@ class LogSegment(SegmentReads):
         try:
             file.write_at(parts, position)
         except (NoSpaceError, OSError):
-            with suppress(NoSpaceError, OSError):
-                self._cut(file, position)
             self._is_preallocated = False
+            # Where this fails too, it is no longer a matter of room.
+            self._cut(file, position)
             raise
         with self._index_lock:
-            self._is_synced = False
+            self._changes += 1
             self.size_bytes = end
             self._note_appended(position, batches)
 
@@ -337,7 +336,8 @@ class LogSegment(SegmentReads):
             if removed:
                 # Readers first: nobody is to look for what is about to go.
                 self.size_bytes = position
-                self._is_synced = self._is_preallocated = False
+                self._is_preallocated = False
+                self._changes += 1
                 self._cut(self._resources.file(self), position)
             if position == 0:
                 self._first_batch_timestamp = None
@@ -354,7 +354,7 @@ class LogSegment(SegmentReads):
         new ones, where these happen to take as many bytes.
         """
         file.truncate(size_bytes)
-        file.sync()
+        sync_log(file)
 
     def _find_max_timestamp_again(self) -> None:
         """Source: LogSegment.readLargestTimestamp."""
@@ -417,7 +417,8 @@ class LogSegment(SegmentReads):
             if removed:
                 self.size_bytes = walk.position
                 self._cut(self._resources.file(self), walk.position)
-            self._is_synced = self._is_preallocated = self._is_writing = False
+            self._is_preallocated = self._is_writing = False
+            self._changes += 1
             self._first_batch_timestamp = None
             self._install(builder)
             self._rebuilds += 1
@@ -453,14 +454,28 @@ class LogSegment(SegmentReads):
             NoSpaceError: the file system has no room for the indexes.
             OSError: the disk refused.
         """
-        if not self._is_synced:
-            # Before the sync: what is written meanwhile is for the next one.
-            self._is_synced = True
-            try:
-                self._resources.file(self).sync()
-            except (NoSpaceError, OSError):
-                self._is_synced = False
-                raise
+        self.flush_log()
+        self.flush_indexes()
+
+    def flush_log(self) -> None:
+        """Returns when the log is on disk.
+
+        Raises:
+            OSError: the disk refused, for want of room or otherwise: nobody knows what is on it.
+        """
+        changes = self._changes
+        if self._changes_synced < changes:
+            sync_log(self._resources.file(self))
+            # What was written meanwhile is for the next one.
+            self._changes_synced = max(self._changes_synced, changes)
+
+    def flush_indexes(self) -> None:
+        """Returns when the indexes are on disk.
+
+        Raises:
+            NoSpaceError: the file system has no room for them.
+            OSError: the disk refused.
+        """
         self._offset_index.flush()
         self._time_index.flush()
         self.transaction_index.flush()

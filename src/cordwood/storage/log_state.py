@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append_result import LogPosition
@@ -24,6 +26,8 @@ from cordwood.storage.producer_state import ProducerStateManager
 from cordwood.storage.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
+
+_EPOCHS_RETRY_MS = 1000
 
 CLIENT_DELETION = "client delete records request"
 LEADER_OFFSET_INCREMENT = "leader offset increment"
@@ -208,7 +212,7 @@ class LogState:
             self.log_start_offset = offset
             _log.info("Incremented log start offset to %s due to %s", offset, reason)
             self.recovery_point = max(self.recovery_point, offset)
-            self.leader_epochs.truncate_from_start(offset)
+            self.change_epochs(lambda: self.leader_epochs.truncate_from_start(offset))
             self.producer_state.on_log_start_offset_incremented(offset)
             self.refresh_first_unstable()
             return True
@@ -231,6 +235,24 @@ class LogState:
         return self.log_start_offset
 
     # ---- for the modules beside this one
+
+    def change_epochs(self, change: Callable[[], None]) -> None:
+        """Takes leader epochs away; where their file finds no room now, it is written later.
+
+        Retention, DeleteRecords and truncation must not need the room that they are to make.
+        """
+        try:
+            change()
+        except NoSpaceError as error:
+            _log.warning("The leader epochs of %s are written later: %s", self, error)
+            self.context.scheduler.schedule_once(
+                "leader-epoch-flush", self._flush_epochs, delay_ms=_EPOCHS_RETRY_MS
+            )
+
+    def _flush_epochs(self) -> None:
+        if not self.is_closed:
+            with self.guard("writing the leader epochs of"):
+                self.change_epochs(self.leader_epochs.flush)
 
     def guard(self, doing: str) -> AbstractContextManager[None]:
         """Turns files' errors into `StorageError`s, and takes the directory offline."""

@@ -23,7 +23,7 @@ from cordwood.format.record_batch import MAGIC
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     OffsetsOutOfOrderError,
@@ -225,7 +225,7 @@ class PartitionLog(LogState):
         if producers.touched:
             self.refresh_first_unstable()
         if self.unflushed_messages >= self.config.flush_messages:
-            self.flush(force_active=False)
+            self._flush_appended()
         return AppendResult(
             first_offset=first,
             last_offset=last,
@@ -348,11 +348,21 @@ class PartitionLog(LogState):
         """
         self.flush_up_to(self.log_end_offset, including_offset=force_active)
 
+    def _flush_appended(self) -> None:
+        """Flushes for flush.messages; records last even where an index finds no room."""
+        try:
+            self.flush(force_active=False)
+        except StorageError as error:
+            if not isinstance(error.__cause__, NoSpaceError):
+                raise
+            _log.warning("%s; the recovery point stays at %s", error, self.recovery_point)
+
     def flush_up_to(self, offset: int, *, including_offset: bool = False) -> None:
         """Makes records below `offset` last, and raises the recovery point to it.
 
         Raises:
-            StorageError: a sync failed, and the directory is offline.
+            StorageError: a sync failed, and the directory is offline; or an index found no room,
+                and only the recovery point is not raised: the records last.
         """
         with self.guard("flushing"):
             with self.lock:
@@ -377,10 +387,14 @@ class PartitionLog(LogState):
 
     def _sync(self, dirty: Sequence[LogSegment], known: int) -> None:
         for segment in dirty:
-            segment.flush()
-        if any(segment.base_offset >= known for segment in dirty):
-            # A segment made since the last flush: its name has to last as well.
-            self.context.fs.sync_directory(self.directory)
+            segment.flush_log()
+        try:
+            for segment in dirty:
+                segment.flush_indexes()
+        finally:
+            if any(segment.base_offset >= known for segment in dirty):
+                # A segment made since the last flush: its name has to last as well.
+                self.context.fs.sync_directory(self.directory)
 
     # ---- read
 
@@ -513,6 +527,7 @@ class PartitionLog(LogState):
             if self.is_closed:
                 return
             self._flush_topic_id()
+            self.leader_epochs.flush()
             self.producer_state.take_snapshot()
             for segment in self.segments:
                 segment.close()

@@ -10,11 +10,13 @@ Indexes that are being written to are not let go, whatever the bound.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Protocol
 
+from cordwood.model.errors import NoSpaceError
 from cordwood.storage.filesystem import OS, File, FileSystem
 from cordwood.storage.segment_index import SegmentIndex
 
@@ -45,6 +47,8 @@ class ResourceCache:
         self._indexes: OrderedDict[SegmentIndex, int] = OrderedDict()
         # Invariant: the sum of the values of `_indexes`.
         self._index_bytes = 0
+        #: How often an index was wrong, and made anew: what was learnt from one may be wrong.
+        self.rebuilds = 0
 
     @property
     def files_open(self) -> int:
@@ -107,6 +111,11 @@ class ResourceCache:
                 else:
                     self._index_bytes -= held
 
+    def note_rebuild(self) -> None:
+        """Takes note that an index was wrong, and has been made anew."""
+        with self._lock:
+            self.rebuilds += 1
+
     def close(self) -> None:
         """Lets go of all files and indexes; owners that are asked again open them again."""
         with self._lock:
@@ -115,3 +124,16 @@ class ResourceCache:
                 index.release()
             self._indexes.clear()
             self._index_bytes = 0
+
+
+def sync_log(file: File) -> None:
+    """Syncs a log's file, whose bytes exist nowhere else.
+
+    Raises:
+        OSError: it failed, for want of room too: a second attempt would say nothing about the bytes
+            that the first one lost.
+    """
+    try:
+        file.sync()
+    except NoSpaceError as error:
+        raise OSError(errno.ENOSPC, str(error)) from error

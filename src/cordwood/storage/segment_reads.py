@@ -64,11 +64,12 @@ class SegmentReads:
     """A segment as its readers see it; see the module."""
 
     __slots__ = (
+        "_changes",
+        "_changes_synced",
         "_first_batch_timestamp",
         "_index_interval_bytes",
         "_index_lock",
         "_is_preallocated",
-        "_is_synced",
         "_is_writing",
         "_max_index_bytes",
         "_max_timestamp",
@@ -124,7 +125,9 @@ class SegmentReads:
         self._rebuilds = 0
         self._read_bytes = READ_BYTES
         self._is_writing = is_new
-        self._is_synced = False
+        # How often the file was changed, and how many of these changes are known to be on disk.
+        self._changes = 1
+        self._changes_synced = 0
         self._is_preallocated = False
         # None: not known, the time index will tell.
         self._max_timestamp: int | None = NO_TIMESTAMP if is_new else None

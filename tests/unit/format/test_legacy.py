@@ -72,10 +72,30 @@ def wrap(inner: bytes, *, magic: int = 1) -> LegacyBatch:
     )
 
 
+def test_messages_of_magic_0_may_be_in_a_set_of_magic_1_as_old_cleaners_left_them() -> None:
+    inner = b"".join(
+        build_legacy_message(offset=offset, magic=0, key=b"k", value=b"%d" % offset)
+        for offset in (7, 9)
+    )
+    expected = [Record(7, -1, b"k", b"7"), Record(9, -1, b"k", b"9")]
+    assert wrap(inner).records() == expected
+    assert {message.magic for message in wrap(inner).messages()} == {0}
+
+
+def test_an_outer_offset_of_0_leaves_the_inner_offsets_as_they_are() -> None:
+    inner = b"".join(
+        build_legacy_message(offset=offset, magic=1, key=b"k", value=b"v") for offset in range(3)
+    )
+    data = build_legacy_message(
+        offset=0, magic=1, key=None, value=compress(Codec.GZIP, inner), attributes=1
+    )
+    assert [record.offset for record in LegacyBatch.parse(data).records()] == [0, 1, 2]
+
+
 def test_wrappers_that_cannot_be_are_corrupt() -> None:
-    other = build_legacy_message(offset=0, magic=0, key=None, value=None)
+    beyond = build_legacy_message(offset=1 << 40, magic=1, key=None, value=None)
     nested = build_legacy_message(offset=0, magic=1, key=None, value=b"", attributes=1)
-    for inner in (b"", other, nested, nested[:-1], struct.pack(">qi", 0, 5) + bytes(30)):
+    for inner in (b"", beyond, nested, nested[:-1], struct.pack(">qi", 0, 5) + bytes(30)):
         with pytest.raises(CorruptError):
             wrap(inner).records()
     null = build_legacy_message(offset=0, magic=1, key=None, value=None, attributes=1)
