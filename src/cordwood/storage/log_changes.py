@@ -121,6 +121,9 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
         log.end = LogPosition(offset)  # readers find it in the segments that are left
         # The newest first: a crash must not leave a gap in the middle of the log.
         retired_files.retire(log, list(reversed(doomed)), at_once=False)
+        if doomed:
+            # They must not come back behind a segment that has been cut off.
+            log.context.fs.sync_directory(log.directory)
         log.active.truncate_to(offset, now_ms=log.context.clock.now_ms())
         log.set_end(offset)
         log.change_epochs(lambda: log.leader_epochs.truncate_from_end(offset))
