@@ -41,10 +41,7 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
     first_dirty, reset, warnings = _first_dirty(view)
     limit, blockers = _first_uncleanable(view, first_dirty, now_ms)
     # The boundary is snapped down to the base of the segment that holds it.
-    boundary = max(
-        (s.base_offset for s in view.segments if s.base_offset <= limit),
-        default=view.segments[0].base_offset,
-    )
+    boundary = view.floor(limit).base_offset
     clean_bytes = _size(view.values(-1, first_dirty))
     cleanable_bytes = _size(view.values(min(first_dirty, boundary), boundary))
     total = clean_bytes + cleanable_bytes

@@ -63,9 +63,9 @@ class LogCleaningError(CordwoodError):
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Being compacted, or losing old segments, by the thread of that identifier."""
+    """Being compacted, or losing old segments, by that thread."""
 
-    thread: int
+    thread: threading.Thread
 
     def __str__(self) -> str:
         return "LogCleaningInProgress"
@@ -184,7 +184,7 @@ class CleanerManager:
             if not due:
                 return None
             log, cleanable = max(due, key=lambda pair: pair[1].ratio)
-            self._states[log.topic_partition] = InProgress(threading.get_ident())
+            self._states[log.topic_partition] = InProgress(threading.current_thread())
             delays = [c.delay_ms for _, c in found if c.delay_ms > 0]
             return LogToClean(
                 log=log,
@@ -241,7 +241,7 @@ class CleanerManager:
                 and not self.is_uncleanable(log)
             ]
             for log in logs:
-                self._states[log.topic_partition] = InProgress(threading.get_ident())
+                self._states[log.topic_partition] = InProgress(threading.current_thread())
             return logs
 
     # ---- states
@@ -270,7 +270,7 @@ class CleanerManager:
         with self._lock:
             state = self._states.get(partition)
             if isinstance(state, Aborted) or (
-                isinstance(state, InProgress) and state.thread == threading.get_ident()
+                isinstance(state, InProgress) and state.thread is threading.current_thread()
             ):
                 raise CleaningStateError(
                     f"Compaction for partition {partition} cannot be aborted and paused since it "

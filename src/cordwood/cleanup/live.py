@@ -77,17 +77,34 @@ def live_view(log: PartitionLog, cleaner_checkpoint: int | None) -> LogView:
         log: to look at.
         cleaner_checkpoint: the line of its directory's cleaner-offset-checkpoint, if any.
     """
-    with log.lock:
-        segments = log.segments
+    return _Noted(log).view(cleaner_checkpoint)
+
+
+class _Noted:
+    """What of a log has to be seen at one moment; the rest of a view is made of it without lock."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        with log.lock:
+            self.segments = log.segments
+            self.directory = log.directory
+            self.generation = log.generation
+            self._partition = log.topic_partition
+            self._config = log.config
+            self._log_start_offset = log.log_start_offset
+            self._log_end_offset = log.log_end_offset
+            self._high_watermark = log.high_watermark
+            self._last_stable_offset = log.last_stable_offset
+
+    def view(self, cleaner_checkpoint: int | None) -> LogView:
         return LogView(
-            topic_partition=log.topic_partition,
-            segments=tuple([LiveSegment(segment) for segment in segments]),
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
+            topic_partition=self._partition,
+            segments=tuple([LiveSegment(segment) for segment in self.segments]),
+            log_start_offset=self._log_start_offset,
+            log_end_offset=self._log_end_offset,
+            high_watermark=self._high_watermark,
+            last_stable_offset=self._last_stable_offset,
             cleaner_checkpoint=cleaner_checkpoint,
-            config=log.config,
+            config=self._config,
         )
 
 
@@ -121,16 +138,14 @@ def capture_live(log: PartitionLog, *, end: int) -> LiveSources:
     fs = log.context.fs
     with log.lock:
         log.require_open()
-        view = live_view(log, None)
-        segments = log.segments
-        directory = log.directory
+        noted = _Noted(log)
         producers = tuple(log.producer_state.entries())
-        generation = log.generation
+    view, segments = noted.view(None), noted.segments
     sources = tuple([segment for segment in segments if segment.base_offset < end])
     facts = tuple(
         [
             SegmentFacts(
-                directory=directory,
+                directory=noted.directory,
                 base_offset=segment.base_offset,
                 size_bytes=segment.size_bytes,
                 modified_ns=fs.facts_of(segment.path).modified_ns,
@@ -153,7 +168,7 @@ def capture_live(log: PartitionLog, *, end: int) -> LiveSources:
         model=fs.facts_of(segments.active.path),
         warnings=(),
     )
-    return LiveSources(captured=captured, segments=sources, generation=generation)
+    return LiveSources(captured=captured, segments=sources, generation=noted.generation)
 
 
 def retain(log: PartitionLog, now_ms: int) -> int:

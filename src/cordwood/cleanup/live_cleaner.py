@@ -1,20 +1,18 @@
-"""The work of Kafka's cleaner thread and of its retention task, one pass a call.
+"""The work of Kafka's cleaner thread, one pass a call.
 
-`LiveCleaner.clean_once` compacts the filthiest log and applies retention to the compacted ones;
-`retention_pass` applies it to the others. Whoever owns the process calls both: the first again at
-once while there was something to compact, else after log.cleaner.backoff.ms; several threads may,
-each with a `LiveCleaner` of its own.
+`LiveCleaner.clean_once` compacts the filthiest log and applies retention to the compacted ones; the
+others are `cordwood.cleanup.retention_task`'s. Whoever owns the process calls it again at once
+while there was something to compact, else after log.cleaner.backoff.ms; several threads may, each
+with a `LiveCleaner` of its own.
 
-Source: org.apache.kafka.storage.internals.log.LogCleaner, LogManager.cleanupLogs.
+Source: org.apache.kafka.storage.internals.log.LogCleaner.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cordwood.cleanup.cleaner_manager import (
     CleanerManager,
@@ -22,17 +20,16 @@ from cordwood.cleanup.cleaner_manager import (
     LogCleaningError,
     LogToClean,
 )
-from cordwood.cleanup.commit import RoundCommitter, RoundResult
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.live import capture_live, retain
-from cordwood.cleanup.live_placement import LivePlacement
-from cordwood.cleanup.request import Engine
-from cordwood.cleanup.round import Round, limited, plan_round
+from cordwood.cleanup.live import retain
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from cordwood.cleanup.commit import RoundResult
+    from cordwood.cleanup.request import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +91,6 @@ class LiveCleaner:
         self._number = number
         self._prefix = f"Cleaner {number}: "
         self._context = manager.logs.context
-        self._broker = manager.logs.broker
         # Logs whose round failed for no fault of theirs, until every other has had its turn.
         self._put_off: set[TopicPartition] = set()
 
@@ -106,7 +102,7 @@ class LiveCleaner:
         Returns:
             Whether a log was compacted; if not, there is time to rest.
         """
-        if not self._broker.log_cleaner_enable:
+        if not self._manager.logs.broker.log_cleaner_enable:
             return False
         try:
             cleaned = self._clean_filthiest()
@@ -166,73 +162,27 @@ class LiveCleaner:
         return True
 
     def _clean(self, chosen: LogToClean, now_ms: int) -> None:
-        """One round over a log.
+        # Compiled code is loaded when there is something to compact, and not before.
+        from cordwood.cleanup.live_round import clean_log  # noqa: PLC0415
 
-        Raises:
-            LogCleaningAbortedError: somebody needs the log.
-            OSError, CordwoodError: what went wrong; groups in place stay.
-        """
-        log, cleanable = chosen.log, chosen.cleanable
         begun = self._context.clock.monotonic_s()
-        _log.info("%sBeginning cleaning of log %s", self._prefix, chosen.topic_partition)
-        sources = capture_live(log, end=cleanable.first_uncleanable)
-        captured = sources.captured
-        plan = plan_compaction(captured.view, cleanable)
-        round_ = self._limited(
-            plan_round(
-                captured, plan, now_ms=now_ms, seed=int(self._context.chance.unique_id(), 16) >> 1
-            )
-        )
-        self._announce(round_)
-        placement = LivePlacement(
-            log,
-            sources.segments,
-            generation=sources.generation,
-            require_wanted=lambda: self._manager.check_cleaning_aborted(log),
+        result = clean_log(
+            chosen.log,
+            chosen.cleanable,
+            self._engine,
+            now_ms=now_ms,
+            require_wanted=lambda: self._manager.check_cleaning_aborted(chosen.log),
+            throttle_bytes=self._rate(),
             prefix=self._prefix,
         )
-        committer = RoundCommitter(round_, placement, fs=self._context.fs)
-        try:
-            self._engine.run([committer])
-        finally:
-            with suppress(OSError):  # a partition that is gone has nothing left to clear
-                committer.close()
-        if not committer.done:
-            raise committer.result.error or EngineError(
-                "the engine stopped before the round was over"
-            )
-        stats = CleanerStats.of(committer.result, self._context.clock.monotonic_s() - begun)
+        stats = CleanerStats.of(result, self._context.clock.monotonic_s() - begun)
         self._record(chosen, stats)
 
-    def _limited(self, round_: Round) -> Round:
-        broker = self._broker
+    def _rate(self) -> int | None:
+        """This thread's share of log.cleaner.io.max.bytes.per.second."""
+        broker = self._manager.logs.broker
         rate = broker.log_cleaner_io_max_bytes_per_second / max(1, broker.log_cleaner_threads)
-        return limited(
-            round_,
-            attempt=self._context.chance.unique_id()[:8],
-            free_bytes=self._context.fs.free_bytes(Path(round_.directory)),
-            throttle_bytes=max(1, int(rate)) if rate < LONG_MAX else None,
-        )
-
-    def _announce(self, round_: Round) -> None:
-        prefix, name = self._prefix, round_.name
-        _log.info("%sBuilding offset map for %s...", prefix, name)
-        _log.info(
-            "%sBuilding offset map for log %s for %s segments in offset range [%s, %s).",
-            prefix,
-            name,
-            len(round_.dirty),
-            round_.first_dirty,
-            round_.first_uncleanable,
-        )
-        _log.info(
-            "%sCleaning log %s (cleaning prior to %s, discarding tombstones prior to upper bound "
-            "deletion horizon %s)...",
-            prefix,
-            name,
-            _date(round_.segments[-1].modified_ns // 1_000_000),
-            _date(round_.legacy_horizon_ms),
-        )
+        return max(1, int(rate)) if rate < LONG_MAX else None
 
     def _record(self, chosen: LogToClean, stats: CleanerStats) -> None:
         """Says what a round did, in the lines of Kafka's that have a meaning here.
@@ -285,62 +235,3 @@ class LiveCleaner:
                 self._give_up_on(log, error)
             finally:
                 self._manager.done_deleting([log.topic_partition])
-
-
-def retention_pass(manager: CleanerManager) -> int:
-    """Applies retention to every log without `compact`; how many segments went.
-
-    A log that something is wrong with is logged, and the others go on.
-
-    Source: LogManager.cleanupLogs.
-    """
-    clock = manager.logs.context.clock
-    begun = clock.monotonic_s()
-    _log.debug("Beginning log cleanup...")
-    total = 0
-    logs = manager.pause_for_retention()
-    try:
-        for log in logs:
-            future = manager.logs.get(log.topic_partition, future=True)
-            for each in (log, future):
-                if each is not None:
-                    total += _collect(each, clock.now_ms())
-    finally:
-        manager.resume_cleaning([log.topic_partition for log in logs])
-    _log.debug(
-        "Log cleanup completed. %s files deleted in %s seconds",
-        total,
-        int(clock.monotonic_s() - begun),
-    )
-    return total
-
-
-def _collect(log: PartitionLog, now_ms: int) -> int:
-    _log.debug("Garbage collecting '%s'", log.topic_partition)
-    try:
-        return retain(log, now_ms)
-    except CordwoodError:
-        _log.exception("Error while deleting old segments of %s", log)
-        return 0
-
-
-def start_retention(manager: CleanerManager) -> None:
-    """Puts `retention_pass` on the schedule, every log.retention.check.interval.ms."""
-    broker = manager.logs.broker
-    period_ms = broker.log_retention_check_interval_ms
-    _log.info("Starting log cleanup with a period of %s ms.", period_ms)
-    manager.logs.context.scheduler.schedule(
-        "kafka-log-retention",
-        lambda: _ignore(retention_pass(manager)),
-        delay_ms=broker.log_initial_task_delay_ms,
-        period_ms=period_ms,
-    )
-
-
-def _ignore(_: int) -> None:
-    """A scheduled task returns nothing."""
-
-
-def _date(ms: int) -> str:
-    """As java.util.Date prints itself, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")

@@ -6,6 +6,7 @@ values read from a stopped one's files: what nobody asks for is not looked up.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -167,6 +168,13 @@ class LogView:
         """
         if start >= end:
             return ()
-        bases = [s.base_offset for s in self.segments if s.base_offset <= start]
-        first = bases[-1] if bases else self.segments[0].base_offset
-        return tuple(s for s in self.segments if first <= s.base_offset < end)
+        first = max(0, bisect_right(self.segments, start, key=_base) - 1)
+        return self.segments[first : bisect_left(self.segments, end, key=_base)]
+
+    def floor(self, offset: int) -> CleanedSegment:
+        """The segment that holds `offset`, the first where all lie above it."""
+        return self.segments[max(0, bisect_right(self.segments, offset, key=_base) - 1)]
+
+
+def _base(segment: CleanedSegment) -> int:
+    return segment.base_offset

@@ -16,13 +16,14 @@ import pytest
 from cordwood.cleanup.cleaner_manager import Aborted, CleanerManager
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.live import retain
-from cordwood.cleanup.live_cleaner import LiveCleaner, retention_pass, start_retention
+from cordwood.cleanup.live_cleaner import LiveCleaner
 from cordwood.cleanup.paused_changes import (
     PausedMove,
     truncate_fully_paused,
     truncate_paused,
     update_topic_config,
 )
+from cordwood.cleanup.retention_task import retention_pass, start_retention
 from cordwood.cleanup.round import Round
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
@@ -454,7 +455,6 @@ def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_pat
             logs.manager.broker = BrokerConfig(
                 log_cleaner_threads=2, log_cleaner_io_max_bytes_per_second=rate
             )
-            cleaner = LiveCleaner(logs.cleaning, engine)
         dups(logs, logs.log(), 30, 3, start=number)
         assert cleaner.clean_once()
     assert [round_.throttle_bytes for round_ in engine.rounds] == [None, 500_000_000, 10**9]

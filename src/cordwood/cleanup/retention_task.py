@@ -1,0 +1,67 @@
+"""The task that applies retention to running logs without `compact`, from time to time.
+
+Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.live import retain
+from cordwood.model.errors import CordwoodError
+from cordwood.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+
+def retention_pass(manager: CleanerManager) -> int:
+    """Applies retention to every log without `compact`; how many segments went.
+
+    A log that something is wrong with is logged, and the others go on.
+    """
+    clock = manager.logs.context.clock
+    begun = clock.monotonic_s()
+    _log.debug("Beginning log cleanup...")
+    total = 0
+    logs = manager.pause_for_retention()
+    try:
+        for log in logs:
+            future = manager.logs.get(log.topic_partition, future=True)
+            for each in (log, future):
+                if each is not None:
+                    total += _collect(each, clock.now_ms())
+    finally:
+        manager.resume_cleaning([log.topic_partition for log in logs])
+    _log.debug(
+        "Log cleanup completed. %s files deleted in %s seconds",
+        total,
+        int(clock.monotonic_s() - begun),
+    )
+    return total
+
+
+def _collect(log: PartitionLog, now_ms: int) -> int:
+    _log.debug("Garbage collecting '%s'", log.topic_partition)
+    try:
+        return retain(log, now_ms)
+    except CordwoodError:
+        _log.exception("Error while deleting old segments of %s", log)
+        return 0
+
+
+def start_retention(manager: CleanerManager) -> None:
+    """Puts `retention_pass` on the schedule, every log.retention.check.interval.ms."""
+    broker = manager.logs.broker
+    period_ms = broker.log_retention_check_interval_ms
+    _log.info("Starting log cleanup with a period of %s ms.", period_ms)
+    manager.logs.context.scheduler.schedule(
+        "kafka-log-retention",
+        lambda: _ignore(retention_pass(manager)),
+        delay_ms=broker.log_initial_task_delay_ms,
+        period_ms=period_ms,
+    )
+
+
+def _ignore(_: int) -> None:
+    """A scheduled task returns nothing."""

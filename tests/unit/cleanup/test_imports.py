@@ -1,0 +1,28 @@
+"""What a process has to load before there is anything to compact."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark")
+
+
+@pytest.mark.parametrize(
+    "module", ["cleaner_manager", "live", "live_cleaner", "paused_changes", "retention_task"]
+)
+def test_a_broker_with_nothing_to_compact_loads_no_compiled_code(module: str) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys, cordwood.cleanup.{module}\n"
+            f"print([name for name in {HEAVY} if name in sys.modules])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
