@@ -55,6 +55,8 @@ def leave(fs: SimulatedFileSystem, size_bytes: int) -> None:
 
 def simulated(**settings: Any) -> tuple[SimulatedFileSystem, PartitionLog]:
     fs = SimulatedFileSystem()
+    fs.make_directory(LOGS)
+    fs.sync_directory(LOGS.parent)
     log = new_log(LOGS, fs=fs, **settings)
     put(log, b"first", producer=(1, 0, 0))
     catch_up(log)
@@ -217,7 +219,7 @@ def test_retention_makes_room_on_a_full_disk(settings: dict[str, int], left: tup
     assert bases(log) == left
     assert log.log_start_offset == left[0]
     assert fs.free_bytes(LOGS) > 1000
-    assert put(log, bytes(500)).first_offset == 6
+    assert put(log, bytes(500), leader_epoch=6).first_offset == 6
     assert not log.context.failures.offline
     fs.capacity_bytes = None
     expected = records_in(log)

@@ -335,36 +335,44 @@ class Full(SimulatedFileSystem):
         self.fail = fail
 
 
+def nine(fs: SimulatedFileSystem) -> PartitionLog:
+    """Three segments of three records, each of a producer and a leader epoch of its own."""
+    log = new_log(Path("/logs"), fs=fs, file_delete_delay_ms=0)
+    for number in range(9):
+        producer = (number // 3, 0, number % 3)
+        put(log, b"%d" % number, producer=producer, leader_epoch=number // 3)
+        if number % 3 == 2:
+            log.roll()
+    catch_up(log)
+    log.context.scheduler.run_due()
+    return log
+
+
 @pytest.mark.parametrize("name", [".log", "leader-epoch-checkpoint", ".snapshot"])
 @pytest.mark.parametrize("fully", [False, True])
-def test_a_truncation_that_finds_no_room_is_not_half_done_for_those_who_go_on(
+def test_a_truncation_needs_no_room_but_for_the_file_of_a_log_that_begins_anew(
     name: str, fully: bool
 ) -> None:
     fs = Full(name)
-    log = new_log(Path("/logs"), fs=fs)
-    for epoch in range(3):
-        for _ in range(3):
-            put(log, b"v", producer=(epoch, 0, _), leader_epoch=epoch)
-        log.roll()
-    catch_up(log)
+    log = nine(fs)
+    before, records = state_of(log), records_in(log)
     fs.armed = True
-    try:
-        if fully:
+    if fully and name == ".log":
+        with pytest.raises(StorageError):
             log.truncate_fully_and_start_at(4)
-        else:
-            log.truncate_to(4)
-    except StorageError:
-        pass
+        log.context.scheduler.run_due()
+        assert (state_of(log), records_in(log)) == (before, records)
+        fs.armed = False
+    if fully:
+        log.truncate_fully_and_start_at(4)
+    else:
+        log.truncate_to(4)
     fs.armed = False
-    if not log.context.failures.offline:
-        start, stable, mark, end = (
-            log.log_start_offset,
-            log.last_stable_offset,
-            log.high_watermark,
-            log.log_end_offset,
-        )
-        assert start <= stable <= mark <= end
-        assert log.producer_state.map_end_offset == end
-        assert all(entry.start_offset < end for entry in log.leader_epochs.epoch_entries)
-        put(log, b"again", leader_epoch=9)
-        assert records_read(fetch(log, end))[0].value == b"again"
+    assert (log.high_watermark, log.log_end_offset) == (4, 4)
+    assert log.producer_state.map_end_offset == 4
+    assert set(log.producer_state.active_producers) == (set() if fully else {0, 1})
+    assert log.leader_epochs.epoch_entries == (() if fully else ((0, 0), (1, 3)))
+    assert put(log, b"again", leader_epoch=9).first_offset == 4
+    expected = [] if fully else [b"%d" % number for number in range(4)]
+    assert [value for _, _, _, value in records_in(log)] == [*expected, b"again"]
+    assert not log.context.failures.offline
