@@ -29,7 +29,7 @@ from typing import ClassVar, Literal, Protocol
 
 from cordwood.format.columns import gather, interleave
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.filesystem import OS, File, FileSystem
 
@@ -454,7 +454,12 @@ class SegmentIndex(ABC):
                     file.truncate(count * self.ENTRY_BYTES)
                 self._saved, self._has_tail = count, False
             if sync:
-                file.sync()
+                try:
+                    file.sync()
+                except NoSpaceError:
+                    # Whatever of it is lost is written again: a second sync alone would not do.
+                    self._saved, self._has_tail = 0, True
+                    raise
                 self._is_synced = True
         finally:
             file.close()

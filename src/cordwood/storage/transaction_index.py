@@ -192,6 +192,10 @@ class TransactionIndex:
             try:
                 file.sync()
                 self._is_synced = True
+            except NoSpaceError:
+                # Whatever of it is lost is written again: a second sync alone would not do.
+                self._saved = 0
+                raise
             finally:
                 file.close()
 

@@ -4,6 +4,7 @@ there is room again.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -32,7 +33,7 @@ from cordwood.testing.log_under_test import (
     state_of,
 )
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from cordwood.testing.stored_log import batch_of, files_of, put, records_in
 
 LOGS = Path("/logs")
@@ -183,6 +184,34 @@ def test_with_flush_messages_an_append_is_there_and_lasts_or_it_is_refused_and_g
     assert put(log, bytes(20), producer=(1, 0, 2)).last_offset == 2
     log.flush()
     assert log.recovery_point == log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_index_entries_that_a_full_disk_has_lost_in_a_sync_are_written_again(suffix: str) -> None:
+    fs, log = simulated(index_interval_bytes=0)
+    now = log.context.clock.now_ms()
+    for number in range(4):
+        put(log, b"v", timestamp=now + number)
+    producer = Producer(log, 2)
+    producer.append(1)
+    producer.end(commit=False)
+
+    def fail(operation: Operation) -> OSError | None:
+        if operation.kind is Kind.SYNC and operation.path.name.endswith(suffix):
+            fs.fail = None
+            return OSError(errno.ENOSPC, "no room for what was written before")
+        return None
+
+    fs.fail = fail
+    refused(log.flush)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == log.log_end_offset == 7
+    index = next(name for name in fs.names_in(log.directory) if name.endswith(suffix))
+    (image, *_) = fs.crash_images(1, random.Random(0))
+    expected = fs.read_bytes(log.directory / index)
+    assert image.read_bytes(log.directory / index) == expected
+    assert expected.rstrip(b"\0")
 
 
 # ---- what makes room must need none
