@@ -133,6 +133,9 @@ def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[in
 
 def _compaction_delay_ms(view: LogView, first_dirty: int, now_ms: int) -> int:
     """By how long max.compaction.lag.ms is passed."""
+    clean_until = now_ms - view.config.max_compaction_lag_ms
+    if clean_until <= 0:  # a lag that never passes: no segment need be looked into
+        return 0
     candidates = [
         segment.first_batch_timestamp
         for segment in view.values(first_dirty, view.active.base_offset)
@@ -140,7 +143,6 @@ def _compaction_delay_ms(view: LogView, first_dirty: int, now_ms: int) -> int:
     ]
     if not candidates:
         return 0
-    clean_until = max(now_ms - view.config.max_compaction_lag_ms, 0)
     return max(clean_until - min(candidates), 0)
 
 

@@ -146,7 +146,7 @@ def test_a_log_within_its_dirty_ratio_is_not_picked_unless_it_is_past_its_lag(
 
 
 def test_an_error_while_a_log_is_looked_at_names_the_log(tmp_path: Path) -> None:
-    logs = one(tmp_path, count=3)
+    logs = one(tmp_path, replace(EAGER, max_compaction_lag_ms=HOUR_MS), count=3)
     logs.restart()
     log = logs.log()
     log.segments[0].path.unlink()
@@ -159,7 +159,7 @@ def test_an_error_while_a_log_is_looked_at_names_the_log(tmp_path: Path) -> None
 def test_a_log_that_cannot_be_looked_at_is_marked_and_the_others_are_cleaned(
     tmp_path: Path,
 ) -> None:
-    logs = RunningLogs(tmp_path, {"t": EAGER})
+    logs = RunningLogs(tmp_path, {"t": replace(EAGER, max_compaction_lag_ms=HOUR_MS)})
     for name in ("t-0", "t-1"):
         batches(logs, logs.log(name), 3)
     logs.restart()
