@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,3 +29,16 @@ def test_the_tour_of_a_partition_log_recovers_everything_and_ages_three_segments
     ]
     assert "  00000000000000000450.log" in lines
     assert not any(line.endswith(".deleted") for line in lines)
+
+
+def test_the_code_of_the_readme_runs(tmp_path: Path) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    assert '"/tmp/logs"' in code
+    code = code.replace("/tmp/logs", str(tmp_path / "logs"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "10.50" in done.stdout
+    assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
