@@ -11,8 +11,10 @@ from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import InconsistentTopicIdError, StorageError
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log_context import LogContext
+from cordwood.storage.log_loader import LoadRequest, load_log
 from cordwood.storage.partition_log import PartitionLog
 from cordwood.storage.segment_split import split_overflowed
 from cordwood.testing.log_under_test import (
@@ -292,9 +294,18 @@ def test_settings_are_put_in_force_while_the_log_runs(tmp_path: Path) -> None:
 
 
 def test_a_directory_to_be_deleted_without_segments_is_loaded(tmp_path: Path) -> None:
-    (tmp_path / "foo-3.0123456789abcdef0123456789abcdef-delete").mkdir()
-    log = new_log(tmp_path, name="foo-3")
+    (tmp_path / DELETED_NAME).mkdir()
+    log = load_log(
+        LoadRequest(
+            directory=tmp_path / DELETED_NAME,
+            topic_partition=TopicPartition("t", 0),
+            config=LogConfig(),
+            context=LogContext(clock=ManualClock()),
+        )
+    )
     assert len(log.segments) == 1
+    log.delete()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stray_snapshot_at_42_is_removed(tmp_path: Path) -> None:
