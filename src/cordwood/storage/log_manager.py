@@ -20,7 +20,8 @@ from cordwood.storage import directory_names
 from cordwood.storage.log_context import LogContext
 from cordwood.storage.log_directory import LoadProgress, LogDirectory, Silent
 from cordwood.storage.log_loader import LoadRequest, load_log
-from cordwood.storage.move_marks import has_mark, remove_mark, set_mark
+from cordwood.storage.log_table import LogTable
+from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
 from cordwood.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -82,10 +83,10 @@ class LogManager:
         self.broker_epoch = -1
         self.on_removed: list[Callable[[TopicPartition, Path], None]] = []
         self._topic_config = topic_config
+        # Held while logs are made, moved or deleted, and taken before any log's own; never waited
+        # for by who holds one of these.
         self._lock = threading.RLock()
-        self._current: dict[TopicPartition, PartitionLog] = {}
-        self._future: dict[TopicPartition, PartitionLog] = {}
-        self._to_delete: list[tuple[PartitionLog, int]] = []
+        self._table = LogTable()
         self._loaded = False
         self._stopped = False
         self.directories = self._take([_absolute(path) for path in log_dirs])
@@ -144,9 +145,13 @@ class LogManager:
                 self._accept(log, suffix, is_stray)
         self._require_some_directory()
         self._loaded = True
+        if not self.context.failures.offline:  # where else the log that it replaced may turn up
+            for log in self._table.all():
+                with _quiet_failure():
+                    remove_mark(log)
         _log.info(
             "Loaded %s logs in %sms (unclean log dirs = %s)",
-            len(self._current),
+            len(self._table.all()),
             int((self.context.clock.monotonic_s() - begun) * 1000),
             [str(path) for path in unclean],
         )
@@ -158,17 +163,17 @@ class LogManager:
         if suffix == DELETE_DIR_SUFFIX:
             self._queue_for_deletion(log)
         elif suffix == FUTURE_DIR_SUFFIX:
-            self._put(self._future, log)
+            self._put(log, future=True)
         elif is_stray(log):
             name = directory_names.stray_directory_name(partition, self.context.chance.unique_id())
             _log.info("Found stray log dir %s: moving it to %s", log, name)
             log.rename_directory(log.log_dir / name)
             log.close_handlers()
         else:
-            self._put(self._current, log)
+            self._put(log)
 
-    def _put(self, logs: dict[TopicPartition, PartitionLog], log: PartitionLog) -> None:
-        other = logs.get(log.topic_partition)
+    def _put(self, log: PartitionLog, *, future: bool = False) -> None:
+        other = self._table.get(log.topic_partition, future=future)
         if other is not None and has_mark(other) != has_mark(log):
             old, log = (log, other) if has_mark(other) else (other, log)
             self._retire(old)
@@ -181,14 +186,11 @@ class LogManager:
                 "for this partition. It is recommended to delete the partition in the log "
                 "directory that is known to have failed recently."
             )
-        with self._lock:
-            if log.log_dir in self.context.failures.offline:
-                # Other logs of the directory were opened at the same time, and one has failed.
-                log.close_handlers()
-                return
-            # They may have changed since it was opened with them: KAFKA-8813.
-            log.update_config(self._config_of(log.topic_partition.topic))
-            logs[log.topic_partition] = log
+        # Other logs of the directory were opened at the same time, and one may have failed.
+        with _quiet_failure():
+            self._table.put(log, future=future)
+        # They may have changed since it was opened with them: KAFKA-8813.
+        log.update_config(self._config_of(log.topic_partition.topic))
 
     def start_tasks(self) -> None:
         """Puts the checkpoints, the flush of old appends and deletions on the schedule.
@@ -227,12 +229,11 @@ class LogManager:
 
     def get(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
         """A partition's log, or its future one."""
-        return (self._future if future else self._current).get(partition)
+        return self._table.get(partition, future=future)
 
     def logs(self) -> list[PartitionLog]:
         """Every log, future ones behind the others."""
-        with self._lock:
-            return [*self._current.values(), *self._future.values()]
+        return self._table.all()
 
     def get_or_create(
         self,
@@ -258,7 +259,7 @@ class LogManager:
             InconsistentTopicIdError: the log there belongs to another topic of that name.
         """
         with self._lock:
-            log = self._current.get(partition)
+            log = self._table.get(partition)
             if log is not None:
                 if topic_id is not None:
                     log.assign_topic_id(topic_id)
@@ -269,7 +270,7 @@ class LogManager:
                     f"{', '.join(str(path) for path in self.context.failures.offline)} are offline"
                 )
             log = self._create(partition, str(partition), topic_id, log_dir, directory_id)
-            self._current[partition] = log
+            self._table.put(log)
             return log
 
     def _create(
@@ -355,7 +356,7 @@ class LogManager:
     def _checkpoint(self, which: str, offset: Callable[[PartitionLog], int | None]) -> None:
         for directory in self._online():
             lines = {}
-            for log in self._logs_in(directory):
+            for log in self._table.current_in(directory.path):
                 line = offset(log)
                 if line is not None:
                     lines[log.topic_partition] = line
@@ -364,10 +365,6 @@ class LogManager:
                 self.context.failures.guard(directory.path, f"writing {which} of"),
             ):
                 getattr(directory, which).write(lines)
-
-    def _logs_in(self, directory: LogDirectory) -> list[PartitionLog]:
-        with self._lock:
-            return [log for log in self._current.values() if log.log_dir == directory.path]
 
     def remove_expired_producers(self) -> None:
         """Forgets silent producers, in every log."""
@@ -380,7 +377,8 @@ class LogManager:
         """Cuts logs off at these offsets, after their lower recovery points were made to last.
 
         Were a recovery point written only afterwards, a power loss in between could leave what was
-        cut off and written anew below it, where no recovery looks.
+        cut off and written anew below it, where no recovery looks. What is being moved is cut off
+        in both places: a future log never has what the current one has not.
 
         Raises:
             StorageError: a directory is offline, or has just failed.
@@ -390,8 +388,12 @@ class LogManager:
             with log.lock:
                 log.recovery_point = min(log.recovery_point, offset)
         self.checkpoint_recovery_points()
-        for log, offset in logs:
-            log.truncate_to(offset)
+        with self._lock:  # no move ends in between
+            for log, offset in logs:
+                log.truncate_to(offset)
+                follower = self._follower_of(log)
+                if follower is not None:
+                    follower.truncate_to(offset)
 
     def truncate_fully_and_start_at(
         self,
@@ -410,7 +412,16 @@ class LogManager:
         with log.lock:
             log.recovery_point = min(log.recovery_point, offset)
         self.checkpoint_recovery_points()
-        log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)
+        with self._lock:
+            log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)
+            follower = self._follower_of(log)
+            if follower is not None:
+                follower.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)
+
+    def _follower_of(self, log: PartitionLog) -> PartitionLog | None:
+        """The future log that follows a current one."""
+        future = self._table.get(log.topic_partition, future=True)
+        return None if future is log else future
 
     # ---- moves; see `storage.log_moves`
 
@@ -426,7 +437,7 @@ class LogManager:
                 raise StorageError(f"{partition} lies in {log_dir} already")
             name = directory_names.future_directory_name(partition, self.context.chance.unique_id())
             future = self._create(partition, name, current.topic_id, log_dir, None)
-            self._future[partition] = future
+            self._table.put(future, future=True)
             return future
 
     def replace_current_with_future(self, partition: TopicPartition) -> PartitionLog:
@@ -441,15 +452,19 @@ class LogManager:
             current, future = self.require(partition), self.require(partition, future=True)
             source = current.log_dir
             with current.lock:
-                if future.log_end_offset < current.log_end_offset:
+                if future.log_end_offset != current.log_end_offset:
                     raise StorageError(f"the future log of {partition} has not caught up")
+                hand_over(current, future)
                 future.flush(force_active=True)
                 # A crash between the renames leaves two live logs: the mark tells which is new.
                 remove_mark(current)
                 set_mark(future)
                 future.rename_directory(future.log_dir / str(partition))
-                self._current[partition] = self._future.pop(partition)
+                self._table.pop(partition, future=True)
+                self._table.put(future)
                 self._retire(current)
+                # Whoever still holds it, to append to it, is to look for the new one.
+                current.close_handlers()
                 remove_mark(future)
         self._tell_removed(partition, source)
         self._checkpoint_all()
@@ -463,8 +478,7 @@ class LogManager:
         Raises:
             StorageError: its directory is offline, or has just failed.
         """
-        with self._lock:
-            log = (self._future if future else self._current).pop(partition, None)
+        log = self._table.pop(partition, future=future)
         if log is None:
             return None
         if not future:
@@ -498,18 +512,15 @@ class LogManager:
         self._queue_for_deletion(log)
 
     def _queue_for_deletion(self, log: PartitionLog) -> None:
-        with self._lock:
-            self._to_delete.append((log, self.context.clock.now_ms()))
+        self._table.put_to_delete(log, self.context.clock.now_ms())
 
     def _delete_due(self) -> None:
         """Source: LogManager.deleteLogs."""
         delay = self.defaults.file_delete_delay_ms
         now = self.context.clock.now_ms()
-        with self._lock:
-            due = [(log, at) for log, at in self._to_delete if at + delay <= now]
-            self._to_delete = [(log, at) for log, at in self._to_delete if at + delay > now]
-            wait = max(1, min((at + delay - now for _, at in self._to_delete), default=delay))
-        for log, _ in due:
+        due, next_ms = self._table.pop_to_delete(now - delay)
+        wait = max(1, delay if next_ms is None else next_ms + delay - now)
+        for log in due:
             with _reported(log, "deleting"):
                 log.delete()
                 _log.info("Deleted log for partition %s in %s.", log.topic_partition, log.directory)
@@ -544,12 +555,7 @@ class LogManager:
 
     def _directory_failed(self, log_dir: Path, reason: str) -> None:
         """Takes the logs of a failed directory out of service, and writes nothing there."""
-        with self._lock:
-            gone = [log for log in self.logs() if log.log_dir == log_dir]
-            for logs in (self._current, self._future):
-                for partition in [p for p, log in logs.items() if log.log_dir == log_dir]:
-                    del logs[partition]
-            self._to_delete = [(log, at) for log, at in self._to_delete if log.log_dir != log_dir]
+        gone = self._table.pop_directory(log_dir)
         for log in gone:
             log.close_handlers()
             for listener in self.on_removed:
@@ -578,7 +584,7 @@ class LogManager:
             directory.release()
 
     def _write_checkpoints(self, directory: LogDirectory) -> None:
-        logs = {log.topic_partition: log for log in self._logs_in(directory)}
+        logs = {log.topic_partition: log for log in self._table.current_in(directory.path)}
         directory.recovery_points.write({p: log.recovery_point for p, log in logs.items()})
         starts = {p: _log_start_line(log) for p, log in logs.items()}
         directory.log_starts.write({p: o for p, o in starts.items() if o is not None})

@@ -8,9 +8,11 @@ Source: kafka.server.ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFut
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.leader_epochs import EpochEntry
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.log_reader import Isolation
 from cordwood.storage.log_state import LEADER_OFFSET_INCREMENT
@@ -25,6 +27,9 @@ class LogMove:
     def __init__(self, manager: LogManager, partition: TopicPartition, log_dir: Path) -> None:
         """Begins the move, or goes on with one that a restart has interrupted.
 
+        A crash may have cut off the current log where it did not cut off the future one, and other
+        records may have been appended since: leader epochs tell.
+
         Raises:
             StorageError: there is no such log, it lies there already, or the directory refuses.
         """
@@ -35,6 +40,9 @@ class LogMove:
             future = manager.add_future(partition, log_dir)
             if current.log_start_offset:
                 future.truncate_fully_and_start_at(current.log_start_offset)
+        else:
+            future = manager.require(partition, future=True)
+            future.truncate_to(_first_difference(manager.require(partition), future))
 
     def advance(self, *, max_bytes: int = _COPY_BYTES) -> bool:
         """Copies the next batches; whether the future log has caught up.
@@ -48,12 +56,17 @@ class LogMove:
             future.truncate_to(current.log_end_offset)
         if future.log_end_offset < current.log_start_offset:
             future.truncate_fully_and_start_at(current.log_start_offset)
+        generation = current.generation
         fetched = current.read(
             future.log_end_offset, max_bytes, isolation=Isolation.LOG_END, min_one=True
         )
-        data = fetched.read()
-        if data:
-            future.append_as_follower(data)
+        with current.guard("reading from"):
+            data = fetched.read()
+        with future.lock:
+            if current.generation != generation:
+                return False  # it was cut off: what was read may be gone
+            if data:
+                future.append_as_follower(data)
         future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
         if future.log_start_offset < current.log_start_offset <= future.high_watermark:
             future.maybe_increment_log_start_offset(
@@ -68,3 +81,20 @@ class LogMove:
             StorageError: it has not caught up, or a directory failed.
         """
         return self._manager.replace_current_with_future(self._partition)
+
+
+def _first_difference(current: PartitionLog, future: PartitionLog) -> int:
+    """The offset up to which the two have the same records, as far as leader epochs tell."""
+    start = max(current.log_start_offset, future.log_start_offset)
+    end = min(current.log_end_offset, future.log_end_offset)
+    for pair in zip_longest(_epochs_from(current, start), _epochs_from(future, start)):
+        if pair[0] != pair[1]:
+            return min(end, *[entry.start_offset for entry in pair if entry is not None])
+    return end
+
+
+def _epochs_from(log: PartitionLog, start: int) -> list[EpochEntry]:
+    entries = log.leader_epochs.epoch_entries
+    later = [entry for entry in entries if entry.start_offset > start]
+    before = entries[: len(entries) - len(later)]
+    return [EpochEntry(before[-1].epoch, start), *later] if before else later

@@ -1,15 +1,31 @@
-"""Marks a log that takes the place of another one, which lies in another log directory.
+"""How a log takes the place of another one, which lies in another log directory.
 
 A move ends with a rename in either directory, and a crash may come between. Two live logs of one
 partition are found then; Kafka leaves the choice to people. The mark is a file beside the segments,
 which Kafka passes over: the log that has it is the new one, complete and on disk.
+
+Source: org.apache.kafka.storage.internals.log.LogManager.replaceCurrentWithFutureLog.
 """
 
 from __future__ import annotations
 
+from cordwood.storage.log_state import LEADER_OFFSET_INCREMENT
 from cordwood.storage.partition_log import PartitionLog
 
 MARK_NAME = "cordwood.moved"
+
+
+def hand_over(current: PartitionLog, future: PartitionLog) -> None:
+    """Tells a log, which has all the records of the current one, what else that one has.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    latest = current.leader_epochs.latest_entry
+    if latest is not None:
+        future.assign_epoch(latest.epoch, latest.start_offset)
+    future.update_high_watermark(current.high_watermark)
+    future.maybe_increment_log_start_offset(current.log_start_offset, LEADER_OFFSET_INCREMENT)
 
 
 def set_mark(log: PartitionLog) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -309,6 +310,42 @@ def test_a_failed_append_takes_the_directory_offline_for_good(
     fs.on_operation = None
     logs.start()
     assert len(offsets_in(logs.log("a-0"))) == 20
+
+
+def test_an_append_that_fails_does_not_wait_for_those_that_wait_for_its_log(
+    fs: SimulatedFileSystem, logs: StoredLogs
+) -> None:
+    log = logs.log("a-0")
+    waiting = threading.Thread(
+        target=lambda: logs.manager.get_or_create(log.topic_partition, topic_id=TOPIC_ID),
+        daemon=True,
+    )
+    lock = logs.manager._lock
+
+    def fail(operation: Operation) -> OSError | None:
+        if operation.kind is not Kind.WRITE or not operation.path.is_relative_to(A):
+            return None
+        waiting.start()
+        while lock.acquire(blocking=False):  # until the other thread has it, and wants the log's
+            lock.release()
+        return OSError(errno.EIO, os.strerror(errno.EIO), str(operation.path))
+
+    fs.fail = fail
+    refused: list[StorageError] = []
+
+    def append() -> None:
+        try:
+            put(log, b"test")
+        except StorageError as error:
+            refused.append(error)
+
+    appending = threading.Thread(target=append, daemon=True)
+    appending.start()
+    for thread in (appending, waiting):
+        thread.join(20)
+        assert not thread.is_alive(), "they wait for each other"
+    assert len(refused) == 1
+    assert partitions_of(logs) == ["b-0"]
 
 
 def test_a_new_partition_goes_to_a_directory_that_lives_and_an_old_one_to_none(

@@ -1,0 +1,84 @@
+"""Which logs a process serves: current and future ones by partition, and those to be deleted.
+
+The lock here is held for a moment only, and nothing else is taken meanwhile. Whoever holds a log's
+lock may come here: a directory that fails takes its logs out in the thread that found it out.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from cordwood.model.kafka_errors import StorageError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.partition_log import PartitionLog
+
+
+class LogTable:
+    """Logs by partition; one that is being moved has a future log beside its current one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._current: dict[TopicPartition, PartitionLog] = {}
+        self._future: dict[TopicPartition, PartitionLog] = {}
+        self._to_delete: list[tuple[PartitionLog, int]] = []
+        self._failed: set[Path] = set()
+
+    def get(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
+        """A partition's log, or its future one."""
+        return self._logs(future=future).get(partition)
+
+    def all(self) -> list[PartitionLog]:
+        """Every log, future ones behind the others."""
+        with self._lock:
+            return [*self._current.values(), *self._future.values()]
+
+    def current_in(self, log_dir: Path) -> list[PartitionLog]:
+        """The current logs of a directory."""
+        with self._lock:
+            return [log for log in self._current.values() if log.log_dir == log_dir]
+
+    def put(self, log: PartitionLog, *, future: bool = False) -> None:
+        """Adds a log, in the place of any other.
+
+        Raises:
+            StorageError: its directory has failed since it was opened; it is closed now.
+        """
+        with self._lock:
+            has_failed = log.log_dir in self._failed
+            if not has_failed:
+                self._logs(future=future)[log.topic_partition] = log
+        if has_failed:
+            log.close_handlers()
+            raise StorageError(f"The log dir {log.log_dir} of {log.topic_partition} has failed")
+
+    def pop(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
+        """Takes a log out; None if there is none."""
+        with self._lock:
+            return self._logs(future=future).pop(partition, None)
+
+    def put_to_delete(self, log: PartitionLog, at_ms: int) -> None:
+        """Notes that a log's directory is to be deleted, and when it was marked for that."""
+        with self._lock:
+            self._to_delete.append((log, at_ms))
+
+    def pop_to_delete(self, until_ms: int) -> tuple[list[PartitionLog], int | None]:
+        """The logs that were marked by `until_ms`, and when the next of the others was."""
+        with self._lock:
+            due = [log for log, at_ms in self._to_delete if at_ms <= until_ms]
+            self._to_delete = [(log, at_ms) for log, at_ms in self._to_delete if at_ms > until_ms]
+            return due, min((at_ms for _, at_ms in self._to_delete), default=None)
+
+    def pop_directory(self, log_dir: Path) -> list[PartitionLog]:
+        """Takes out all logs of a directory, which gets none any more; those that were served."""
+        with self._lock:
+            self._failed.add(log_dir)
+            gone = []
+            for logs in (self._current, self._future):
+                for log in [log for log in logs.values() if log.log_dir == log_dir]:
+                    gone.append(logs.pop(log.topic_partition))
+            self._to_delete = [(log, at) for log, at in self._to_delete if log.log_dir != log_dir]
+            return gone
+
+    def _logs(self, *, future: bool) -> dict[TopicPartition, PartitionLog]:
+        return self._future if future else self._current
