@@ -69,6 +69,14 @@ def decode_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
     Raises:
         CorruptError: it runs past the end of `buffer`, or is longer than 5 bytes.
     """
+    if 0 <= position < len(buffer) - 1:  # most numbers take a byte or two
+        value = buffer[position]
+        if value < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 1
+        high = buffer[position + 1]
+        if high < 0x80:
+            value = (value & 0x7F) | (high << 7)
+            return (value >> 1) ^ -(value & 1), position + 2
     value, position = _decode_groups(buffer, position, VARINT_BYTES_MAX, _MASK_32)
     return (value >> 1) ^ -(value & 1), position
 
@@ -79,6 +87,14 @@ def decode_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
     Raises:
         CorruptError: it runs past the end of `buffer`, or is longer than 10 bytes.
     """
+    if 0 <= position < len(buffer) - 1:  # most numbers take a byte or two
+        value = buffer[position]
+        if value < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 1
+        high = buffer[position + 1]
+        if high < 0x80:
+            value = (value & 0x7F) | (high << 7)
+            return (value >> 1) ^ -(value & 1), position + 2
     value, position = _decode_groups(buffer, position, VARLONG_BYTES_MAX, _MASK_64)
     return (value >> 1) ^ -(value & 1), position
 

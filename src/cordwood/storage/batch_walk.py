@@ -33,6 +33,7 @@ from cordwood.storage.filesystem import File
 READ_BYTES = 8 << 10
 HEADER_READ_BYTES = 64
 LARGE_BATCH_BYTES = 4 << 10
+WALK_FIRST_BYTES = 8 << 10
 WALK_BYTES = 64 << 10
 
 # base offset, length, leader epoch, magic, attributes, last offset delta, maximum timestamp,
@@ -106,6 +107,22 @@ def parse_head(block: bytes, at: int, position: int, remaining: int) -> BatchHea
     Raises:
         CorruptError: no batch begins there.
     """
+    if remaining >= HEADER_BYTES:
+        base_offset, length, epoch, magic, attributes, delta, timestamp, producer = (
+            _HEAD.unpack_from(block, at)
+        )
+        size = length + LOG_OVERHEAD_BYTES
+        if magic == MAGIC and HEADER_BYTES <= size <= remaining:
+            last_offset = base_offset + delta
+            return BatchHead(
+                position, size, base_offset, last_offset, timestamp, epoch, magic, attributes,
+                producer,
+            )  # fmt: skip
+    return _parse_odd_head(block, at, position, remaining)
+
+
+def _parse_odd_head(block: bytes, at: int, position: int, remaining: int) -> BatchHead | None:
+    """As `parse_head`, of what is no whole batch of magic 2."""
     if remaining < MAGIC_BYTES_MIN:
         return None
     base_offset, length, magic = _PREFIX.unpack_from(block, at)
@@ -121,23 +138,10 @@ def parse_head(block: bytes, at: int, position: int, remaining: int) -> BatchHea
     if size > remaining:
         return None
     if magic == MAGIC:
-        if size < HEADER_BYTES:
-            raise CorruptError(
-                f"Record batch is corrupt (the size {size} is smaller than the minimum allowed "
-                f"overhead {HEADER_BYTES})",
-                position=position,
-            )
-        _, _, epoch, _, attributes, delta, timestamp, producer = _HEAD.unpack_from(block, at)
-        return BatchHead(
-            position,
-            size,
-            base_offset,
-            base_offset + delta,
-            timestamp,
-            epoch,
-            magic,
-            attributes,
-            producer,
+        raise CorruptError(
+            f"Record batch is corrupt (the size {size} is smaller than the minimum allowed "
+            f"overhead {HEADER_BYTES})",
+            position=position,
         )
     timestamp = _NONE
     if magic == 1 and size >= _LEGACY_BYTES_MIN:
@@ -166,10 +170,12 @@ def iter_heads(
     """
     block = b""
     start = position  # where in the file the block begins
+    read_bytes = WALK_FIRST_BYTES  # who walks far is soon given more at a time
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            block, start, at = file.read_at(min(WALK_BYTES, end - position), position), position, 0
+            block, start, at = file.read_at(min(read_bytes, end - position), position), position, 0
+            read_bytes = WALK_BYTES
         try:
             head = parse_head(block, at, position, _remaining(block, at, end - position))
             if head is None and is_strict:

@@ -264,7 +264,7 @@ def _by_timestamp(log: PartitionLog, segments: SegmentList, timestamp: int) -> L
             return None
         found = newest.find_max_timestamp()
     else:
-        target = next((s for s in segments if s.largest_timestamp >= timestamp), None)
+        target = segments.first_reaching(timestamp, rebuilds=log.context.resources.rebuilds)
         if target is None:
             return None
         found = target.find_offset_by_timestamp(timestamp, log.log_start_offset)

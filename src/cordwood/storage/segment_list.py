@@ -19,13 +19,22 @@ if TYPE_CHECKING:
 class SegmentList:
     """Segments by base offset, ascending, no two with the same."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_newest", "_segments")
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         """Of several segments with one base offset, the last is taken."""
         by_base = {segment.base_offset: segment for segment in segments}
         self._bases: tuple[int, ...] = tuple(sorted(by_base))
-        self._segments: tuple[LogSegment, ...] = tuple(by_base[base] for base in self._bases)
+        self._segments: tuple[LogSegment, ...] = tuple([by_base[base] for base in self._bases])
+        # For which state of the indexes, and of as many of the oldest segments as were asked so
+        # far, without the active one: the largest timestamp of a segment and those before it.
+        self._newest: tuple[int, list[int]] = (0, [])
+
+    @classmethod
+    def _of(cls, bases: tuple[int, ...], segments: tuple[LogSegment, ...]) -> SegmentList:
+        made = cls()
+        made._bases, made._segments = bases, segments
+        return made
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -43,12 +52,18 @@ class SegmentList:
 
     def with_added(self, *segments: LogSegment) -> SegmentList:
         """This list with more segments; they replace those with the same base offset."""
+        if len(segments) == 1 and self._bases and segments[0].base_offset > self._bases[-1]:
+            # A roll, which is not to take longer the more segments there are.
+            made = self._of((*self._bases, segments[0].base_offset), (*self._segments, *segments))
+            made._newest = self._newest
+            return made
         return SegmentList((*self._segments, *segments))
 
     def without(self, segments: Iterable[LogSegment]) -> SegmentList:
         """This list without those very segments; another one with the same base offset stays."""
         gone = {id(segment) for segment in segments}
-        return SegmentList(segment for segment in self._segments if id(segment) not in gone)
+        kept = [segment for segment in self._segments if id(segment) not in gone]
+        return self._of(tuple([segment.base_offset for segment in kept]), tuple(kept))
 
     def without_base(self, base_offset: int) -> SegmentList:
         """This list without the segment of that base offset."""
@@ -107,6 +122,42 @@ class SegmentList:
     def higher_segments(self, offset: int) -> tuple[LogSegment, ...]:
         """The segments with a base offset > `offset`."""
         return self._segments[bisect_right(self._bases, offset) :]
+
+    def first_reaching(self, timestamp: int, *, rebuilds: int) -> LogSegment | None:
+        """The first segment whose largest timestamp (ms) is at least `timestamp`.
+
+        What segments below the active one say is remembered, but for the modification time that
+        stands in for a timestamp.
+
+        Args:
+            timestamp: in ms.
+            rebuilds: how often an index has been made anew: what was said before it may be wrong.
+
+        Raises:
+            OSError: a segment's file is gone.
+        """
+        asked_at, newest = self._newest
+        if asked_at != rebuilds:
+            newest = []
+        if newest and newest[-1] >= timestamp:
+            return self._segments[bisect_left(newest, timestamp)]
+        more: list[int] = []
+        largest = newest[-1] if newest else -1
+        found: LogSegment | None = None
+        is_remembered = True
+        for number in range(len(newest), len(self._segments)):
+            segment = self._segments[number]
+            own = segment.largest_record_timestamp
+            is_remembered = is_remembered and own >= 0 and number < len(self._segments) - 1
+            if is_remembered:
+                largest = max(largest, own)
+                more.append(largest)
+            if (own if own >= 0 else segment.largest_timestamp) >= timestamp:
+                found = segment
+                break
+        if more:
+            self._newest = (rebuilds, newest + more)
+        return found
 
     def values(self, start: int, end: int) -> tuple[LogSegment, ...]:
         """The segments from the one that holds offset `start` to the one that holds `end` - 1.

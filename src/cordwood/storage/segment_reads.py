@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,12 +37,14 @@ from cordwood.storage.batch_walk import (
     HEADER_READ_BYTES,
     LARGE_BATCH_BYTES,
     READ_BYTES,
+    BatchHead,
     BatchPosition,
     FileRange,
     find_offset,
     iter_heads,
     iter_producer_batches,
 )
+from cordwood.storage.filesystem import File
 from cordwood.storage.offset_index import OffsetIndex
 from cordwood.storage.resources import ResourceCache
 from cordwood.storage.segment_index import INT32_MAX
@@ -333,12 +336,11 @@ class SegmentReads:
         def look_up() -> TimestampAndOffset | None:
             entry = self._time_index.lookup(timestamp)
             batch = self._find(max(entry.offset, starting_offset), 0)
-            if entry.timestamp >= 0 and entry.offset >= starting_offset:
-                self._require_time_entry(entry, batch)
-            if batch is None:
-                return None
             file = self._resources.file(self)
-            heads = iter_heads(file, batch.position, self.size_bytes, path=self.path)
+            heads = self._heads_from(file, batch)
+            if entry.timestamp >= 0 and entry.offset >= starting_offset:
+                first = self._require_time_entry(entry, next(heads, None))
+                heads = chain((first,), heads)
             return first_at_or_after(heads, file, timestamp, starting_offset, path=self.path)
 
         return self._mend(look_up)
@@ -450,18 +452,19 @@ class SegmentReads:
         file = self._resources.file(self)
         find_offset(file, position, end, offset, path=self.path, entry_offset=offset)
 
-    def _require_time_entry(self, entry: TimestampOffset, batch: BatchPosition | None) -> None:
+    def _heads_from(self, file: File, batch: BatchPosition | None) -> Iterator[BatchHead]:
+        """That batch and those behind it."""
+        end = self.size_bytes
+        return iter_heads(file, end if batch is None else batch.position, end, path=self.path)
+
+    def _require_time_entry(self, entry: TimestampOffset, head: BatchHead | None) -> BatchHead:
         """Checks a time index entry against the first batch that ends at or behind its offset."""
-        head = None
-        if batch is not None:
-            file = self._resources.file(self)
-            heads = iter_heads(file, batch.position, self.size_bytes, path=self.path)
-            head = next(heads, None)
         if head is None:
             raise CorruptError(
                 f"time index entry {entry} points beyond the log", path=str(self._time_index.path)
             )
         require_entry(entry, head, path=self.path)
+        return head
 
     def _check_offset_index(self) -> None:
         last = self._offset_index.last_entry
@@ -471,7 +474,9 @@ class SegmentReads:
     def _check_time_index(self) -> None:
         last = self._time_index.last_entry
         if last.timestamp >= 0:
-            self._require_time_entry(last, self._find(last.offset, 0))
+            batch = self._find(last.offset, 0)
+            heads = self._heads_from(self._resources.file(self), batch)
+            self._require_time_entry(last, next(heads, None))
 
     def _read_max_timestamp(self) -> None:
         """Learns the largest timestamp from the time index, without reading all of it."""
@@ -480,15 +485,16 @@ class SegmentReads:
             entry = self._time_index.last_entry_on_disk()
             if entry.timestamp >= 0:
                 known = self._offset_index.lookup_on_disk(entry.offset)
+                file = self._resources.file(self)
                 batch = find_offset(
-                    self._resources.file(self),
+                    file,
                     known.position,
                     self.size_bytes,
                     entry.offset,
                     path=self.path,
                     entry_offset=known.offset if known.position else None,
                 )
-                self._require_time_entry(entry, batch)
+                self._require_time_entry(entry, next(self._heads_from(file, batch), None))
             return entry
 
         entry = self._mend(look_up)
@@ -540,6 +546,7 @@ class SegmentReads:
         builder.finish()
         self._install(builder)
         self._rebuilds += 1
+        self._resources.note_rebuild()
 
     def _install(self, builder: IndexBuilder) -> None:
         """Puts rebuilt indexes in place; the caller holds the lock."""

@@ -10,11 +10,12 @@ Source: org.apache.kafka.storage.internals.log.TimeIndex.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from struct import Struct
 from typing import NamedTuple
 
 from cordwood.model.kafka_errors import InvalidOffsetError
-from cordwood.storage.segment_index import SegmentIndex, ceiling_slot, floor_slot
+from cordwood.storage.segment_index import SegmentIndex, ceiling_slot
 
 NO_TIMESTAMP = -1
 
@@ -74,8 +75,8 @@ class TimeIndex(SegmentIndex):
     def lookup(self, target_ms: int) -> TimestampOffset:
         """The last entry with a timestamp <= the target, or (-1, base offset)."""
         self.was_used = True
-        keys, values = self.columns()
-        slot = floor_slot(keys, target_ms)
+        keys, values = self._columns or self.columns()
+        slot = bisect_right(keys, target_ms) - 1
         if slot < 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return TimestampOffset(keys[slot], self.base_offset + values[slot])

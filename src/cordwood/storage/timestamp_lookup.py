@@ -14,12 +14,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cordwood.format.legacy import LegacyBatch
-from cordwood.format.record import Record
-from cordwood.format.record_batch import RecordBatch
+from cordwood.format.record_batch import (
+    HEADER_BYTES,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    RecordBatch,
+    parse_header,
+)
+from cordwood.format.varint import decode_varint, decode_varlong
+from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError
 from cordwood.storage.batch_walk import BatchHead, iter_heads, read_batch
 from cordwood.storage.filesystem import File
 from cordwood.storage.time_index import NO_TIMESTAMP, TimestampOffset
+
+_CODEC_MASK = 0x07
 
 
 class TimestampAndOffset(NamedTuple):
@@ -55,9 +64,9 @@ def first_at_or_after(
     """
     for head in heads:
         if head.max_timestamp >= timestamp:
-            for record in _records(file, head, path):
-                if record.timestamp >= timestamp and record.offset >= starting_offset:
-                    return TimestampAndOffset(record.timestamp, record.offset, head.leader_epoch)
+            found = _first(file, head, timestamp, LONG_MAX, starting_offset, path)
+            if found is not None:
+                return found
     return None
 
 
@@ -71,10 +80,7 @@ def first_with(
     """
     for head in heads:
         if head.max_timestamp == timestamp:
-            for record in _records(file, head, path):
-                if record.timestamp == timestamp:
-                    return TimestampAndOffset(timestamp, record.offset, head.leader_epoch)
-            return None
+            return _first(file, head, timestamp, timestamp, 0, path)
     return None
 
 
@@ -91,13 +97,46 @@ def largest_from(file: File, position: int, end: int, *, path: Path) -> Timestam
     return largest
 
 
-def _records(file: File, head: BatchHead, path: Path) -> Iterator[Record]:
-    batch = read_batch(file, head, path=path)
+def _first(
+    file: File, head: BatchHead, least: int, most: int, starting_offset: int, path: Path
+) -> TimestampAndOffset | None:
+    """The first record of a batch with a timestamp from `least` to `most`, and that offset."""
     try:
-        if isinstance(batch, RecordBatch):
-            yield from batch.iter_records()
-        else:
-            assert isinstance(batch, LegacyBatch), batch
-            yield from batch.records()
+        if head.magic == MAGIC:
+            return _first_of(
+                file.read_at(head.size_bytes, head.position), least, most, starting_offset
+            )
+        batch = read_batch(file, head, path=path)
+        assert isinstance(batch, LegacyBatch), batch
+        for record in batch.records():
+            if least <= record.timestamp <= most and record.offset >= starting_offset:
+                return TimestampAndOffset(record.timestamp, record.offset, head.leader_epoch)
     except CorruptError as error:
         raise error.located(path=str(path), base_position=head.position) from None
+    return None
+
+
+def _first_of(raw: bytes, least: int, most: int, starting_offset: int) -> TimestampAndOffset | None:
+    """Of a record that is passed over only size and timestamp are decoded."""
+    header = parse_header(raw)
+    payload, position = raw, HEADER_BYTES
+    if header.attributes & _CODEC_MASK:
+        payload, position = RecordBatch(header, raw).payload(), 0
+    end = len(payload)
+    base = header.base_timestamp
+    stamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+    for _ in range(header.records_count):
+        size, position = decode_varint(payload, position)
+        if not 0 < size <= end - position:
+            raise CorruptError(
+                f"record of {size} bytes in a batch with {end - position} left", position=position
+            )
+        delta, at = decode_varlong(payload, position + 1)  # behind a byte of attributes
+        timestamp = base + delta if stamp is None else stamp
+        if least <= timestamp <= most:
+            delta, _ = decode_varint(payload, at)
+            if header.base_offset + delta >= starting_offset:
+                epoch = header.partition_leader_epoch
+                return TimestampAndOffset(timestamp, header.base_offset + delta, epoch)
+        position += size
+    return None

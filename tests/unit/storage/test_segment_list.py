@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.storage.log_segment import LogSegment
 from cordwood.storage.segment_list import SegmentList
-from cordwood.testing.segments import Segments
+from cordwood.testing.segments import Segments, batch, put
 
 INT_MAX = (1 << 31) - 1
 
@@ -156,3 +156,66 @@ def test_a_renamed_directory_is_taken_over_by_all_files_of_a_segment(
     assert segment.offset_index.path.parent == target
     assert segment.time_index.path.parent == target
     assert segment.transaction_index.path.parent == target
+
+
+def stamped(segments: Segments, *timestamps: int) -> SegmentList:
+    """Segments of one record each, with these timestamps."""
+    made = []
+    for base, timestamp in enumerate(timestamps):
+        segment = segments.create(base)
+        put(segment, batch(base, "a", timestamps=timestamp))
+        made.append(segment)
+    return SegmentList(made)
+
+
+def reaching(found: SegmentList, timestamp: int, rebuilds: int = 0) -> int | None:
+    segment = found.first_reaching(timestamp, rebuilds=rebuilds)
+    return None if segment is None else segment.base_offset
+
+
+def test_the_first_segment_that_reaches_a_timestamp_need_not_be_the_first_above_it(
+    segments: Segments,
+) -> None:
+    times = (10, 40, 20, 30, 50, 45)
+    found = stamped(segments, *times)
+    wanted = {t: next((b for b, own in enumerate(times) if own >= t), None) for t in range(60)}
+    # In whatever order they are asked for, the first time or again.
+    for order in (range(60), range(59, -1, -1), [35, 5, 55, 45, 41, 50, 0]):
+        asked = SegmentList(found)
+        assert {t: reaching(asked, t) for t in order} == {t: wanted[t] for t in order}
+        assert {t: reaching(asked, t) for t in order} == {t: wanted[t] for t in order}
+
+
+def test_what_the_active_segment_reaches_is_not_remembered(segments: Segments) -> None:
+    found = stamped(segments, 10, 20)
+    assert reaching(found, 30) is None
+    put(found.active, batch(2, "b", timestamps=30))
+    assert reaching(found, 30) == 1
+    third = segments.create(3)
+    after = found.with_added(third)
+    put(third, batch(3, "c", timestamps=40))
+    assert [reaching(after, t) for t in (10, 30, 31, 40, 41)] == [0, 1, 3, 3, None]
+
+
+def test_a_list_without_its_oldest_segments_finds_those_that_are_left(segments: Segments) -> None:
+    found = stamped(segments, 10, 20, 30)
+    assert reaching(found, 25) == 2
+    assert reaching(found.without([found.first]), 5) == 1
+
+
+def test_a_segment_without_timestamps_reaches_as_far_as_its_file_is_old(
+    segments: Segments,
+) -> None:
+    found = stamped(segments, 10, -1, 30, 40)
+    found[1].set_last_modified(35)
+    assert [reaching(found, t) for t in (10, 11, 35, 36)] == [0, 1, 1, 3]
+    found[1].set_last_modified(5)
+    assert [reaching(found, t) for t in (10, 11, 35, 36)] == [0, 2, 3, 3]
+
+
+def test_segments_are_asked_again_once_an_index_was_made_anew(segments: Segments) -> None:
+    found = stamped(segments, 10, 20, 30)
+    assert reaching(found, 15) == 1
+    put(found.first, batch(1, "late", timestamps=15))
+    assert reaching(found, 15) == 1
+    assert reaching(found, 15, rebuilds=1) == 0
