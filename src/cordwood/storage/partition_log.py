@@ -13,7 +13,7 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cordwood.format.file_names import PARTITION_METADATA
@@ -315,11 +315,10 @@ class PartitionLog(LogState):
         if self.is_closed:
             return
         with self.guard("flushing"):
-            self.producer_state.sync_snapshot(base)
+            self._by_name(lambda: self.producer_state.sync_snapshot(base))
             self.flush_up_to(base)
-            if self.segments.contains_this(old):
-                # Its records may have been flushed before the roll, but not its last index entries.
-                old.flush()
+            # Its records may have been flushed before the roll, but not its last index entries.
+            self._by_name(lambda: self._sync([old], base))
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """The files of an empty segment; it is not in the log yet."""
@@ -372,20 +371,23 @@ class PartitionLog(LogState):
             if end <= known:
                 return
             dirty = self.segments.values(known, end)
-            try:
-                self._sync(dirty, known)
-            except FileNotFoundError:
-                # The directory was about to be renamed, or segments were retired: no error once
-                # that is over.
-                with self.lock:
-                    self._sync([s for s in dirty if self.segments.contains_this(s)], known)
+            self._by_name(lambda: self._sync(dirty, known))
             with self.lock:
                 # What was cut off meanwhile, and written anew, has not been synced.
                 if generation == self.generation:
                     self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
                 self.last_flush_ms = self.context.clock.now_ms()
 
-    def _sync(self, dirty: Sequence[LogSegment], known: int) -> None:
+    def _by_name(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except FileNotFoundError:
+            # The directory is being renamed, or a segment retired: no error once that is over.
+            with self.lock:
+                work()
+
+    def _sync(self, segments: Sequence[LogSegment], known: int) -> None:
+        dirty = [segment for segment in segments if self.segments.contains_this(segment)]
         for segment in dirty:
             segment.flush_log()
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -100,15 +100,24 @@ class RenamedAmidFlush(SimulatedFileSystem):
             raise
 
 
-@pytest.mark.parametrize(
-    ("files_max", "looks"), [(1, 1), (1, 2), (512, 1)], ids=["first", "second", "directory"]
-)
-def test_a_flush_in_the_middle_of_a_rename_waits_for_its_end(files_max: int, looks: int) -> None:
+def behind_a_roll(log: PartitionLog) -> None:
+    log.context.scheduler.run_due()
+
+
+def by_itself(log: PartitionLog) -> None:
+    log.flush_up_to(log.active.base_offset)
+
+
+@pytest.mark.parametrize("flush", [behind_a_roll, by_itself])
+@pytest.mark.parametrize(("files_max", "looks"), [(1, 1), (1, 2), (1, 3), (512, 1)])
+def test_a_flush_in_the_middle_of_a_rename_waits_for_its_end(
+    files_max: int, looks: int, flush: Callable[[PartitionLog], None]
+) -> None:
     fs = RenamedAmidFlush(looks)
     log = rolled(fs, files_max=files_max)
     rename = threading.Thread(target=lambda: log.rename_directory(RENAMED), daemon=True)
     fs.begin(rename)
-    log.flush_up_to(log.active.base_offset)
+    flush(log)
     rename.join(10)
     assert not rename.is_alive()
     assert log.directory == RENAMED
