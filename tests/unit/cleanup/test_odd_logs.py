@@ -11,7 +11,6 @@ import pytest
 
 from cordwood.cleanup.cleaner_manager import Aborted, Paused
 from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.live import retain
 from cordwood.cleanup.live_cleaner import LiveCleaner
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import segment_file_name
@@ -20,7 +19,6 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.format.time_index import parse_time_index
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.partition_log import PartitionLog
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 from cordwood.testing.manual_clock import ManualClock
@@ -142,48 +140,3 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
     assert not list(log.directory.glob("*.staged"))
     assert logs.checkpoint() in {None, 0}
     assert not logs.cleaning.uncleanable_partitions(log.log_dir)
-
-
-# ---- leader epochs behind a deletion
-
-
-def of_epochs(root: Path, *epochs: int) -> tuple[RunningLogs, PartitionLog]:
-    """A log of segments of five records, one for each epoch, none of them young."""
-    logs = RunningLogs(root, {"t": LogConfig(retention_ms=0)})
-    log = logs.log()
-    for number, epoch in enumerate(epochs):
-        for _ in range(5):
-            log.append_as_leader(batch_of(b"v", timestamp=10), leader_epoch=epoch)
-        if number < len(epochs) - 1:
-            log.roll()
-    log.update_high_watermark(log.log_end_offset)
-    return logs, log
-
-
-def entries_of(log: PartitionLog) -> list[tuple[int, int]]:
-    return [tuple(entry) for entry in log.leader_epochs.epoch_entries]  # type: ignore[misc]
-
-
-def test_epochs_of_deleted_segments_go_and_the_others_stay(tmp_path: Path) -> None:
-    logs, log = of_epochs(tmp_path, 0, 1, 2)
-    log.update_high_watermark(5)
-    assert retain(log, logs.clock.now_ms()) == 1
-    assert entries_of(log) == [(1, 5), (2, 10)]
-
-
-def test_an_epoch_that_a_deletion_cuts_begins_at_the_first_record_left(tmp_path: Path) -> None:
-    logs, log = of_epochs(tmp_path, 0, 0, 2)
-    log.leader_epochs.clear_and_flush()
-    for epoch, start in ((0, 0), (1, 7), (2, 10)):
-        log.assign_epoch(epoch, start)
-    log.update_high_watermark(5)
-    assert retain(log, logs.clock.now_ms()) == 1
-    assert entries_of(log) == [(0, 5), (1, 7), (2, 10)]
-
-
-def test_when_all_is_deleted_the_latest_epoch_is_left_at_the_logs_end(tmp_path: Path) -> None:
-    logs, log = of_epochs(tmp_path, *[0] * 10, *[1] * 10)
-    assert log.log_end_offset == 100
-    assert retain(log, logs.clock.now_ms()) == 20
-    assert entries_of(log) == [(1, 100)]
-    assert (len(log.segments), log.log_start_offset) == (1, 100)
