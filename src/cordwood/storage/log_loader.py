@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,7 @@ from cordwood.storage.segment_split import split_overflowed
 
 _log = logging.getLogger(__name__)
 
+_TRIES = 5
 _UNDER_WAY = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, STAGED_SUFFIX)
 
 
@@ -118,7 +119,16 @@ class _Loader:
         self._epochs: LeaderEpochCache
 
     def load(self) -> PartitionLog:
-        """Does the steps in order."""
+        """Does the steps in order; again where a file has gone that was there a moment ago.
+
+        That is how it is in a directory that is only looked at, while its owner goes on.
+        """
+        for _ in range(_TRIES - 1):
+            with suppress(FileNotFoundError):
+                return self._load()
+        return self._load()
+
+    def _load(self) -> PartitionLog:
         request = self._request
         names = remove_leftovers(self._directory, request.context)
         self._epochs = self._open_epochs(names)
@@ -134,8 +144,9 @@ class _Loader:
         start = max(request.log_start_offset, self._segments.first.base_offset)
         producers = self._producers()
         if not self._is_deleted_dir:
-            self._epochs.truncate_from_end(end)
+            # In this order, so that an epoch without records is forgotten at once.
             self._epochs.truncate_from_start(request.log_start_offset)
+            self._epochs.truncate_from_end(end)
             self._find_first_epochs(start)
             producers.remove_stray_snapshots([s.base_offset for s in self._segments])
             rebuild_producer_state(
@@ -403,7 +414,7 @@ class _Loader:
         rebuild_producer_state(
             producers,
             self._segments,
-            log_start_offset=self._request.log_start_offset,
+            log_start_offset=max(self._request.log_start_offset, self._segments.first.base_offset),
             log_end_offset=segment.base_offset,
             now_ms=self._context.clock.now_ms(),
             reload_from_clean_shutdown=False,

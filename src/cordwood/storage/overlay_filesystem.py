@@ -18,31 +18,35 @@ from cordwood.storage.filesystem import OS, Entry, File, FileFacts, FileSystem, 
 
 
 class _Content:
-    """A file's bytes: the beginning of one on disk, and what was added in memory."""
+    """A file's bytes: the beginning of one on disk, and what was added in memory.
 
-    __slots__ = ("base", "facts", "kept_bytes", "tail")
+    `path` is that of the file on disk, None without one. It is opened by whoever reads it, so that
+    no more descriptors are held than there are readers.
+    """
 
-    def __init__(self, base: File | None, kept_bytes: int, facts: FileFacts) -> None:
-        self.base = base
-        self.kept_bytes = kept_bytes
+    __slots__ = ("facts", "kept_bytes", "path", "tail")
+
+    def __init__(self, path: Path | None, facts: FileFacts) -> None:
+        self.path = path
+        self.kept_bytes = 0 if path is None else facts.size_bytes
         self.tail = bytearray()
         self.facts = facts
 
     def size(self) -> int:
         return self.kept_bytes + len(self.tail)
 
-    def read(self, size_bytes: int, position: int) -> bytes:
+    def read(self, base: File | None, size_bytes: int, position: int) -> bytes:
         data = b""
-        if self.base is not None and position < self.kept_bytes:
-            data = self.base.read_at(min(size_bytes, self.kept_bytes - position), position)
+        if base is not None and position < self.kept_bytes:
+            data = base.read_at(min(size_bytes, self.kept_bytes - position), position)
             if len(data) < min(size_bytes, self.kept_bytes - position):
                 return data
         start = position + len(data) - self.kept_bytes
         return data + bytes(self.tail[start : start + size_bytes - len(data)])
 
-    def write(self, data: bytes, position: int) -> None:
+    def write(self, base: File | None, data: bytes, position: int) -> None:
         if position < self.kept_bytes:
-            self.tail = bytearray(self.read(self.size(), 0))
+            self.tail = bytearray(self.read(base, self.size(), 0))
             self.kept_bytes = 0
         at = position - self.kept_bytes
         if at > len(self.tail):
@@ -60,23 +64,24 @@ class _Content:
 
 
 class _OverlayFile:
-    """A `File` of an overlay."""
+    """A `File` of an overlay; `base` is the open file on disk."""
 
-    __slots__ = ("_content",)
+    __slots__ = ("_base", "_content")
 
-    def __init__(self, content: _Content) -> None:
+    def __init__(self, content: _Content, base: File | None = None) -> None:
         self._content = content
+        self._base = base
 
     def read_at(self, size_bytes: int, position: int) -> bytes:
-        return self._content.read(size_bytes, position)
+        return self._content.read(self._base, size_bytes, position)
 
     def read_into(self, view: memoryview, position: int) -> int:
-        data = self._content.read(len(view), position)
+        data = self.read_at(len(view), position)
         view[: len(data)] = data
         return len(data)
 
     def write_at(self, parts: Sequence[Buffer], position: int) -> None:
-        self._content.write(b"".join(parts), position)
+        self._content.write(self._base, b"".join(parts), position)
 
     def truncate(self, size_bytes: int) -> None:
         self._content.truncate(size_bytes)
@@ -88,12 +93,14 @@ class _OverlayFile:
         return self._content.size()
 
     def fileno(self) -> int:
-        if self._content.base is not None and not self._content.tail:
-            return self._content.base.fileno()
+        if self._base is not None and not self._content.tail:
+            return self._base.fileno()
         raise OSError(errno.EBADF, "a file in memory has no descriptor")
 
     def close(self) -> None:
-        """The content stays."""
+        """Closes the file on disk; what was written stays."""
+        if self._base is not None:
+            self._base.close()
 
 
 class _NoLock:
@@ -165,14 +172,13 @@ class OverlayFileSystem(FileSystem):
             content = self._files[path]
             if content is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            return _OverlayFile(content)
+            source = content.path if content.kept_bytes else None
+            return _OverlayFile(content, self._base.open(source) if source else None)
         base = self._base.open(path)
-        if not write:
-            return base
-        return _OverlayFile(self._adopt(path, base))
+        return _OverlayFile(self._adopt(path), base) if write else base
 
-    def _adopt(self, path: Path, base: File) -> _Content:
-        content = _Content(base, base.size(), self._base.facts_of(path))
+    def _adopt(self, path: Path) -> _Content:
+        content = _Content(path, self._base.facts_of(path))
         self._files[path] = content
         return content
 
@@ -182,7 +188,7 @@ class OverlayFileSystem(FileSystem):
         """As `FileSystem.create`."""
         if not self.is_directory(path.parent):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        content = _Content(None, 0, self.facts_of(path.parent))
+        content = _Content(None, self.facts_of(path.parent))
         self._files[path] = content
         return _OverlayFile(content)
 
@@ -192,7 +198,9 @@ class OverlayFileSystem(FileSystem):
             raise OSError(errno.EROFS, "a directory that is only looked at keeps its name")
         content = self._files.get(path)
         if content is None:
-            content = self._adopt(path, self.open(path))
+            if path in self._files:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            content = self._adopt(path)
         self._files[path] = None
         self._files[target] = content
 
@@ -217,7 +225,11 @@ class OverlayFileSystem(FileSystem):
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
         """As `FileSystem.set_modified`."""
-        content = self._files.get(path) or self._adopt(path, self.open(path))
+        content = self._files.get(path)
+        if content is None:
+            if path in self._files:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            content = self._adopt(path)
         content.facts = replace(
             content.facts, modified_ns=modified_ns, modified_ms=modified_ns // 1_000_000
         )
