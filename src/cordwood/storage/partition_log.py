@@ -185,10 +185,7 @@ class PartitionLog(LogState):
                 f"{self.topic_partition}, which exceeds the maximum configured segment size of "
                 f"{self.config.segment_bytes}."
             )
-        for batch in batches:
-            epoch = batch.header.partition_leader_epoch
-            if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
-                self.leader_epochs.assign(epoch, batch.header.base_offset)
+        self._note_epochs(batches)
         self._flush_topic_id()
         # Where a message of magic 0 or 1 begins is not known: as far down as an index can reach.
         base = first if batches[0].header.magic == MAGIC else last - INT32_MAX
@@ -235,6 +232,20 @@ class PartitionLog(LogState):
             record_count=count,
             size_bytes=size,
         )
+
+    def _note_epochs(self, batches: Sequence[ValidatedBatch]) -> None:
+        for batch in batches:
+            header = batch.header
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
+                self.leader_epochs.assign(epoch, header.base_offset)
+            elif header.magic < MAGIC and self.leader_epochs.non_empty:
+                # Epochs that do not cover all of the log would mislead the next truncation.
+                _log.warning(
+                    "Clearing leader epoch cache after unexpected append with message format v%s",
+                    header.magic,
+                )
+                self.leader_epochs.clear_and_flush()
 
     def _nothing(self) -> AppendResult:
         return AppendResult(

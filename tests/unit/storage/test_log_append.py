@@ -337,6 +337,21 @@ def test_a_follower_leaves_out_batches_of_a_higher_epoch_than_its_own(tmp_path: 
     assert follow(log, *batches[2:], leader_epoch=2).last_offset == -1
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_of_an_old_format_makes_the_log_forget_its_epochs(
+    tmp_path: Path, magic: int
+) -> None:
+    log = new_log(tmp_path)
+    put(log, b"foo", leader_epoch=5)
+    assert log.leader_epochs.epoch_entries == ((5, 0),)
+    follow(log, build_legacy_message(offset=1, magic=magic, key=None, value=b"foo", timestamp=3))
+    assert log.leader_epochs.epoch_entries == ()
+    checkpoint = log.directory / "leader-epoch-checkpoint"
+    assert checkpoint.read_bytes() == b"0\n0\n"
+    follow(log, batch_of(b"foo", base_offset=2, leader_epoch=6))
+    assert log.leader_epochs.epoch_entries == ((6, 2),)
+
+
 # ---- several producers in one append
 
 
