@@ -12,6 +12,7 @@ import pytest
 
 from cordwood.cleanup.live import retain
 from cordwood.cleanup.retention import plan_retention
+from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.storage.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
@@ -25,6 +26,7 @@ from cordwood.testing.log_under_test import (
     snapshot_offsets,
 )
 from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.running_logs import RunningLogs
 from cordwood.testing.stored_log import batch_of, put
 
 TEST_BYTES = len(batch_of(b"test"))
@@ -353,6 +355,28 @@ def test_producer_snapshots_below_a_raised_log_start_go(tmp_path: Path) -> None:
     collect(log)
     after_the_delay(log)
     assert snapshot_offsets(log.directory) == [2]
+
+
+def test_a_compaction_takes_the_producer_snapshots_of_segments_that_are_no_more(
+    tmp_path: Path,
+) -> None:
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}),
+        min_cleanable_dirty_ratio=0.01,
+        file_delete_delay_ms=0,
+    )
+    logs = RunningLogs(tmp_path, {"t": config})
+    log = logs.log()
+    for sequence, value in enumerate((b"a", b"b", b"c")):
+        put(log, value, key=b"a", producer=(1, 0, sequence))
+        if sequence < 2:
+            log.roll()
+    catch_up(log)
+    assert snapshot_offsets(log.directory) == [1, 2] == list(bases(log)[1:])
+    assert logs.cleaner.clean_once()
+    after_the_delay(log)
+    assert snapshot_offsets(log.directory) == list(bases(log)[1:]) == [2]
+    assert last_sequences(log) == {1: 2}
 
 
 def test_producers_outlive_their_deleted_segments(tmp_path: Path) -> None:

@@ -343,9 +343,9 @@ def test_a_message_of_an_old_format_makes_the_log_forget_its_epochs(
 ) -> None:
     log = new_log(tmp_path)
     put(log, b"foo", leader_epoch=5)
-    assert log.leader_epochs.epoch_entries == ((5, 0),)
+    assert log.leader_epochs.latest_entry == (5, 0)
     follow(log, build_legacy_message(offset=1, magic=magic, key=None, value=b"foo", timestamp=3))
-    assert log.leader_epochs.epoch_entries == ()
+    assert not log.leader_epochs.non_empty
     checkpoint = log.directory / "leader-epoch-checkpoint"
     assert checkpoint.read_bytes() == b"0\n0\n"
     follow(log, batch_of(b"foo", base_offset=2, leader_epoch=6))
