@@ -545,6 +545,8 @@ class PartitionLog(LogState):
             for segment in self.segments:
                 segment.close()
             self.flush(force_active=True)
+            for segment in self.segments:
+                self.context.resources.forget(segment)  # the flush has opened it again
             self.is_closed = True
 
     def close_handlers(self) -> None:

@@ -44,6 +44,7 @@ def retire(
     paths: list[Path] = []
     for segment in segments:
         paths += segment.change_suffix("", DELETED_SUFFIX)
+        log.context.resources.forget(segment)  # who still reads it holds its file
     for offset in snapshots:
         path = log.producer_state.remove_and_mark_for_deletion(offset)
         if path is not None:

@@ -1,0 +1,134 @@
+"""A thousand partitions in one process: few open files, whatever is done to them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cordwood.model.config import BrokerConfig, LogConfig
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log_context import LogContext
+from cordwood.storage.log_manager import LogManager
+from cordwood.storage.log_reader import Isolation
+from cordwood.storage.resources import ResourceCache
+from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.stored_log import StoredLogs, put
+
+PARTITIONS = 1000
+RECORDS = 30
+FILES_MAX = 50
+INDEX_BYTES_MAX = 20_000
+# The lock of the directory, and a file that is open for a moment.
+OTHERS = 3
+CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=60)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """Where logs go; in memory where there is such a place, for fsync takes time on disks."""
+    memory = Path("/dev/shm")
+    path = memory / f"cordwood-many-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path
+    path.mkdir(exist_ok=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def fill(root: Path, count: int) -> None:
+    """Makes a directory that was stopped in good order, with as many copies of one partition."""
+    logs = StoredLogs(root, defaults=CONFIG)
+    logs.start()
+    log = logs.log("t-0")
+    for n in range(RECORDS):
+        put(log, b"v%d" % n)
+    assert len(log.segments) == 3
+    logs.manager.shutdown()
+    for n in range(1, count):
+        shutil.copytree(root / "t-0", root / f"t-{n}")
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def opened(root: Path) -> LogManager:
+    resources = ResourceCache(files_max=FILES_MAX, index_bytes_max=INDEX_BYTES_MAX)
+    manager = LogManager(
+        [root],
+        defaults=CONFIG,
+        broker=BrokerConfig(),
+        context=LogContext(clock=ManualClock(), resources=resources),
+    )
+    manager.load()
+    return manager
+
+
+def test_loading_reading_appending_and_flushing_a_thousand_logs_takes_few_descriptors(
+    root: Path,
+) -> None:
+    fill(root, PARTITIONS)
+    before = descriptors()
+    most = before + FILES_MAX + OTHERS
+    manager = opened(root)
+    logs = manager.logs()
+    assert len(logs) == PARTITIONS
+    assert descriptors() <= most
+    for log in logs:
+        for offset in (0, 13, RECORDS - 1):
+            data = log.read(offset, 1, isolation=Isolation.LOG_END, min_one=True).read()
+            assert int.from_bytes(data[:8], "big") == offset
+    assert descriptors() <= most
+    assert manager.context.resources.files_open <= FILES_MAX
+    assert manager.context.resources.index_bytes <= INDEX_BYTES_MAX
+    for log in logs[::4]:
+        for n in range(12):
+            put(log, b"more%d" % n)
+        assert log.log_end_offset == RECORDS + 12
+    assert descriptors() <= most
+    manager.context.scheduler.run_due()
+    for log in logs[::4]:
+        log.flush()
+        log.update_high_watermark(log.log_end_offset)
+        log.truncate_to(RECORDS + 5)
+    assert descriptors() <= most
+    manager.shutdown()
+    assert descriptors() <= before
+    again = opened(root)
+    ends = [log.log_end_offset for log in logs]
+    assert [again.require(log.topic_partition).log_end_offset for log in logs] == ends
+    again.shutdown()
+
+
+def test_recovering_many_logs_takes_few_descriptors(root: Path) -> None:
+    fill(root, 300)
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "recovery-point-offset-checkpoint").unlink()
+    before = descriptors()
+    manager = opened(root)
+    assert descriptors() <= before + FILES_MAX + OTHERS
+    assert {log.log_end_offset for log in manager.logs()} == {RECORDS}
+    manager.shutdown()
+    assert descriptors() <= before
+
+
+def test_a_range_that_is_held_keeps_its_file_open_and_nothing_else(root: Path) -> None:
+    fill(root, 250)
+    manager = opened(root)
+    held = [
+        manager.require(TopicPartition("t", n)).read(0, 400, isolation=Isolation.LOG_END)
+        for n in range(200)
+    ]
+    assert manager.context.resources.files_open <= FILES_MAX
+    assert descriptors() >= 200
+    expected = held[0].read()
+    for n in range(200):
+        manager.delete(TopicPartition("t", n))
+    assert all(fetched.read() == expected for fetched in held)
+    del held
+    assert descriptors() <= FILES_MAX + 60
+    manager.shutdown()
