@@ -344,6 +344,8 @@ class LogSegment(SegmentReads):
                 self.created_ms = self.created_ms if now_ms is None else now_ms
             self.bytes_since_last_index_entry = 0
             self._find_max_timestamp_again()
+        # Neither must an aborted transaction come back that was cut off with its marker.
+        self._flush_indexes()
         return removed
 
     @staticmethod
@@ -476,6 +478,9 @@ class LogSegment(SegmentReads):
             NoSpaceError: the file system has no room for them.
             OSError: the disk refused.
         """
+        self._flush_indexes()
+
+    def _flush_indexes(self) -> None:
         self._offset_index.flush()
         self._time_index.flush()
         self.transaction_index.flush()
