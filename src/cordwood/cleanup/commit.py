@@ -8,6 +8,7 @@ LogCleanerManager.doneCleaning.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -221,6 +222,7 @@ class RoundCommitter:
         self._fs = fs
         self._next = round_.groups_done
         self._known: dict[int, Manifest] = {}
+        self._under_way: Manifest | None = None
 
     @property
     def done(self) -> bool:
@@ -252,7 +254,9 @@ class RoundCommitter:
 
     def _commit(self, manifest: Manifest) -> None:
         if not manifest.unchanged:
+            self._under_way = manifest
             self._placement.place(self.round, self._next, manifest)
+            self._under_way = None
         self.result.manifests.append(manifest)
         self._next += 1
         self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
@@ -264,17 +268,25 @@ class RoundCommitter:
             self._fs.create(self._directory / CANCEL_NAME).close()
 
     def clear(self) -> None:
-        """Clears away what tasks staged in vain; a journal stays, for the next run to go on."""
-        self._remove_staged()
+        """Clears away what tasks staged in vain; a journal stays, for the next run to go on.
 
-    def _remove_staged(self, prefix: str = "") -> None:
+        The files of a group that was interrupted while it was put in place stay as well: they tell
+        that it is not.
+        """
+        kept: set[str] = set()
+        if self._under_way is not None:
+            files = staged_files(self.round, self._under_way).paths().values()
+            kept = {path.name for path in files}
+        self._remove_staged(kept=kept)
+
+    def _remove_staged(self, prefix: str = "", kept: Collection[str] = ()) -> None:
         for name in self._fs.names_in(self._directory):
-            if name.startswith(prefix) and name.endswith(STAGED_SUFFIX):
+            if name.startswith(prefix) and name.endswith(STAGED_SUFFIX) and name not in kept:
                 self._fs.remove(self._directory / name)
 
     def close(self) -> None:
         """Clears away what tasks staged in vain, and ends the round."""
-        self.clear()
+        self._remove_staged()
         self._placement.end()
 
 
