@@ -128,6 +128,7 @@ def read(
             except FileNotFoundError:
                 # Its file was removed behind this reader's back: there are other segments now.
                 if log.segments is segments:
+                    log.require_open()  # of a log that was deleted nothing is there: no disk failed
                     raise
         raise StorageError(f"the segments of {log.topic_partition} changed at every attempt")
 
@@ -246,6 +247,7 @@ def list_offset(log: PartitionLog, timestamp: int, *, isolation: Isolation) -> L
                 found = _by_timestamp(log, segments, timestamp)
             except FileNotFoundError:
                 if log.segments is segments:
+                    log.require_open()
                     raise
                 continue
             if found is None or found.offset >= bound_of(log, isolation):

@@ -6,6 +6,8 @@ Scenarios and numbers of LogManagerTest.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -541,6 +543,33 @@ def test_a_deleted_log_is_renamed_at_once_and_its_files_go_after_the_delay(
     assert directories_in(directory) == []
     assert data.read() == expected
     assert logs.manager.delete(partition) is None
+
+
+def test_a_reader_that_still_has_a_deleted_log_is_refused_and_nothing_goes_offline(
+    logs: StoredLogs,
+) -> None:
+    log, other = logs.log("kafka-0"), logs.log("other-0")
+    append_many(log, 40)
+    append_many(other, 1)
+    logs.manager.delete(log.topic_partition)
+    assert log.read(30, 100, isolation=Isolation.LOG_END).read() != b""
+    logs.pass_time(DELAY_MS + 1_000)
+    attempts: list[Callable[[], object]] = [
+        lambda: log.read(0, 100, isolation=Isolation.LOG_END),
+        lambda: log.list_offset(logs.clock.now_ms(), isolation=Isolation.LOG_END),
+        lambda: put(log, b"v"),
+        log.flush,
+        log.roll,
+        lambda: log.truncate_to(3),
+        log.close,
+        log.delete,
+    ]
+    for attempt in attempts:
+        with suppress(StorageError):
+            attempt()
+        assert not logs.manager.context.failures.offline
+    assert directories_in(logs.directories[0]) == ["other-0"]
+    assert put(other, b"v").first_offset == 1
 
 
 def test_a_log_made_again_under_the_name_of_a_deleted_one_outlives_it(logs: StoredLogs) -> None:
