@@ -13,9 +13,9 @@ from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_context import LogContext
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
 
 DAY_MS = 86_400_000

@@ -19,11 +19,11 @@ from cordwood.format.record_batch import Header, Record, RecordBatch, build_batc
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_context import LogContext
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.log_reader import Isolation
 from cordwood.storage.metadata_image import read_metadata_image
-from cordwood.storage.partition_log import PartitionLog
 from cordwood.surfaces.settings import SettingOptions, read_settings
 from cordwood.testing.kafka import RealKafka, poll_until
 from cordwood.testing.manual_clock import ManualClock

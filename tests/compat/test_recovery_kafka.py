@@ -10,9 +10,9 @@ import pytest
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.producer_state import ProducerStateManager
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.kafka import RealKafka
 from cordwood.testing.workload import Workload
 

@@ -16,7 +16,7 @@ import pytest
 
 from cordwood.format.compression import Codec
 from cordwood.model.config import LogConfig
-from cordwood.storage.log_reader import Isolation
+from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.replace import JOURNAL_NAME
 from cordwood.testing.killing import OWNER, TASK, clean_here, clean_killed
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cordwood.cleanup.live import retain
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.config import LogConfig
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.in_process_engine import clean_in_process
 from cordwood.testing.log_builder import NOW_MS, write_log_dir
 from cordwood.testing.manual_clock import ManualClock

@@ -19,8 +19,8 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.varint import encode_varint
 from cordwood.model.errors import CorruptError
-from cordwood.storage import record_walk
-from cordwood.storage.record_walk import RecordSummary, walk_plainly, why_malformed
+from cordwood.storage.append import record_walk
+from cordwood.storage.append.record_walk import RecordSummary, walk_plainly, why_malformed
 from cordwood.testing.random_log import Contents, random_log
 
 SEEDS = st.integers(0, 2**40)

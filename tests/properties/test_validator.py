@@ -22,8 +22,8 @@ from cordwood.format.record_batch import (
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.storage import record_walk
-from cordwood.storage.validator import ValidationResult
+from cordwood.storage.append import record_walk
+from cordwood.storage.append.validator import ValidationResult
 from cordwood.testing.appends import NOW, config_for, validate, with_header, written
 
 SEEDS = st.integers(0, 2**40)

@@ -15,9 +15,9 @@ from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileFacts
 from cordwood.storage.log_dir import Checkpoints
-from cordwood.storage.producer_snapshots import snapshot_offsets
+from cordwood.storage.producers.producer_snapshots import snapshot_offsets
+from cordwood.storage.producers.stopped_producers import load_producer_state, tidy_snapshots
 from cordwood.storage.segment_facts import SegmentFacts, end_of, load_segments
-from cordwood.storage.stopped_producers import load_producer_state, tidy_snapshots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

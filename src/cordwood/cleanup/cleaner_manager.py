@@ -29,9 +29,9 @@ from cordwood.cleanup.live import live_view
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
-from cordwood.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from itertools import groupby
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.retention import LOG_START, TIME, Expired, plan_retention
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment_facts import SegmentFacts
 
 _log = logging.getLogger(__name__)

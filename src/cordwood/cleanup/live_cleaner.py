@@ -25,7 +25,7 @@ from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from cordwood.cleanup.commit import RoundResult

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from cordwood.cleanup.commit import StalePlanError, staged_files
 from cordwood.cleanup.rewrite import Manifest
 from cordwood.cleanup.round import Round
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from cordwood.cleanup.live_placement import LivePlacement
 from cordwood.cleanup.request import Engine
 from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.model.errors import EngineError
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_moves import LogMove
-from cordwood.storage.partition_log import PartitionLog
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import logging
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.live import retain
 from cordwood.model.errors import CordwoodError
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 

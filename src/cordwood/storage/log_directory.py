@@ -31,10 +31,10 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.log_loader import LoadRequest, load_log
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_loader import LoadRequest, load_log
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
-from cordwood.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import directory_names
-from cordwood.storage.log_context import LogContext
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_loader import LoadRequest, load_log
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_directory import LoadProgress, LogDirectory, Silent
-from cordwood.storage.log_loader import LoadRequest, load_log
 from cordwood.storage.log_table import LogTable
 from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
-from cordwood.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
@@ -346,7 +346,10 @@ class LogManager:
         self._checkpoint("recovery_points", lambda log: log.recovery_point)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Writes log start offsets that lie above their first segment's base."""
+        """Writes log start offsets above their first segment's base; the others last as well."""
+        for log in self.logs():
+            with _reported(log, "syncing the directory of"):
+                log.sync_names()
         self._checkpoint("log_starts", _log_start_line)
 
     def checkpoint_high_watermarks(self) -> None:

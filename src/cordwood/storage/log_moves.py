@@ -12,11 +12,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.leader_epochs import EpochEntry
+from cordwood.storage.log.leader_epochs import EpochEntry
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.log_state import LEADER_OFFSET_INCREMENT
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.log_state import LEADER_OFFSET_INCREMENT
-from cordwood.storage.partition_log import PartitionLog
 
 _COPY_BYTES = 1 << 20
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 
 
 class LogTable:

@@ -17,8 +17,8 @@ from cordwood.format.record_batch import (
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage import validator
-from cordwood.storage.validator import ValidationMetrics, ValidationResult
+from cordwood.storage.append import validator
+from cordwood.storage.append.validator import ValidationMetrics, ValidationResult
 
 TOPIC = TopicPartition("topic", 0)
 #: What the clock says while records are validated, in ms.

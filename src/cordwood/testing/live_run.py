@@ -17,7 +17,7 @@ from typing import Any
 
 from cordwood.cleanup.live_cleaner import LiveCleaner
 from cordwood.model.config import LogConfig
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.running_logs import RunningLogs, newest, read_records
 
 _SECONDS_MAX = 600

@@ -55,9 +55,9 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.batch_walk import marker_of
 from cordwood.storage.log_dir import Checkpoints
-from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.segment.batch_walk import marker_of
 
 #: The moment that tests take for now, unless they say otherwise (ms).
 NOW_MS = 1_700_000_000_000

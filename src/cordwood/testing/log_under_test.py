@@ -14,13 +14,13 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.append_result import AppendResult
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.log_loader import LoadRequest, load_log
-from cordwood.storage.log_reader import Fetched, Isolation
-from cordwood.storage.partition_log import PartitionLog
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.log.append_result import AppendResult
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_loader import LoadRequest, load_log
+from cordwood.storage.log.log_reader import Fetched, Isolation
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.stored_log import batch_of, end_transaction
 

@@ -46,6 +46,7 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
+from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.testing.log_builder import index_entries
 
 Batch = RecordBatch | LegacyBatch
@@ -65,9 +66,10 @@ class ReferenceRound:
     legacy_horizon_ms: int = 0
     producers: tuple[LastRecord, ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
+    fs: FileSystem = OS
 
     @classmethod
-    def of(cls, round_: Round) -> ReferenceRound:
+    def of(cls, round_: Round, *, fs: FileSystem = OS) -> ReferenceRound:
         """The same round, as the fast cleaner is given it."""
         return cls(
             directory=Path(round_.directory),
@@ -80,6 +82,7 @@ class ReferenceRound:
             legacy_horizon_ms=round_.legacy_horizon_ms,
             producers=round_.producers,
             aborted=round_.aborted,
+            fs=fs,
         )
 
 
@@ -225,7 +228,7 @@ class ReferenceCleaner:
             if number + 1 < len(group):
                 end = group[number + 1]
             self._transactions.add(self._aborted_in(base, end))
-            modified_ns = self._path(base).stat().st_mtime_ns
+            modified_ns = round_.fs.facts_of(self._path(base)).modified_ns
             keep_legacy_tombstones = modified_ns // 1_000_000 > round_.legacy_horizon_ms
             for batch in batches:
                 self._clean_batch(batch, newest, written, keep_legacy_tombstones)
@@ -371,7 +374,7 @@ class ReferenceCleaner:
         return self._round.directory / segment_file_name(base_offset, LOG_SUFFIX)
 
     def _batches(self, base_offset: int) -> list[Batch]:
-        data = self._path(base_offset).read_bytes()
+        data = self._round.fs.read_bytes(self._path(base_offset))
         batches = [batch for _, batch in iter_batches(data)]
         assert sum(b.size_bytes for b in batches) == len(data), f"a torn batch in {base_offset}"
         for batch in batches:

@@ -26,9 +26,9 @@ from cordwood.format.record_batch import (
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.log_loader import LoadRequest, load_log
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_loader import LoadRequest, load_log
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
 
 

@@ -14,11 +14,11 @@ from cordwood.format.record_batch import CREATE_TIME, Record, build_batch, iter_
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.log_context import LogContext
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.partition_log import PartitionLog
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.manual_clock import ManualClock
 

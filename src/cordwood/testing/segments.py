@@ -12,8 +12,8 @@ from cordwood.format.legacy import build_legacy_message
 from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.log_segment import AppendedBatch, FileRange, LogSegment
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.segment.log_segment import AppendedBatch, FileRange, LogSegment
+from cordwood.storage.segment.resources import ResourceCache
 
 
 def batch(

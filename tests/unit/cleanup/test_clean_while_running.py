@@ -16,8 +16,8 @@ from cordwood.format.record_batch import Record, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.running_logs import RunningLogs, newest, read_records
 

@@ -27,7 +27,7 @@ from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.running_logs import RunningLogs
 
 HOUR_MS = 3_600_000

@@ -32,7 +32,7 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 from cordwood.testing.manual_clock import ManualClock

@@ -17,8 +17,8 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
-from cordwood.storage.append_result import AppendResult
-from cordwood.storage.log_reader import collect_aborted
+from cordwood.storage.log.append_result import AppendResult
+from cordwood.storage.log.log_reader import collect_aborted
 from cordwood.testing.running_logs import RunningLogs, newest, read_records
 
 HORIZON_MS = 86_400_000

@@ -14,7 +14,7 @@ from cordwood.cleanup.live import retain
 from cordwood.cleanup.retention import plan_retention
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

@@ -22,7 +22,7 @@ from cordwood.model.kafka_errors import (
     RecordTooLargeError,
     UnsupportedCompressionTypeError,
 )
-from cordwood.storage.validator import AnalyzedBatch, ValidationMetrics, analyze
+from cordwood.storage.append.validator import AnalyzedBatch, ValidationMetrics, analyze
 from cordwood.testing.appends import NOW, TOPIC, three, with_header
 
 CLIENT, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.REPLICATION

@@ -10,9 +10,9 @@ from cordwood.format.legacy import build_legacy_wrapper
 from cordwood.format.record import Record
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.errors import CorruptError
-from cordwood.storage import batch_walk
-from cordwood.storage.batch_walk import BatchHead, BatchPosition, find_offset, iter_heads
 from cordwood.storage.filesystem import OS
+from cordwood.storage.segment import batch_walk
+from cordwood.storage.segment.batch_walk import BatchHead, BatchPosition, find_offset, iter_heads
 from cordwood.testing.segments import batch, message
 
 

@@ -590,7 +590,7 @@ TestBothFileSystems = BothFileSystems.TestCase
 
 def test_a_second_lock_of_a_directory_is_refused_in_the_same_process_too(tmp_path: Path) -> None:
     first = OS.lock(tmp_path)
-    with pytest.raises(DirectoryInUseError, match="Failed to acquire lock on file .lock in"):
+    with pytest.raises(DirectoryInUseError, match=r"Failed to acquire lock on file \.lock in"):
         OS.lock(tmp_path)
     with pytest.raises(DirectoryInUseError):
         DirectoryLock.require_free(tmp_path)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
 from cordwood.model.errors import CorruptError, NoSpaceError, UnsupportedVersionError
 from cordwood.storage.filesystem import OS, FileFacts, OsFileSystem
-from cordwood.storage.leader_epochs import EpochEntry, LeaderEpochCache
+from cordwood.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
 
 UNDEFINED = (-1, -1)
 

@@ -20,7 +20,7 @@ from cordwood.model.kafka_errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

@@ -11,9 +11,9 @@ import pytest
 
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.filesystem import File
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.partition_log import PartitionLog
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.log_under_test import new_log
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from cordwood.testing.stored_log import put, records_in

@@ -18,8 +18,8 @@ from cordwood.cleanup.live import retain
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.filesystem import OS
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

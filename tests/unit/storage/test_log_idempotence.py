@@ -11,8 +11,8 @@ import pytest
 
 from cordwood.format.record_batch import Record, build_batch, build_empty_batch, parse_header
 from cordwood.model.kafka_errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

@@ -22,10 +22,10 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InconsistentTopicIdError
-from cordwood.storage.leader_epochs import EpochEntry
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.leader_epochs import EpochEntry
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from cordwood.testing.stored_log import (

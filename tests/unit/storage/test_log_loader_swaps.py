@@ -21,7 +21,7 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.replace import JOURNAL_NAME
 from cordwood.testing.log_builder import index_entries
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem

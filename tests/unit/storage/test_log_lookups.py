@@ -11,7 +11,7 @@ import pytest
 
 from cordwood.format.record_batch import LOG_APPEND_TIME, Record, build_batch
 from cordwood.model.config_values import LONG_MAX
-from cordwood.storage.log_reader import (
+from cordwood.storage.log.log_reader import (
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -19,7 +19,7 @@ from cordwood.storage.log_reader import (
     Isolation,
     ListedOffset,
 )
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import Producer, bases, catch_up, follow, new_log
 from cordwood.testing.stored_log import batch_of, put
 

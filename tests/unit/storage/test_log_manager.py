@@ -26,8 +26,8 @@ from cordwood.model.kafka_errors import (
     StorageError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.stored_log import StoredLogs, batch_of, keys_in, put, records_in
 

@@ -13,10 +13,10 @@ from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import InconsistentTopicIdError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.log_loader import LoadRequest, load_log
-from cordwood.storage.partition_log import PartitionLog
-from cordwood.storage.segment_split import split_overflowed
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_loader import LoadRequest, load_log
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.segment_split import split_overflowed
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

@@ -20,10 +20,10 @@ from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.leader_epochs import EpochEntry
+from cordwood.storage.log.leader_epochs import EpochEntry
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_moves import LogMove
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.partition_log import PartitionLog
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from cordwood.testing.stored_log import (
     StoredLogs,

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
-from cordwood.storage.append_result import LogPosition
-from cordwood.storage.log_reader import (
+from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     Isolation,
 )
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
     bases,
     catch_up,

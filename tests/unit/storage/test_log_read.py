@@ -9,10 +9,10 @@ import pytest
 
 from cordwood.format.compression import Codec
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
-from cordwood.storage.append_result import LogPosition
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.log_segment import AppendedBatch
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import AppendedBatch
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

@@ -10,8 +10,8 @@ import pytest
 from cordwood.format.record_batch import LOG_APPEND_TIME
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
-from cordwood.storage.append_result import LogPosition
-from cordwood.storage.log_context import LogContext
+from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.log_context import LogContext
 from cordwood.testing.log_under_test import (
     FixedChance,
     Producer,

@@ -18,8 +18,8 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
-from cordwood.storage.log_segment import AppendedBatch, LogSegment
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.segments import (
     Segments,
     batch,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cordwood.storage.log_reader import (
+from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     Isolation,
     ListedOffset,
 )
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import catch_up, new_log
 from cordwood.testing.stored_log import put
 

@@ -16,8 +16,8 @@ from cordwood.model.kafka_errors import (
     StorageError,
     TransactionCoordinatorFencedError,
 )
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

@@ -9,8 +9,8 @@ import pytest
 
 from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage.log_reader import MAX_TIMESTAMP, Isolation
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.log_reader import MAX_TIMESTAMP, Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.log_under_test import (
     Producer,
     bases,

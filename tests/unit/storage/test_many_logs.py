@@ -12,10 +12,10 @@ import pytest
 
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_context import LogContext
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.stored_log import StoredLogs, put
 

@@ -12,8 +12,8 @@ from cordwood.format.offset_index import build_offset_index, lookup_offset, pars
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import InvalidOffsetError, SegmentOffsetOverflowError
 from cordwood.storage.filesystem import OS
-from cordwood.storage.offset_index import OffsetIndex, OffsetPosition
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.segment.offset_index import OffsetIndex, OffsetPosition
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 
 BASE = 45

@@ -15,12 +15,12 @@ from cordwood.format.file_names import segment_file_name
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage.log_context import LogContext
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.log_reader import Isolation
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
-from cordwood.storage.partition_log import PartitionLog
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.stored_log import (
     StoredLog,
     StoredLogs,

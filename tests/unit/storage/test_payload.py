@@ -9,7 +9,11 @@ import pytest
 
 from cordwood.format.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
 from cordwood.model.kafka_errors import InvalidRecordError
-from cordwood.storage.payload import DECOMPRESSED_BYTES_MIN, decompressed, decompressed_bytes_max
+from cordwood.storage.append.payload import (
+    DECOMPRESSED_BYTES_MIN,
+    decompressed,
+    decompressed_bytes_max,
+)
 
 COMPRESSED = [codec for codec in Codec if codec]
 TEXT = b"".join(b"%d some text, " % i for i in range(20_000))

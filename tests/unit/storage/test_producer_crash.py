@@ -11,8 +11,8 @@ from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.record_batch import BatchHeader
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.leader_epochs import EpochEntry, LeaderEpochCache
-from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
+from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 
 PARTITION = TopicPartition("test", 0)

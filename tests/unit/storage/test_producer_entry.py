@@ -18,8 +18,8 @@ from cordwood.model.kafka_errors import (
     OutOfOrderSequenceError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.producer_entry import BatchMetadata, ProducerStateEntry
-from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.producers.producer_entry import BatchMetadata, ProducerStateEntry
+from cordwood.storage.producers.producer_state import ProducerStateManager
 
 PRODUCER = 1
 NOW_MS = 1_700_000_000_000

@@ -11,7 +11,7 @@ from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OsFile, OsFileSystem
-from cordwood.storage.producer_snapshots import (
+from cordwood.storage.producers.producer_snapshots import (
     ProducerSnapshots,
     snapshot_offsets,
     stray_snapshots,

@@ -24,7 +24,7 @@ from cordwood.model.kafka_errors import (
     TransactionCoordinatorFencedError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.producer_state import (
+from cordwood.storage.producers.producer_state import (
     LATE_TRANSACTION_BUFFER_MS,
     BatchMetadata,
     CompletedTransaction,

@@ -9,12 +9,12 @@ from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.batch_walk import marker_of
 from cordwood.storage.log_dir import LogDir
-from cordwood.storage.producer_snapshots import snapshot_offsets
-from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.producers.producer_snapshots import snapshot_offsets
+from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.producers.stopped_producers import load_producer_state
+from cordwood.storage.segment.batch_walk import marker_of
 from cordwood.storage.segment_facts import end_of, headers_from, load_segments
-from cordwood.storage.stopped_producers import load_producer_state
 from cordwood.testing.golden import Golden
 
 DAY_MS = 86_400_000

@@ -20,7 +20,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     RecordTooLargeError,
 )
-from cordwood.storage.validator import ValidationMetrics
+from cordwood.storage.append.validator import ValidationMetrics
 from cordwood.testing.appends import (
     NOW,
     config_for,

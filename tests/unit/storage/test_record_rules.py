@@ -24,7 +24,7 @@ from cordwood.model.kafka_errors import (
     RecordError,
     RecordValidationError,
 )
-from cordwood.storage.validator import ValidationMetrics
+from cordwood.storage.append.validator import ValidationMetrics
 from cordwood.testing.appends import (
     NOW,
     config_for,

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_batch
-from cordwood.storage import record_walk
-from cordwood.storage.record_walk import (
+from cordwood.storage.append import record_walk
+from cordwood.storage.append.record_walk import (
     MalformedRecordError,
     RecordFacts,
     RecordSummary,

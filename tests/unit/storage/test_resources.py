@@ -8,8 +8,8 @@ import pytest
 
 from cordwood.format.offset_index import build_offset_index
 from cordwood.storage.filesystem import File
-from cordwood.storage.offset_index import OffsetIndex
-from cordwood.storage.resources import ResourceCache
+from cordwood.storage.segment.offset_index import OffsetIndex
+from cordwood.storage.segment.resources import ResourceCache
 
 
 @dataclass(eq=False)

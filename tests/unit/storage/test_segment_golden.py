@@ -8,9 +8,9 @@ import pytest
 
 from cordwood.format.file_names import base_offset_of
 from cordwood.format.record_batch import iter_batches
-from cordwood.storage.batch_walk import iter_heads
 from cordwood.storage.filesystem import OS
-from cordwood.storage.log_segment import LogSegment
+from cordwood.storage.segment.batch_walk import iter_heads
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.golden import Golden
 from cordwood.testing.segments import Segments
 

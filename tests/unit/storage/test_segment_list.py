@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.segment_list import SegmentList
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_list import SegmentList
 from cordwood.testing.segments import Segments, batch, put
 
 INT_MAX = (1 << 31) - 1

@@ -18,7 +18,7 @@ from cordwood.format.offset_index import build_offset_index, parse_offset_index
 from cordwood.format.record_batch import build_empty_batch, parse_header
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.storage.log_segment import BatchPosition, LogSegment
+from cordwood.storage.segment.log_segment import BatchPosition, LogSegment
 from cordwood.testing.segments import Segments, batch, bytes_of, last_offsets, message, put
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 

@@ -35,11 +35,11 @@ from cordwood.model.kafka_errors import (
     SegmentOffsetOverflowError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage import native_recovery, segment_recovery
-from cordwood.storage.leader_epochs import LeaderEpochCache
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.producer_state import CompletedTransaction, ProducerStateManager
-from cordwood.storage.segment_recovery import IndexBuilder, SegmentWalk
+from cordwood.storage.log.leader_epochs import LeaderEpochCache
+from cordwood.storage.producers.producer_state import CompletedTransaction, ProducerStateManager
+from cordwood.storage.segment import native_recovery, segment_recovery
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_recovery import IndexBuilder, SegmentWalk
 from cordwood.testing.appends import with_header
 from cordwood.testing.segments import (
     Segments,

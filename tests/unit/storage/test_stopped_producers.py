@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.producer_snapshot import parse_producer_snapshot
-from cordwood.storage.producer_snapshots import snapshot_offsets
-from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.producers.producer_snapshots import snapshot_offsets
+from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.producers.stopped_producers import load_producer_state, tidy_snapshots
 from cordwood.storage.segment_facts import end_of, load_segments
-from cordwood.storage.stopped_producers import load_producer_state, tidy_snapshots
 from cordwood.testing.log_builder import NOW_MS, LogBuilder
 
 DAY_MS = 86_400_000

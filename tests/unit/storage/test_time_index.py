@@ -11,7 +11,7 @@ import pytest
 from cordwood.format.time_index import build_time_index, lookup_timestamp, parse_time_index
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidOffsetError, SegmentOffsetOverflowError
-from cordwood.storage.time_index import TimeIndex, TimestampOffset
+from cordwood.storage.segment.time_index import TimeIndex, TimestampOffset
 
 BASE = 45
 ROOM = 30

@@ -9,7 +9,7 @@ import pytest
 
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.errors import CorruptError, NoSpaceError, UnsupportedVersionError
-from cordwood.storage.transaction_index import TransactionIndex
+from cordwood.storage.segment.transaction_index import TransactionIndex
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 
 

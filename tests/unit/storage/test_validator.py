@@ -33,8 +33,8 @@ from cordwood.model.kafka_errors import (
     RecordValidationError,
     UnexpectedAppendOffsetError,
 )
-from cordwood.storage import validator
-from cordwood.storage.validator import ValidationMetrics
+from cordwood.storage.append import validator
+from cordwood.storage.append.validator import ValidationMetrics
 from cordwood.testing.appends import (
     NOW,
     TOPIC,

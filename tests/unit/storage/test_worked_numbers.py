@@ -12,11 +12,11 @@ import pytest
 
 from cordwood.cleanup.live import retain
 from cordwood.model.config import LogConfig
-from cordwood.storage.append_result import LogPosition
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.log_reader import Isolation
-from cordwood.storage.log_segment import FileRange
-from cordwood.storage.partition_log import PartitionLog
+from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import FileRange
 from cordwood.testing.log_under_test import (
     bases,
     batches_read,

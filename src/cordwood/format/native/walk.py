@@ -1,4 +1,4 @@
-"""Walks the records of one batch. Twin: `cordwood.storage.record_walk.walk_plainly`.
+"""Walks the records of one batch. Twin: `cordwood.storage.append.record_walk.walk_plainly`.
 
 Source: org.apache.kafka.common.record.DefaultRecord.readFrom.
 """

@@ -27,7 +27,7 @@ from cordwood.format.record_batch import (
 from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import InvalidTimestampError
-from cordwood.storage.record_walk import RecordSummary, iter_facts
+from cordwood.storage.append.record_walk import RecordSummary, iter_facts
 
 _CODEC_OF_NAME = {
     "uncompressed": Codec.NONE,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from cordwood.format.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from cordwood.model.errors import CorruptError
-from cordwood.storage.batch_walk import BatchHead, iter_heads
 from cordwood.storage.filesystem import FileSystem, FileWriter
 from cordwood.storage.replace import dispose_deleted, retire
+from cordwood.storage.segment.batch_walk import BatchHead, iter_heads
 
 _log = logging.getLogger(__name__)
 

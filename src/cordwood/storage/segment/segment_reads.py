@@ -33,7 +33,8 @@ from cordwood.format.record_batch import BatchHeader
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError, NoSpaceError
-from cordwood.storage.batch_walk import (
+from cordwood.storage.filesystem import File
+from cordwood.storage.segment.batch_walk import (
     HEADER_READ_BYTES,
     LARGE_BATCH_BYTES,
     READ_BYTES,
@@ -44,19 +45,18 @@ from cordwood.storage.batch_walk import (
     iter_heads,
     iter_producer_batches,
 )
-from cordwood.storage.filesystem import File
-from cordwood.storage.offset_index import OffsetIndex
-from cordwood.storage.resources import ResourceCache
-from cordwood.storage.segment_index import INT32_MAX
-from cordwood.storage.segment_recovery import IndexBuilder, SegmentWalk
-from cordwood.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from cordwood.storage.timestamp_lookup import (
+from cordwood.storage.segment.offset_index import OffsetIndex
+from cordwood.storage.segment.resources import ResourceCache
+from cordwood.storage.segment.segment_index import INT32_MAX
+from cordwood.storage.segment.segment_recovery import IndexBuilder, SegmentWalk
+from cordwood.storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from cordwood.storage.segment.timestamp_lookup import (
     TimestampAndOffset,
     first_at_or_after,
     first_with,
     require_entry,
 )
-from cordwood.storage.transaction_index import TransactionIndex
+from cordwood.storage.segment.transaction_index import TransactionIndex
 
 _log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.append_result import LogPosition
-from cordwood.storage.leader_epochs import LeaderEpochCache
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.producer_state import ProducerStateManager
-from cordwood.storage.segment_list import SegmentList
+from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.leader_epochs import LeaderEpochCache
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class LogState:
         self.generation = 0  # how often the log was cut off
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
+        self.has_unsynced_names = False  # segments have gone, and may come back
         self._high_watermark = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
         self._topic_id_pending: str | None = None
@@ -233,6 +234,17 @@ class LogState:
             )
         self.maybe_increment_log_start_offset(wanted, CLIENT_DELETION)
         return self.log_start_offset
+
+    def sync_names(self) -> None:
+        """Makes it last that segments have gone; nothing where none has since the last time.
+
+        Raises:
+            StorageError: the directory is offline, or has just failed.
+        """
+        with self.lock, self.guard("syncing the directory of"):
+            if self.has_unsynced_names and not self.is_closed:
+                self.context.fs.sync_directory(self.directory)
+                self.has_unsynced_names = False
 
     # ---- for the modules beside this one
 

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from cordwood.model.kafka_errors import InvalidOffsetError
-from cordwood.storage.segment_index import SegmentIndex, ceiling_slot
+from cordwood.storage.segment.segment_index import SegmentIndex, ceiling_slot
 
 NO_TIMESTAMP = -1
 

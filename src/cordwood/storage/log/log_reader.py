@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
-from cordwood.storage.append_result import LogPosition
-from cordwood.storage.log_segment import BatchPosition, FileRange, LogSegment
-from cordwood.storage.segment_list import SegmentList
+from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.segment.log_segment import BatchPosition, FileRange, LogSegment
+from cordwood.storage.segment.segment_list import SegmentList
 
 if TYPE_CHECKING:
-    from cordwood.storage.partition_log import PartitionLog
+    from cordwood.storage.log.partition_log import PartitionLog
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from cordwood.model.kafka_errors import InvalidOffsetError
-from cordwood.storage.segment_index import INT32_MAX, SegmentIndex, ceiling_slot, floor_slot
+from cordwood.storage.segment.segment_index import INT32_MAX, SegmentIndex, ceiling_slot, floor_slot
 
 
 class OffsetPosition(NamedTuple):

@@ -31,15 +31,16 @@ from cordwood.model.kafka_errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from cordwood.storage import log_changes, log_reader, retired_files, validator
-from cordwood.storage.append_producers import AppendProducers
-from cordwood.storage.append_result import AppendResult, LogPosition
-from cordwood.storage.log_reader import Fetched, Isolation, ListedOffset
-from cordwood.storage.log_segment import AppendedBatch, LogSegment
-from cordwood.storage.log_state import LogState
+from cordwood.storage.append import validator
+from cordwood.storage.append.validator import ValidatedBatch
+from cordwood.storage.log import log_changes, log_reader, retired_files
+from cordwood.storage.log.append_result import AppendResult, LogPosition
+from cordwood.storage.log.log_reader import Fetched, Isolation, ListedOffset
+from cordwood.storage.log.log_state import LogState
+from cordwood.storage.producers.append_producers import AppendProducers
 from cordwood.storage.replace import StagedSegment
-from cordwood.storage.segment_index import INT32_MAX
-from cordwood.storage.validator import ValidatedBatch
+from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
+from cordwood.storage.segment.segment_index import INT32_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -545,6 +546,7 @@ class PartitionLog(LogState):
             for segment in self.segments:
                 segment.close()
             self.flush(force_active=True)
+            self.sync_names()
             for segment in self.segments:
                 self.context.resources.forget(segment)  # the flush has opened it again
             self.is_closed = True

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.storage.producer_state import BatchMetadata, CompletedTransaction, ProducerAppendInfo
-from cordwood.storage.validator import ValidatedBatch
+from cordwood.storage.append.validator import ValidatedBatch
+from cordwood.storage.producers.producer_state import (
+    BatchMetadata,
+    CompletedTransaction,
+    ProducerAppendInfo,
+)
 
 if TYPE_CHECKING:
-    from cordwood.storage.partition_log import PartitionLog
+    from cordwood.storage.log.partition_log import PartitionLog
 
 
 class AppendProducers:

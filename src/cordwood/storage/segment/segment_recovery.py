@@ -4,8 +4,8 @@ The walk stops at the first batch that cannot be; what is before it is the segme
 little less dense than those that appends leave: Kafka counts differently here.
 
 Batches are checked one by one in plain Python. Where there are so many small ones that loading
-compiled code pays, blocks of them are checked by `cordwood.storage.native_recovery`; what that does
-not take, it leaves to the plain way, so that both come to the same.
+compiled code pays, blocks of them are checked by `cordwood.storage.segment.native_recovery`; what
+that does not take, it leaves to the plain way, so that both come to the same.
 
 Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
 """
@@ -33,12 +33,12 @@ from cordwood.format.record_batch import (
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidOffsetError, SegmentOffsetOverflowError
-from cordwood.storage.batch_walk import BatchHead, marker_of, parse_head, read_batch
 from cordwood.storage.filesystem import File
-from cordwood.storage.segment_index import INT32_MAX, Columns
+from cordwood.storage.segment.batch_walk import BatchHead, marker_of, parse_head, read_batch
+from cordwood.storage.segment.segment_index import INT32_MAX, Columns
 
 if TYPE_CHECKING:
-    from cordwood.storage.native_recovery import NativeWalk
+    from cordwood.storage.segment.native_recovery import NativeWalk
 
 BLOCK_BYTES = 256 << 10
 #: A batch up to this size is read whole to check its CRC, a larger one in pieces of it.
@@ -51,7 +51,7 @@ _NONE = -1
 NATIVE_FROM_BATCHES = 300_000
 #: The same once it has been loaded.
 NATIVE_LOADED_FROM_BATCHES = 2_000
-_NATIVE_MODULE = "cordwood.storage.native_recovery"
+_NATIVE_MODULE = "cordwood.storage.segment.native_recovery"
 
 
 class Completed(Protocol):
@@ -281,7 +281,7 @@ class SegmentWalk:
             if not steps or left < NATIVE_LOADED_FROM_BATCHES or left + done < enough:
                 return None
         try:
-            from cordwood.storage.native_recovery import NativeWalk  # noqa: PLC0415  # large
+            from cordwood.storage.segment.native_recovery import NativeWalk  # noqa: PLC0415  # large
         except ImportError:
             return None
         return NativeWalk(self)

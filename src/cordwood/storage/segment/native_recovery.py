@@ -19,11 +19,11 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.native import index_entries as state_of
 from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
 from cordwood.model.errors import CorruptError
-from cordwood.storage.batch_walk import BatchHead
-from cordwood.storage.segment_index import INT32_MAX
+from cordwood.storage.segment.batch_walk import BatchHead
+from cordwood.storage.segment.segment_index import INT32_MAX
 
 if TYPE_CHECKING:
-    from cordwood.storage.segment_recovery import SegmentWalk
+    from cordwood.storage.segment.segment_recovery import SegmentWalk
 
 BLOCK_BYTES = 4 << 20
 _SLACK = 64

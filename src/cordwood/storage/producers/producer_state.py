@@ -26,7 +26,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidProducerEpochError, InvalidTxnStateError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.producer_entry import (
+from cordwood.storage.producers.producer_entry import (
     BatchMetadata,
     CompletedTransaction,
     OngoingTransaction,
@@ -35,7 +35,7 @@ from cordwood.storage.producer_entry import (
     VerificationGuard,
     VerificationState,
 )
-from cordwood.storage.producer_snapshots import ProducerSnapshots
+from cordwood.storage.producers.producer_snapshots import ProducerSnapshots
 
 __all__ = [
     "LATE_TRANSACTION_BUFFER_MS",

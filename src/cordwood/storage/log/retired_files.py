@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordwood.format.file_names import DELETED_SUFFIX
-from cordwood.storage.log_segment import LogSegment
+from cordwood.storage.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
-    from cordwood.storage.partition_log import PartitionLog
+    from cordwood.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ def retire(
             paths.append(path)
     if not paths:
         return
+    log.has_unsynced_names = True
 
     def remove() -> None:
         with log.context.failures.guard(log.log_dir, f"deleting segments for {log}"):

@@ -1,7 +1,7 @@
 """One segment of a log: a file of record batches, and three indexes into it.
 
 One thread at a time changes a segment: the log's lock sees to that. How it is read meanwhile is
-told in `cordwood.storage.segment_reads`.
+told in `cordwood.storage.segment.segment_reads`.
 
 Source: org.apache.kafka.storage.internals.log.LogSegment.
 """
@@ -20,12 +20,12 @@ from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
-from cordwood.storage.batch_walk import BatchPosition, FileRange, iter_heads
 from cordwood.storage.filesystem import File, FileFacts
-from cordwood.storage.resources import ResourceCache, sync_log
-from cordwood.storage.segment_index import INT32_MAX
-from cordwood.storage.segment_reads import SegmentReads
-from cordwood.storage.segment_recovery import (
+from cordwood.storage.segment.batch_walk import BatchPosition, FileRange, iter_heads
+from cordwood.storage.segment.resources import ResourceCache, sync_log
+from cordwood.storage.segment.segment_index import INT32_MAX
+from cordwood.storage.segment.segment_reads import SegmentReads
+from cordwood.storage.segment.segment_recovery import (
     C,
     Completed,
     IndexBuilder,
@@ -33,7 +33,7 @@ from cordwood.storage.segment_recovery import (
     Producers,
     SegmentWalk,
 )
-from cordwood.storage.timestamp_lookup import TimestampAndOffset, largest_from
+from cordwood.storage.segment.timestamp_lookup import TimestampAndOffset, largest_from
 
 __all__ = ["AppendedBatch", "BatchPosition", "FileRange", "LogSegment", "TimestampAndOffset"]
 

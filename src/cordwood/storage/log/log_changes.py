@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage import retired_files
-from cordwood.storage.append_result import LogPosition
-from cordwood.storage.log_segment import LogSegment
+from cordwood.storage.log import retired_files
+from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.replace import StagedSegment, finish_swap, swap_in
-from cordwood.storage.segment_list import SegmentList
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_list import SegmentList
 
 if TYPE_CHECKING:
-    from cordwood.storage.partition_log import PartitionLog
+    from cordwood.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ def truncate_fully_and_start_at(
 
 
 def _rebuild_producers(log: PartitionLog) -> None:
-    from cordwood.storage.log_loader import rebuild_producer_state  # noqa: PLC0415  # no cycle
+    from cordwood.storage.log.log_loader import rebuild_producer_state  # noqa: PLC0415  # no cycle
 
     rebuild_producer_state(
         log.producer_state,

@@ -20,14 +20,14 @@ from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.batch_walk import marker_of
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.producer_snapshots import (
+from cordwood.storage.producers.producer_snapshots import (
     ProducerSnapshots,
     snapshot_offsets,
     stray_snapshots,
 )
-from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.segment.batch_walk import marker_of
 from cordwood.storage.segment_facts import SegmentFacts, headers_from
 
 

@@ -34,7 +34,7 @@ from cordwood.model.kafka_errors import (
     UnsupportedCompressionTypeError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.validation_result import UNCOUNTED, AnalyzedBatch, ValidationMetrics
+from cordwood.storage.append.validation_result import UNCOUNTED, AnalyzedBatch, ValidationMetrics
 
 _log = logging.getLogger(__name__)
 

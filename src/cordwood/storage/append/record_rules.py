@@ -21,8 +21,8 @@ from cordwood.model.kafka_errors import (
     RecordValidationError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.record_walk import RecordFacts, RecordSummary, iter_facts
-from cordwood.storage.validation_result import ValidationMetrics
+from cordwood.storage.append.record_walk import RecordFacts, RecordSummary, iter_facts
+from cordwood.storage.append.validation_result import ValidationMetrics
 
 _LONG_MAX = (1 << 63) - 1
 _SHOWN_MAX = 3

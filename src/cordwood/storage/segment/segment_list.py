@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cordwood.storage.log_segment import LogSegment
+    from cordwood.storage.segment.log_segment import LogSegment
 
 
 class SegmentList:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cordwood.model.chance import Chance, SystemChance
 from cordwood.model.clock import Clock, SystemClock
+from cordwood.storage.append.validator import ValidationMetrics
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
-from cordwood.storage.resources import ResourceCache
 from cordwood.storage.scheduler import Scheduler
-from cordwood.storage.validator import ValidationMetrics
+from cordwood.storage.segment.resources import ResourceCache
 
 
 class LogContext:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from cordwood.model.errors import NoSpaceError
 from cordwood.storage.filesystem import OS, File, FileSystem
-from cordwood.storage.segment_index import SegmentIndex
+from cordwood.storage.segment.segment_index import SegmentIndex
 
 
 class FileOwner(Protocol):

@@ -48,20 +48,20 @@ from cordwood.model.kafka_errors import (
     SegmentOffsetOverflowError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.batch_walk import BatchHead, iter_heads
-from cordwood.storage.leader_epochs import LeaderEpochCache
-from cordwood.storage.log_context import LogContext
-from cordwood.storage.log_segment import LogSegment
-from cordwood.storage.partition_log import PartitionLog
-from cordwood.storage.producer_state import ProducerStateManager
+from cordwood.storage.log.leader_epochs import LeaderEpochCache
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.replace import (
     JOURNAL_NAME,
     STAGED_SUFFIX,
     RoundJournal,
     recover_directory,
 )
-from cordwood.storage.segment_list import SegmentList
-from cordwood.storage.segment_split import split_overflowed
+from cordwood.storage.segment.batch_walk import BatchHead, iter_heads
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_list import SegmentList
+from cordwood.storage.segment.segment_split import split_overflowed
 
 _log = logging.getLogger(__name__)
 

@@ -49,12 +49,12 @@ from cordwood.model.kafka_errors import (
     UnexpectedAppendOffsetError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.batch_analysis import CODEC_MASK, analyze, require_clients_own
-from cordwood.storage.payload import decompressed, decompressed_bytes_max
-from cordwood.storage.record_conversion import converted, target_codec, with_crc
-from cordwood.storage.record_rules import RecordRules
-from cordwood.storage.record_walk import walk_records, why_malformed
-from cordwood.storage.validation_result import (
+from cordwood.storage.append.batch_analysis import CODEC_MASK, analyze, require_clients_own
+from cordwood.storage.append.payload import decompressed, decompressed_bytes_max
+from cordwood.storage.append.record_conversion import converted, target_codec, with_crc
+from cordwood.storage.append.record_rules import RecordRules
+from cordwood.storage.append.record_walk import walk_records, why_malformed
+from cordwood.storage.append.validation_result import (
     UNCOUNTED,
     AnalyzedBatch,
     RecordStats,

@@ -1,0 +1,1 @@
+"""What an append must satisfy, and what is changed in it."""

@@ -1,0 +1,1 @@
+"""Idempotence and transactions: what a log knows of its producers."""

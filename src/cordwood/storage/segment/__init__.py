@@ -1,0 +1,1 @@
+"""One segment: its files, indexes and recovery."""
