@@ -20,6 +20,7 @@ from cordwood.format.file_names import (
     CLUSTER_METADATA_DIR,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_LOG_INDEX_CACHE,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -177,6 +178,11 @@ class LogDirectory:
         except StorageError:
             if self.path not in self._context.failures.offline:
                 raise
+        except CorruptError as error:
+            # Whose log it is cannot be told: no reason for the other directories to stay down.
+            if error.path is None or Path(error.path).name != PARTITION_METADATA:
+                raise
+            self._context.failures.fail(self.path, f"Error while reading {error}")
 
     def _partition_names(self) -> dict[str, tuple[TopicPartition, str]]:
         """(partition, suffix) by the name of its directory, of all that are to be loaded.

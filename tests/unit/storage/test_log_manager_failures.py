@@ -703,13 +703,15 @@ def test_a_log_without_partition_metadata_is_given_its_topic_id(
     "data",
     [b"", b"version: 0\n", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", b"\xff\xff\n\xff"],
 )
-def test_partition_metadata_that_cannot_be_understood_ends_the_start_with_its_path(
+def test_partition_metadata_that_cannot_be_understood_takes_its_directory_offline(
     fs: SimulatedFileSystem, logs: StoredLogs, data: bytes
 ) -> None:
     logs.manager.shutdown()
     damage(fs, A / "a-0" / "partition.metadata", data)
-    with pytest.raises(CorruptError, match=r"/logs/a/a-0/partition\.metadata"):
-        logs.start()
+    logs.start()
+    assert list(logs.manager.context.failures.offline) == [A]
+    assert "/logs/a/a-0/partition.metadata" in logs.manager.context.failures.offline[A]
+    assert len(offsets_in(logs.log("b-0"))) == 20
     logs.kill()
     damage(fs, A / "a-0" / "partition.metadata", f"version: 0\ntopic_id: {TOPIC_ID}".encode())
     logs.start()
