@@ -268,8 +268,9 @@ class _Loader:
             elif is_log_file(name):
                 segments.append(self._open(base_offset_of(name)))
         self._segments = SegmentList(segments)
-        for segment in segments:
-            self._check_indexes(segment, present)
+        if not self._is_deleted_dir:  # what nobody will read may be damaged
+            for segment in segments:
+                self._check_indexes(segment, present)
 
     def _check_indexes(self, segment: LogSegment, present: set[str]) -> None:
         """Makes indexes anew that are missing or damaged, unless recovery will do so anyway."""
