@@ -33,6 +33,7 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 # Magic, version 1 with independent blocks (0x60), blocks of up to 64 KiB (0x40), header checksum.
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
 _LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_BLOCK_SIZE = struct.Struct("<I")
 _LZ4_INCOMPRESSIBLE = 1 << 31
 
 _GZIP_LEVEL_DEFAULT = 6
@@ -108,16 +109,21 @@ def decompress(
         return _decompress_snappy(payload, size_max)
     if codec is Codec.LZ4:
         frame = _with_right_lz4_checksum(payload) if magic == 0 else payload
-        return _decompress_stream("lz4", cramjam.lz4, frame, size_max)
+        return _decompress_stream("lz4", cramjam.lz4, frame, size_max, guess=_lz4_size_max(frame))
     if codec is Codec.ZSTD:
         return _decompress_stream("zstd", cramjam.zstd, payload, size_max)
     return payload
 
 
-def _decompress_stream(name: str, library: Any, data: bytes, size_max: int) -> bytes:
+def _decompress_stream(
+    name: str, library: Any, data: bytes, size_max: int, *, guess: int | None = None
+) -> bytes:
     if not data:
         raise CorruptError(f"empty {name} stream")
+    # All of the output is filled with zeros first: the less of it, the sooner.
     size = min(size_max, 65_536 + 8 * len(data))
+    if guess is not None:
+        size = min(size, guess)
     while True:
         output = bytearray(size)
         try:
@@ -201,6 +207,20 @@ def _compress_lz4(data: bytes, level: int, magic: int) -> bytes:
             out += packed
     out += bytes(4)
     return bytes(out)
+
+
+def _lz4_size_max(frame: bytes) -> int | None:
+    """What a frame of independent 64 KiB blocks expands to at most; None for any other."""
+    if len(frame) < len(_LZ4_HEADER) or not frame.startswith(_LZ4_HEADER[:-1]):
+        return None
+    blocks, position = 0, len(_LZ4_HEADER)
+    while position + 4 <= len(frame):
+        (size,) = _LZ4_BLOCK_SIZE.unpack_from(frame, position)
+        if not size:
+            break
+        blocks += 1
+        position += 4 + (size & ~_LZ4_INCOMPRESSIBLE)
+    return blocks * _LZ4_BLOCK_BYTES
 
 
 def _with_right_lz4_checksum(data: bytes) -> bytes:
