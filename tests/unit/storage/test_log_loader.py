@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -524,6 +525,22 @@ def test_garbage_behind_the_log_and_its_index_is_cut_off(tmp_path: Path, round_n
     stored.require_settled(recovery_point=50)
     put(stored.log, b"next")
     assert records_in(stored.log)[-1][0] == count
+
+
+def test_a_negative_position_at_the_end_of_an_index_does_not_take_the_directory_offline(
+    tmp_path: Path,
+) -> None:
+    stored = StoredLog(tmp_path, LogConfig(index_interval_bytes=1))
+    log = filled(stored, 20)
+    expected = records_in(log)
+    log.close()
+    path = log.active.path.with_suffix(".index")
+    with path.open("ab") as file:
+        file.write(struct.pack(">ii", 1_000, -5))
+    reopened = stored.open(clean=True, recovery_point=20)
+    assert records_in(reopened) == expected
+    assert not reopened.context.failures.offline
+    assert reopened.log_end_offset == 20
 
 
 def test_recovery_stops_at_the_first_corrupt_batch_and_later_segments_go(

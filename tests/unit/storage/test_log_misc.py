@@ -405,6 +405,19 @@ def test_a_loader_splits_a_segment_that_reaches_too_far(tmp_path: Path) -> None:
     assert names_with(log.directory, ".swap") == []
 
 
+def test_a_batch_whose_damaged_offset_is_far_off_is_split_off_once_and_ends_the_log(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    far = 1 << 59
+    data = [batch_of(b"v", base_offset=base, leader_epoch=0) for base in (0, 1, far, 3)]
+    write_segment(directory, 0, data)
+    log = new_log(tmp_path, clean=False)
+    assert bases(log) == (0, far)
+    assert batches_of(log) == data[:3]
+
+
 @pytest.mark.parametrize(
     ("first", "batches"),
     [

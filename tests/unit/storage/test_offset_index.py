@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 from pathlib import Path
@@ -324,7 +325,8 @@ def test_any_bytes_give_an_index_or_a_typed_error(path: Path) -> None:
     for _ in range(300):
         path.write_bytes(chance.randbytes(chance.randrange(60)))
         index = OffsetIndex(path, BASE)
-        index.lookup_on_disk(60)
+        with contextlib.suppress(CorruptError):
+            assert index.lookup_on_disk(60).position >= 0
         try:
             found = [index.entry(i) for i in range(index.entries)]
         except CorruptError:

@@ -418,10 +418,11 @@ def test_an_offset_out_of_reach_of_the_base_is_an_overflow(
 
 
 @BOTH
-def test_an_offset_below_the_base_is_an_overflow(segments: Segments, *, native: bool) -> None:
-    segment = reopened_with(segments, batch(5, "a"), 10)
-    with pytest.raises(SegmentOffsetOverflowError):
-        segment.recover(native=native)
+def test_an_offset_below_the_base_ends_the_log(segments: Segments, *, native: bool) -> None:
+    data = batch(10, "a") + batch(5, "b") + batch(12, "c")
+    segment = reopened_with(segments, data, 10)
+    assert segment.recover(native=native) == len(batch(5, "b") + batch(12, "c"))
+    assert bytes_of(segment) == batch(10, "a")
 
 
 @BOTH

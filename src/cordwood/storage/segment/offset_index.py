@@ -12,6 +12,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import NamedTuple
 
+from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidOffsetError
 from cordwood.storage.segment.segment_index import INT32_MAX, SegmentIndex, ceiling_slot, floor_slot
 
@@ -74,12 +75,18 @@ class OffsetIndex(SegmentIndex):
         return (0, None) if slot < 0 else (values[slot], self.base_offset + keys[slot])
 
     def lookup_on_disk(self, target_offset: int) -> OffsetPosition:
-        """As `lookup`; an index that is not in memory is searched in its file, not read whole."""
+        """As `lookup`; an index that is not in memory is searched in its file, not read whole.
+
+        Raises:
+            CorruptError: the entry that was found can be none.
+        """
         if self.is_loaded:
             return self.lookup(target_offset)
         found = self._slot_on_disk(min(target_offset - self.base_offset, INT32_MAX))
         if found is None:
             return OffsetPosition(self.base_offset, 0)
+        if found[1] < 0:
+            raise CorruptError(f"offset index entry at position {found[1]}", path=str(self.path))
         return OffsetPosition(self.base_offset + found[0], found[1])
 
     def fetch_upper_bound_offset(self, position: int, size_bytes: int) -> OffsetPosition | None:

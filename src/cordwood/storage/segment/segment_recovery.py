@@ -370,10 +370,15 @@ class SegmentWalk:
         """Refuses an offset that the indexes cannot hold.
 
         Raises:
+            CorruptError: it is below the base offset. No split of the segment would help.
             SegmentOffsetOverflowError: it is out of reach of the base offset.
         """
         base = self.builder.base_offset
-        if not 0 <= last_offset - base <= INT32_MAX:
+        if last_offset < base:
+            raise CorruptError(
+                f"offset {last_offset} lies below the segment's base offset", position=self.position
+            )
+        if last_offset - base > INT32_MAX:
             raise SegmentOffsetOverflowError(
                 f"Detected offset overflow at offset {last_offset} in segment {self.path}",
                 base_offset=base,
