@@ -300,7 +300,8 @@ class _Loader:
                 segment.path,
                 error,
             )
-            self._recover_segment(segment)
+            if is_flushed:  # else the segments before it may be torn, which are told the producers
+                self._recover_segment(segment)
 
     def _open(self, base_offset: int) -> LogSegment:
         return LogSegment.open(
