@@ -343,7 +343,7 @@ class LogIsAList(RuleBasedStateMachine):
             data += self._batch(records, codec, base_offset=offset + gap, leader_epoch=self.epoch)
             offset += gap + len(records)
         try:
-            self.log.append_as_follower(data + data[:70] if cut else data)
+            self.log.append_as_follower(data + data[:61] if cut else data)
         except RecordBatchTooLargeError:
             assert len(data) > self.config.segment_bytes
             return
@@ -466,11 +466,14 @@ class LogIsAList(RuleBasedStateMachine):
     def truncate(self, place: float) -> None:
         offset = self.offset_at(place)
         fully = offset < self.log.segments.first.base_offset
+        lowers_start = offset < self.model.start
         self.stored.manager.truncate_to({self.log.topic_partition: offset})
         if fully and offset < self.model.end:
             self.model.empty(offset)
         else:
             self.model.truncate(offset)
+        if lowers_start:
+            self.start_line = self.model.start
         assert self.log.recovery_point <= offset or offset >= self.model.end
         self._look_at_producers()
         self._truncated(offset)
@@ -479,6 +482,7 @@ class LogIsAList(RuleBasedStateMachine):
     def truncate_fully(self, offset: int) -> None:
         self.stored.manager.truncate_fully_and_start_at(self.log.topic_partition, offset)
         self.model.empty(offset)
+        self.start_line = offset
         self._truncated(offset)
 
     def _truncated(self, offset: int) -> None:

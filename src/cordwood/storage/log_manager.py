@@ -387,6 +387,7 @@ class LogManager:
             StorageError: a directory is offline, or has just failed.
         """
         logs = [(self.require(partition, future=future), o) for partition, o in offsets.items()]
+        lowers_start = any(offset < log.log_start_offset for log, offset in logs)
         for log, offset in logs:
             with log.lock:
                 log.recovery_point = min(log.recovery_point, offset)
@@ -397,6 +398,8 @@ class LogManager:
                 follower = self._follower_of(log)
                 if follower is not None:
                     follower.truncate_to(offset)
+        if lowers_start:  # a load would empty a log that ends below its line
+            self.checkpoint_log_start_offsets()
 
     def truncate_fully_and_start_at(
         self,
@@ -420,6 +423,7 @@ class LogManager:
             follower = self._follower_of(log)
             if follower is not None:
                 follower.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)
+        self.checkpoint_log_start_offsets()
 
     def _follower_of(self, log: PartitionLog) -> PartitionLog | None:
         """The future log that follows a current one."""

@@ -869,3 +869,24 @@ def test_truncation_makes_the_lower_recovery_point_last_first(logs: StoredLogs) 
     assert [path.name for path in (logs.directories[0] / "kafka-0").glob(f"*{LOG_SUFFIX}")] == [
         f"{7:020d}.log"
     ]
+
+
+@pytest.mark.parametrize("fully", [False, True])
+def test_records_behind_a_truncation_below_the_log_start_survive_a_kill(
+    logs: StoredLogs, *, fully: bool
+) -> None:
+    log = logs.log("kafka-0")
+    append_many(log, 100)
+    log.delete_records(50)
+    logs.manager.checkpoint_log_start_offsets()
+    if fully:
+        logs.manager.truncate_fully_and_start_at(log.topic_partition, 33)
+    else:
+        logs.manager.truncate_to({log.topic_partition: 33})
+    put(log, b"v", key=b"behind")
+    log.flush()
+    logs.kill()
+    logs.start()
+    log = logs.log("kafka-0")
+    assert (log.log_start_offset, log.log_end_offset) == (33, 34)
+    assert keys_in(log)[-1] == b"behind"
