@@ -4,9 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH :=
 
-.PHONY: help setup lock run test nightly lint format bench
+.PHONY: help setup lock run test nightly lint format bench bench-log
 help:          ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
 	@$(PYTHON) tools/setup.py
 lock:          ## refresh requirements/dev.lock from pyproject.toml
@@ -23,3 +23,5 @@ format: setup  ## let ruff mend what it can
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 bench: setup   ## compare with Kafka's own cleaner
 	@$(BIN)/python benchmarks/bench_clean.py
+bench-log: setup  ## compare the log with plain files, and with Kafka's start
+	@$(BIN)/python benchmarks/bench_log.py

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -140,3 +141,21 @@ def _require_sound(directory: Path, records: int) -> None:
                 assert record.value is None or len(record.value) == 250
                 offset += 1
     assert offset == records
+
+
+def test_the_benchmark_of_the_log_measures_every_line_in_its_quick_form(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    program = str(BENCHMARKS / "bench_log.py")
+    done = subprocess.run(
+        [sys.executable, program, "--quick", "--no-kafka", "--json", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = [row["what"] for row in json.loads(out.read_text())["rows"]]
+    for wanted in ("append 16 KiB none", "append 1 MiB none", "read, 1 MiB fetches, pread"):
+        assert wanted in names
+    for part in ("look up offset, median", "look up timestamp, median", "recover ", "retention, "):
+        assert any(part in name for name in names), part

@@ -1,0 +1,110 @@
+"""A line of the log benchmark's table: the figures of some turns, on one side or on two."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import measure
+
+#: Units of which more is better; of all others, less is.
+SPEEDS = {"MB/s"}
+# Processor time of others is counted in ticks: of a shorter turn it says nothing.
+_COUNTED_S = 0.5
+HEADING = (
+    f"{'what':<58} {'unit':>5} {'ours':>10} {'other':>10}  {'':<9} {'ratio':>6}  {'target':<14} "
+    f"{'other programs':>14}"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """What was measured of one thing, turn by turn.
+
+    `other_name` says what stands beside ours. The ratio says how many times as fast as that ours
+    is; a target is a least ratio or, where there is no other side, a largest median.
+    """
+
+    what: str
+    unit: str
+    ours: list[float] = field(default_factory=list)
+    other_name: str = ""
+    other: list[float] = field(default_factory=list)
+    ratio_min: float | None = None
+    at_most: float | None = None
+    others_cores: list[float] = field(default_factory=list)
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """The median over turns."""
+        if not self.other or not self.ours:
+            return None
+        pairs = zip(self.ours, self.other, strict=False)
+        return median(o / p if self.unit in SPEEDS else p / o for o, p in pairs)
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the target is met; None without one."""
+        met = []
+        if self.ratio_min is not None and self.ratio is not None:
+            met.append(self.ratio >= self.ratio_min)
+        if self.at_most is not None and self.ours:
+            met.append(median(self.ours) <= self.at_most)
+        return all(met) if met else None
+
+    @property
+    def target(self) -> str:
+        """In words."""
+        wanted = []
+        if self.ratio_min is not None and self.ratio is not None:
+            wanted.append(f">= {self.ratio_min:g}x")
+        if self.at_most is not None:
+            wanted.append(f"<= {self.at_most:g}")
+        met = self.is_met
+        return " ".join(wanted) + {True: " yes", False: " NO", None: ""}[met]
+
+    def line(self) -> str:
+        """For the table."""
+        other = _number(median(self.other)) if self.other else ""
+        ratio = f"{self.ratio:.2f}" if self.ratio is not None else ""
+        cores = f"{median(self.others_cores):.2f} cores" if self.others_cores else ""
+        return (
+            f"{self.what:<58} {self.unit:>5} {_number(median(self.ours)):>10} {other:>10}  "
+            f"{self.other_name:<9} {ratio:>6}  {self.target:<14} {cores:>14}"
+        ).rstrip()
+
+    def document(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "what": self.what,
+            "unit": self.unit,
+            "ours": self.ours,
+            "other_name": self.other_name,
+            "other": self.other,
+            "ratio": self.ratio,
+            "target": self.target,
+            "others_cores": self.others_cores,
+            **self.detail,
+        }
+
+    def turn(self, ours: Callable[[], float], other: Callable[[], float] | None = None) -> None:
+        """Runs each side once; which goes first changes from turn to turn."""
+        sides = [(self.ours, ours)] + ([(self.other, other)] if other is not None else [])
+        if len(self.ours) % 2:
+            sides.reverse()
+        spent = measure.Spent()
+        with measure.spent_by(os.getpid(), spent):
+            for figures, run in sides:
+                figures.append(run())
+        if spent.wall >= _COUNTED_S:
+            self.others_cores.append(spent.others_cores)
+
+
+def _number(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.4f}"
