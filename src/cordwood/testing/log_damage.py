@@ -12,12 +12,13 @@ A failure names its seed; `python -m cordwood.testing.log_damage --seed N` bring
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from cordwood.format.file_names import (
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     base_offset_of,
     is_log_file,
 )
@@ -48,7 +50,7 @@ from cordwood.testing.log_damage_base import (
     batches_of,
     manager_over,
 )
-from cordwood.testing.log_damage_check import LogJudge, Wanted
+from cordwood.testing.log_damage_check import LogJudge, Wanted, view_of
 
 SECONDS_MAX: Final = 10
 _BLOCKS: Final = (1, 4, 12, 16, 64, 512)
@@ -172,6 +174,10 @@ class DamageCase:
         if not self._is_damaged(home / LOG_START_OFFSET_CHECKPOINT):
             starts = OffsetCheckpointFile(home / LOG_START_OFFSET_CHECKPOINT, fs=base.fs).read()
             wanted.log_start_offset = starts.get(partition, segments[0].base_offset)
+        checkpoints = (LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
+        touched = any(self._damage_in(home / str(partition)))
+        if not touched and not any(self._is_damaged(home / name) for name in checkpoints):
+            wanted.view = _views(base.variant)[partition]
         return wanted
 
     def _walked(self, partition: TopicPartition) -> set[int]:
@@ -233,7 +239,9 @@ class DamageCase:
             refusal = f"{type(error).__name__}: {error}"
         if refusal:
             places = [damage.path for damage in self.damage]
-            assert any(str(p) in refusal or str(p.parent) in refusal for p in places), (
+            is_named = any(str(p) in refusal or str(p.parent) in refusal for p in places)
+            are_all_damaged = all(any(self._damage_in(path)) for path in DIRECTORIES)
+            assert is_named or ("all log dirs" in refusal and are_all_damaged), (
                 f"a refusal that does not name the file: {refusal}"
             )
             self.counts["starts refused"] += 1
@@ -293,8 +301,17 @@ class DamageCase:
         if not known.damaged:
             known.written = [b for b in known.written if b.last_offset >= start]
         known.written.append(found[0])
-        known.log_start_offset = start
+        known.log_start_offset, known.view = start, None
         self.counts["appends"] += 1
+
+
+@functools.cache
+def _views(variant: str) -> dict[TopicPartition, tuple[object, ...]]:
+    """What is asked of each log of a base, when nothing is damaged."""
+    base = base_of(variant)
+    manager = manager_over(base.fs.clone(), base.configs, now_ms=NOW_MS)
+    manager.load()
+    return {partition: view_of(manager.require(partition)) for partition in base.homes}
 
 
 def _any(chance: random.Random) -> int:
@@ -325,8 +342,10 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run_cases(first: int, count: int) -> tuple[Counter[str], list[DamageFailure]]:
-    """Runs cases with these seeds; what was counted, and what went wrong."""
+def run_cases(
+    first: int, count: int, on_failure: Callable[[DamageFailure], None] = lambda _: None
+) -> tuple[Counter[str], list[DamageFailure]]:
+    """Runs cases with these seeds; what was counted, and what went wrong, told at once too."""
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):
@@ -334,7 +353,12 @@ def run_cases(first: int, count: int) -> tuple[Counter[str], list[DamageFailure]
             counts += DamageCase(seed).run()
         except DamageFailure as failure:
             failures.append(failure)
+            on_failure(failure)
     return counts, failures
+
+
+def _show(failure: DamageFailure) -> None:
+    print(failure, flush=True)  # noqa: T201
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -349,9 +373,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(case)  # noqa: T201
         print(dict(case.run()))  # noqa: T201
         return 0
-    counts, failures = run_cases(options.seed, options.seeds)
-    for failure in failures:
-        print(failure)  # noqa: T201
+    counts, failures = run_cases(options.seed, options.seeds, _show)
     print(dict(counts), f"{len(failures)} failed")  # noqa: T201
     return 1 if failures else 0
 

@@ -25,6 +25,7 @@ from cordwood.storage.log.log_reader import (
     Isolation,
 )
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
 
 _COVERED_FROM = 16
 _SPECIAL = (
@@ -47,6 +48,7 @@ class Wanted:
         walked: base offsets of the damaged ones that recovery walks over.
         first_damaged: the offset below which every batch must be there.
         log_start_offset: what it must be; None where the damage may change it.
+        view: what `view_of` must give; None where the damage may change it.
     """
 
     written: list[RecordBatch]
@@ -54,10 +56,29 @@ class Wanted:
     walked: set[int] = field(default_factory=set)
     first_damaged: int = 1 << 63
     log_start_offset: int | None = None
+    view: tuple[object, ...] | None = None
 
-    def knows(self, batch: RecordBatch) -> bool:
-        """Whether it was written, as it is."""
-        return any(bytes(known.raw) == bytes(batch.raw) for known in self.written)
+
+def view_of(log: PartitionLog) -> tuple[object, ...]:
+    """All that is asked of a log whose partition is whole: the same as without the damage."""
+    times = sorted({batch_time for segment in log.segments for batch_time in _times_in(segment)})
+    committed = log.read(log.log_start_offset, 1 << 20, isolation=Isolation.TXN_COMMITTED)
+    return (
+        (log.log_start_offset, log.high_watermark, log.last_stable_offset, log.log_end_offset),
+        log.leader_epochs.epoch_entries,
+        sorted(map(str, log.producer_state.active_producers.values())),
+        committed.read(),
+        committed.aborted,
+        [log.list_offset(time, isolation=Isolation.LOG_END) for time in (*_SPECIAL, *times)],
+        [log.end_offset_for_epoch(epoch) for epoch in range(12)],
+    )
+
+
+def _times_in(segment: LogSegment) -> Iterator[int]:
+    data = segment.read(segment.base_offset, 1 << 20)
+    if data is not None and data[0] is not None:
+        for _, batch in iter_batches(data[0].read()):
+            yield from (batch.max_timestamp, batch.max_timestamp + 1)
 
 
 class LogJudge:
@@ -86,6 +107,10 @@ class LogJudge:
             assert start == wanted.log_start_offset, (
                 f"it starts at {start}, not at {wanted.log_start_offset}"
             )
+        if wanted.view is not None:
+            view = view_of(log)
+            for one, other in zip(view, wanted.view, strict=True):
+                assert one == other, f"{one!r} in place of {other!r}"
         found = self._read_from(start, Isolation.LOG_END)
         must = [
             bytes(batch.raw)
