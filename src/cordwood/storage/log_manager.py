@@ -149,6 +149,7 @@ class LogManager:
             for log in self._table.all():
                 with _quiet_failure():
                     remove_mark(log)
+        self.context.resources.close()  # an idle log holds no descriptor
         _log.info(
             "Loaded %s logs in %sms (unclean log dirs = %s)",
             len(self._table.all()),
