@@ -307,6 +307,7 @@ class PartitionLog(LogState):
                     f"LEO = {self.log_end_offset}) lower than start offset of the active segment "
                     f"{old}"
                 )
+            old.give_back_room()
             segment = self.new_segment(base)
             try:
                 self.producer_state.update_map_end_offset(base)

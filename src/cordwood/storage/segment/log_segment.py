@@ -520,12 +520,20 @@ class LogSegment(SegmentReads):
             )
             self._offset_index.trim()
             self._time_index.trim()
-            if self._is_preallocated:
-                # For good: what it was set aside for would look like a torn end, and take all that
-                # lies behind it.
-                self._cut(self._resources.file(self), self.size_bytes)
-                self._is_preallocated = False
+            self.give_back_room()
             self._is_writing = False
+
+    def give_back_room(self) -> None:
+        """Leaves the log file as long as its batches are, for good, where room was set aside in it.
+
+        Behind the last batch it looks like a torn end: no other segment must follow before that.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self._is_preallocated:
+            self._cut(self._resources.file(self), self.size_bytes)
+            self._is_preallocated = False
 
     def close_handlers(self) -> None:
         """Lets go of all files and writes nothing: for a disk that has failed."""
