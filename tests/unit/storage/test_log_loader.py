@@ -543,6 +543,22 @@ def test_a_negative_position_at_the_end_of_an_index_does_not_take_the_directory_
     assert reopened.log_end_offset == 20
 
 
+def test_a_damaged_offset_of_the_last_batch_costs_that_batch_and_not_the_log(
+    tmp_path: Path,
+) -> None:
+    stored = StoredLog(tmp_path, LogConfig())
+    log = filled(stored, 20)
+    expected = records_in(log)
+    log.close()
+    data = bytearray(log.active.path.read_bytes())
+    data[-len(data) // 20] ^= 0x80  # the sign of its base offset
+    log.active.path.write_bytes(data)
+    reopened = stored.open(clean=True, recovery_point=20)
+    assert records_in(reopened) == expected[:-1]
+    assert reopened.log_end_offset == 19
+    stored.require_settled(clean=True, recovery_point=20)
+
+
 def test_recovery_stops_at_the_first_corrupt_batch_and_later_segments_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -334,6 +334,10 @@ class _Loader:
             # A clean stop leaves no torn end: something else has written to the file.
             truncated = self._recover_one(self._segments.active)
         end = self._log_end()
+        if self._segments and end < self._segments.active.base_offset:
+            # Its last batch's offset is damaged. Were it believed, all of the log would go.
+            truncated = self._recover_one(self._segments.active) or truncated
+            end = self._log_end()
         if self._segments and end < request.log_start_offset:
             _log.warning(
                 "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset "
