@@ -66,9 +66,7 @@ def test_a_record_that_nobody_wrote_would_be_found() -> None:
     data = bytearray(case.fs.read_bytes(path))
     data[-1] ^= 1
     case.fs.write_durably(path, data)
-    with pytest.raises(
-        log_damage.DamageFailure, match="wrong CRC, from a file that is not damaged"
-    ):
+    with pytest.raises(log_damage.DamageFailure, match=r"in place of|wrong CRC"):
         case.run()
 
 
