@@ -29,7 +29,6 @@ from cordwood.format.time_index import parse_time_index
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import (
-    InvalidOffsetError,
     InvalidTxnStateError,
     KafkaError,
     SegmentOffsetOverflowError,
@@ -426,29 +425,21 @@ def test_an_offset_below_the_base_ends_the_log(segments: Segments, *, native: bo
 
 
 @BOTH
-@pytest.mark.parametrize("timestamps", [[1, 2, 3, 4], [1, 9, 3, 99]])
-def test_indexed_offsets_that_do_not_ascend_are_invalid(
-    segments: Segments, timestamps: list[int], *, native: bool
+@pytest.mark.parametrize("interval", [1, 1 << 20])
+@pytest.mark.parametrize(
+    "wrong", [(8, 8), (9, 9), (0, 0), (9, 12), (3, 30)], ids=lambda wrong: f"{wrong[0]}-{wrong[1]}"
+)
+def test_a_batch_that_does_not_follow_the_one_before_ends_the_log(
+    segments: Segments, wrong: tuple[int, int], interval: int, *, native: bool
 ) -> None:
-    segments.index_interval_bytes = 1
-    offsets = [0, 7, 9, 8]
-    data = b"".join(batch(o, "a", timestamps=t) for o, t in zip(offsets, timestamps, strict=True))
-    segment = reopened_with(segments, data)
-    with pytest.raises(InvalidOffsetError, match="Attempt to append an offset 8"):
-        segment.recover(native=native)
-    assert bytes_of(segment) == data
-
-
-@BOTH
-def test_a_last_time_entry_with_a_lower_offset_is_invalid(
-    segments: Segments, *, native: bool
-) -> None:
-    first = batch(0, "a" * 100, timestamps=1)
-    segments.index_interval_bytes = len(first) - 1
-    data = first + batch(7, "b", timestamps=5) + batch(3, "c", timestamps=9)
-    segment = reopened_with(segments, data)
-    with pytest.raises(InvalidOffsetError, match=r"append an offset \(3\) to slot 1"):
-        segment.recover(native=native)
+    segments.index_interval_bytes = interval
+    good = b"".join(batch(offset, "a") for offset in (0, 7, 9))
+    first, last = wrong
+    stray = batch(first, *["a"] * (last - first + 1))
+    segment = reopened_with(segments, good + stray + batch(40, "b"))
+    assert segment.recover(native=native) == len(stray + batch(40, "b"))
+    assert bytes_of(segment) == good
+    assert segment.read_next_offset() == 10
 
 
 # ---- odd batches

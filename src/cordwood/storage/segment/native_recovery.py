@@ -73,7 +73,18 @@ class NativeWalk:
 
     def _take(self, rows: int, block_start: int) -> None:
         """Makes of a table's rows what `SegmentWalk` makes of batches."""
-        walk, table = self._walk, self._table[:rows]
+        walk = self._walk
+        table = self._table[:rows]
+        before = np.concatenate(([walk.last_offset], table[:-1, rows_of.LAST_OFFSET]))
+        follows = (before < table[:, rows_of.BASE_OFFSET]) & (
+            table[:, rows_of.BASE_OFFSET] <= table[:, rows_of.LAST_OFFSET]
+        )
+        if walk.checks_crc and not follows.all():
+            rows = int(np.argmin(follows))
+            if rows:
+                self._take(rows, block_start)
+            first = self._table[rows]
+            walk.require_follows(int(first[rows_of.BASE_OFFSET]), int(first[rows_of.LAST_OFFSET]))
         relative = table[:, rows_of.LAST_OFFSET] - walk.builder.base_offset
         far = np.flatnonzero((relative < 0) | (relative > INT32_MAX))
         good = int(far[0]) if far.size else rows
@@ -92,7 +103,8 @@ class NativeWalk:
         if indexed:
             last = table[indexed - 1]
             walk.position = block_start + int(last[rows_of.POSITION] + last[rows_of.SIZE])
-            walk.next_offset = int(last[rows_of.LAST_OFFSET]) + 1
+            walk.last_offset = int(last[rows_of.LAST_OFFSET])
+            walk.next_offset = walk.last_offset + 1
         if indexed < min(good, damaged + 1):
             bad = table[indexed]
             walk.builder.add(

@@ -194,7 +194,8 @@ class SegmentWalk:
 
     `position` is behind the last batch that counts, in bytes, and `reason` says why the one after
     it does not; None at the end of the file, or before a batch that goes on beyond it.
-    `next_offset` is one past the last batch of magic 2, -1 without one.
+    `next_offset` is one past the last batch of magic 2, -1 without one; `last_offset` is the last
+    of any batch, inclusive.
     """
 
     def __init__(
@@ -229,6 +230,7 @@ class SegmentWalk:
         self.leader_epochs = leader_epochs
         self.position = 0
         self.next_offset = _NONE
+        self.last_offset = builder.base_offset - 1
         self.reason: CorruptError | None = None
         self._epoch = _NONE
         if leader_epochs is not None and leader_epochs.latest_epoch is not None:
@@ -297,7 +299,9 @@ class SegmentWalk:
         head = self._next()
         if head is None:
             return False
+        self.require_follows(head.base_offset, head.last_offset)
         self.require_in_range(head.last_offset)
+        self.last_offset = head.last_offset
         self.builder.add(head.position, head.last_offset, head.max_timestamp)
         self.position += head.size_bytes
         if head.magic == MAGIC:
@@ -365,6 +369,21 @@ class SegmentWalk:
         self._block = self.file.read_at(size, self.position)
 
     # ---- what is made of it, for both ways
+
+    def require_follows(self, base_offset: int, last_offset: int) -> None:
+        """Refuses a batch that does not lie behind the one before, where CRCs are checked too.
+
+        No CRC covers the base offset. Where the first sector of a write was lost, and began in a
+        header, all else may be right. Kafka empties the segment, what was flushed included.
+
+        Raises:
+            CorruptError: it does not.
+        """
+        if self.checks_crc and not self.last_offset < base_offset <= last_offset:
+            raise CorruptError(
+                f"offsets {base_offset} to {last_offset} do not follow {self.last_offset}",
+                position=self.position,
+            )
 
     def require_in_range(self, last_offset: int) -> None:
         """Refuses an offset that the indexes cannot hold.
