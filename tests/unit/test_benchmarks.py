@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -113,6 +114,86 @@ def test_the_benchmark_runs_and_both_sides_agree(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def _run_log_benchmark(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
+    """The lines of its table, from what it writes down."""
+    work, out = tmp_path / "work", tmp_path / "figures.json"
+    work.mkdir()
+    program = [sys.executable, str(BENCHMARKS / "bench_log.py"), "--quick", *options]
+    done = subprocess.run(
+        [*program, "--work-dir", str(work), "--json", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "targets missed: " in done.stdout
+    assert list(work.iterdir()) == []
+    rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"]
+    assert all(figure > 0 for row in rows for figure in [*row["ours"], *row["other"]])
+    return rows
+
+
+def test_the_benchmark_of_the_log_measures_every_line_in_its_quick_form(tmp_path: Path) -> None:
+    rows = _run_log_benchmark(tmp_path, "--no-kafka")
+    measured = {row["section"] for row in rows}
+    assert measured == {
+        "idle", "append", "read", "segments", "partitions", "recovery", "retention",
+    }  # fmt: skip
+    names = [row["what"] for row in rows]
+    for wanted in ("append 16 KiB none", "append 1 MiB none", "read, 1 MiB fetches, pread"):
+        assert wanted in names
+    for part in ("look up offset, median", "look up timestamp, median", "recover ", "half go"):
+        assert any(part in name for name in names), part
+    beside = [row for row in rows if row["other"]]
+    assert {row["section"] for row in beside} == {"append", "read"}
+    assert all(len(row["ours"]) == len(row["other"]) == 2 for row in beside)
+    (opened,) = [row for row in rows if row["section"] == "partitions"]
+    assert opened["large_modules"] == []
+    assert opened["descriptors"] < 20, "twenty logs of forty segments"
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_log_benchmark_opens_and_recovers_what_kafka_does(tmp_path: Path) -> None:
+    rows = _run_log_benchmark(tmp_path, "--sections", "partitions,recovery")
+    assert [row["other_name"] for row in rows] == ["Kafka", "Kafka"]
+    assert all(row["ratio"] is not None for row in rows)
+
+
+def test_a_ratio_says_how_many_times_as_fast_ours_is(load: Callable[[str], ModuleType]) -> None:
+    log_rows = load("log_rows")
+    fast = log_rows.Row(what="a", unit="MB/s", ours=[30, 20, 10], other=[10, 10, 10], ratio_min=2)
+    assert fast.ratio == 2
+    assert fast.is_met is True
+    slow = log_rows.Row(what="b", unit="s", ours=[4], other=[2], ratio_min=1, at_most=5)
+    assert slow.ratio == 0.5
+    assert slow.is_met is False
+    assert slow.target == ">= 1x <= 5 NO"
+    alone = log_rows.Row(what="c", unit="us", ours=[3, 9, 4], ratio_min=1, at_most=4)
+    assert alone.ratio is None
+    assert alone.is_met is True
+    assert log_rows.Row(what="d", unit="us", ours=[1]).is_met is None
+
+
+def test_sides_take_turns_and_so_does_who_goes_first(load: Callable[[str], ModuleType]) -> None:
+    row = load("log_rows").Row(what="a", unit="s")
+    order: list[str] = []
+
+    def side(name: str, figure: float) -> Callable[[], float]:
+        def run() -> float:
+            order.append(name)
+            return figure
+
+        return run
+
+    for _ in range(3):
+        row.turn(side("ours", 1), side("other", 2))
+    assert order == ["ours", "other", "other", "ours", "ours", "other"]
+    assert (row.ours, row.other) == ([1, 1, 1], [2, 2, 2])
+
+
 def _captured(out: Path, directory: Path) -> Captured:
     log_dir = LogDir(out)
     place = next(p for p in log_dir.partitions() if p.path == directory)
@@ -141,21 +222,3 @@ def _require_sound(directory: Path, records: int) -> None:
                 assert record.value is None or len(record.value) == 250
                 offset += 1
     assert offset == records
-
-
-def test_the_benchmark_of_the_log_measures_every_line_in_its_quick_form(tmp_path: Path) -> None:
-    out = tmp_path / "rows.json"
-    program = str(BENCHMARKS / "bench_log.py")
-    done = subprocess.run(
-        [sys.executable, program, "--quick", "--no-kafka", "--json", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    names = [row["what"] for row in json.loads(out.read_text())["rows"]]
-    for wanted in ("append 16 KiB none", "append 1 MiB none", "read, 1 MiB fetches, pread"):
-        assert wanted in names
-    for part in ("look up offset, median", "look up timestamp, median", "recover ", "retention, "):
-        assert any(part in name for name in names), part
