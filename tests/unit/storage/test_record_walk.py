@@ -154,7 +154,7 @@ def test_first_large_batch_starts_loading_the_native_walk_and_is_walked_meanwhil
     found = run(
         "import threading\n"
         "from cordwood.format.record_batch import Record, build_batch\n"
-        "from cordwood.storage import record_walk\n"
+        "from cordwood.storage.append import record_walk\n"
         "payload = build_batch([Record(0, 0, b'k', bytes(5000))], base_offset=0)[61:]\n"
         "print(record_walk.walk_records(payload, 1).ok, record_walk._native.walk is None)\n"
         "for thread in threading.enumerate():\n"
