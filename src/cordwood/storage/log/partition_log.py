@@ -33,7 +33,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import ValidatedBatch
-from cordwood.storage.log import log_changes, log_reader, retired_files
+from cordwood.storage.log import log_changes, log_reader
 from cordwood.storage.log.append_result import AppendResult, LogPosition
 from cordwood.storage.log.log_reader import Fetched, Isolation, ListedOffset
 from cordwood.storage.log.log_state import LogState
@@ -291,12 +291,9 @@ class PartitionLog(LogState):
                     "exists and is active with size 0.",
                     base,
                 )
-                retired_files.retire(self, [old])
-                try:
-                    segment = self.new_segment(base)
-                except (OSError, CordwoodError):
-                    retired_files.take_back([old])
-                    raise
+                # Over the old files, not beside them: a log without any segment begins anew at 0.
+                segment = self.new_segment(base)
+                self.context.resources.forget(old)
                 self.segments = self.segments.without([old]).with_added(segment)
                 self.set_end(self.log_end_offset)
                 return segment
