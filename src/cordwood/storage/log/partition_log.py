@@ -305,6 +305,10 @@ class PartitionLog(LogState):
                     f"{old}"
                 )
             old.give_back_room()
+            if self.recovery_point >= base:
+                # No recovery will look at it once another follows: its indexes must last as well.
+                old.on_become_inactive()
+                old.flush()
             segment = self.new_segment(base)
             try:
                 self.producer_state.update_map_end_offset(base)
