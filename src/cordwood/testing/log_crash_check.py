@@ -169,7 +169,11 @@ class LogCheck:
         segments = segments_of(log)
         self.has_hole = not model.find(segments)
         self.found = batches_of(segments)
+        self._segments = segments
         self.known = model.known(segments)
+        recovered = log.segments.values(log.recovery_point, 1 << 63)
+        #: The base offset of the first segment that was recovered, or is written to.
+        self.recovered_from = min(s.base_offset for s in [*recovered, log.active])
 
     def check(self) -> None:
         """Refuses a log that is not what it must be; it is only read, but for its high watermark.
@@ -182,6 +186,7 @@ class LogCheck:
         log.update_high_watermark(log.log_end_offset)
         self._check_epochs()
         self._check_reads()
+        self._check_lookups()
         self._check_stable()
         self._check_producers()
 
@@ -225,6 +230,40 @@ class LogCheck:
             wanted = [b.raw for b in visible if b.next_offset > at]
             assert fetch_all(log, at, self._chance.choice([1, 100, 700])) == wanted, f"from {at}"
 
+    def _check_lookups(self) -> None:
+        """By offset and by timestamp, through whatever the indexes hold."""
+        log = self._log
+        for segment, found in zip(log.segments, self._segments, strict=True):
+            position = 0
+            for batch in found.batches:
+                at = segment.translate_offset(batch.header.last_offset)
+                assert at is not None, f"{batch.header} is not found"
+                assert at.position == position, f"{at}, not at {position}"
+                position += batch.header.size_bytes
+        times = [r.timestamp for batch in self.found if batch.is_data for r in batch.records()]
+        for timestamp in self._chance.sample(times, min(2, len(times))):
+            self._check_timestamp(timestamp)
+
+    def _check_timestamp(self, timestamp: int) -> None:
+        """As in Kafka: of the first segment that is new enough, the first record that is."""
+        log = self._log
+        for found in self._segments:
+            if not found.batches:
+                return  # the time of its file stands for that of its records
+            if max(batch.header.max_timestamp for batch in found.batches) >= timestamp:
+                break
+        listed = log.list_offset(timestamp, isolation=Isolation.LOG_END)
+        expected = next(
+            (
+                (record.timestamp, record.offset)
+                for batch in found.batches
+                for record in batch.records()
+                if record.timestamp >= timestamp and record.offset >= log.log_start_offset
+            ),
+            None,
+        )
+        assert (listed and listed[:2]) == expected, f"at {timestamp}: {listed}, not {expected}"
+
     def _check_stable(self) -> None:
         """What is open and what was aborted, as readers of committed records see it."""
         log = self._log
@@ -233,7 +272,9 @@ class LogCheck:
         lowest = min([max(s, start) for s in since if s is not None], default=end)
         lowest = start if self._model.doubtful else lowest
         visible = self._visible()
-        since = [p.open_since for p in producers_of(visible).values()]
+        # Records that were deleted may come back, without the transaction they were part of.
+        sure = [batch for batch in visible if batch.next_offset > self._model.start]
+        since = [p.open_since for p in producers_of(sure).values()]
         highest = min([max(s, start) for s in since if s is not None], default=end)
         stable = log.last_stable_offset
         lowest = min(lowest, highest)
@@ -305,9 +346,6 @@ class LogCheck:
             )
             append_to(log, sent, leader_epoch=self._epoch())
             break
-        for segment in log.segments:
-            assert segment.offset_index.entries >= 0, "read, and made anew where it is no good"
-            assert segment.time_index.entries >= 0
         found = batches_of(segments_of(log))
         assert found[: len(self.found)] == self.found, "an append has changed what was there"
         self.found = found
@@ -400,13 +438,17 @@ def aborted_batches(batches: Sequence[Stored]) -> set[int]:
     return found
 
 
-def check_indexes(fs: FileSystem, directory: Path, aborted: Sequence[AbortedTransaction]) -> None:
+def check_indexes(
+    fs: FileSystem, directory: Path, aborted: Sequence[AbortedTransaction], *, recovered_from: int
+) -> None:
     """Refuses a directory whose indexes do not agree with its logs, as a clean stop leaves it.
 
     Args:
         fs: where it lies.
         directory: the partition's.
         aborted: every transaction whose abort may be in an index, with any last stable offset.
+        recovered_from: the base of the first segment to look at: those below were not recovered,
+            and what was not on disk of their indexes may be anything, until it is asked for.
 
     Raises:
         AssertionError: an entry is not what the log says.
@@ -414,7 +456,7 @@ def check_indexes(fs: FileSystem, directory: Path, aborted: Sequence[AbortedTran
     names = fs.names_in(directory)
     truth = {(a.producer_id, a.last_offset) for a in aborted}
     for name in names:
-        if not name.endswith(LOG_SUFFIX):
+        if not name.endswith(LOG_SUFFIX) or base_offset_of(name) < recovered_from:
             continue
         base = base_offset_of(name)
         data = fs.read_bytes(directory / name)
@@ -509,7 +551,9 @@ class ImageCheck:
             self.holes += check.has_hole
         manager.shutdown()
         for partition, check in checks.items():
-            check_indexes(fs, logs[partition].directory, aborted_of(check.known))
+            aborted = aborted_of(check.known)
+            directory = logs[partition].directory
+            check_indexes(fs, directory, aborted, recovered_from=check.recovered_from)
             check.found = batches_of(segments_of(logs[partition]))
         self._check_clean_start(fs, checks, chance)
 

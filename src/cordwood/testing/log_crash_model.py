@@ -138,8 +138,9 @@ class LogModel:
     below `start_min` must be. The batches whose base offsets are in `lasting` must be there unless
     deleted, and the log's end is at least `end_min`.
 
-    `appending` may lie behind `batches`, `replacing` may be in their place. Of the producers in
-    `doubtful` nobody knows what the log remembers: their records were deleted, and not flushed.
+    `appending` may lie behind `batches`, `replacing` or `half_replaced` may be in their place. Of
+    the producers in `doubtful` nobody knows what the log remembers: their records were deleted, and
+    not flushed.
     """
 
     batches: list[Stored] = field(default_factory=list)
@@ -153,6 +154,7 @@ class LogModel:
     end_min: int = 0
     appending: list[Stored] = field(default_factory=list)
     replacing: list[Stored] | None = None
+    half_replaced: list[Stored] | None = None
     doubtful: dict[int, int] = field(default_factory=dict)
     #: A log that is being made or deleted need not be there.
     may_be_missing: bool = True
@@ -226,16 +228,25 @@ class LogModel:
 
     # ---- cleaning
 
-    def begin_replacing(self, start: int, end: int, cleaned: Sequence[Stored]) -> None:
-        """`cleaned` may be in the place of the batches from `start` to `end` from now on."""
-        before = [b for b in self.batches if b.next_offset <= start]
+    def begin_replacing(self, sources: Sequence[int], end: int, cleaned: Sequence[Stored]) -> None:
+        """`cleaned` may be in the place of the segments at `sources` from now on, up to `end`.
+
+        As in Kafka, a loader that finds it complete, and the sources too, removes those that begin
+        below its end. Of others all records were superseded: they may come back.
+        """
+        before = [b for b in self.batches if b.next_offset <= sources[0]]
         behind = [b for b in self.batches if b.base_offset >= end]
         self.replacing = [*before, *cleaned, *behind]
+        cleaned_end = cleaned[-1].next_offset if cleaned else sources[0]
+        left = next((base for base in sources[1:] if base >= cleaned_end), end)
+        old = [b for b in self.batches if left <= b.base_offset < end]
+        self.half_replaced = [*before, *cleaned, *old, *behind]
 
     def end_replacing(self) -> None:
         """They are."""
         assert self.replacing is not None, "a cleaning has begun"
-        self.batches, self.replacing = self.replacing, None
+        self.batches = self.replacing
+        self.replacing = self.half_replaced = None
 
     # ---- after a crash
 
@@ -283,8 +294,9 @@ class LogModel:
 
     def _candidates(self) -> Iterator[list[Stored]]:
         yield self.batches + self.appending
-        if self.replacing is not None:
-            yield self.replacing + self.appending
+        for other in (self.replacing, self.half_replaced):
+            if other is not None:
+                yield other + self.appending
 
     def _compare(self, found: Sequence[Found], wanted: Sequence[Stored]) -> bool:
         offsets = [batch.base_offset for batch in wanted]
@@ -318,22 +330,22 @@ class LogModel:
 
     def known(self, found: Sequence[Found]) -> list[Stored]:
         """What a log of these segments was ever given and has not lost, or may have not."""
-        there = {batch.raw for segment in found for batch in segment.batches}
+        there = {offset for segment in found for offset in segment.offsets}
         return [
             batch
             for batch in [*self.history, *self.appending]
             if batch.base_offset in self.lasting
-            or batch.raw in there
+            or batch.base_offset in there
             or batch.next_offset <= self.start
         ]
 
     def adopt(self, found: Sequence[Found], *, start: int, end: int) -> None:
         """Goes on with what a crash has left."""
-        there = {batch.raw for segment in found for batch in segment.batches}
+        there = {offset for segment in found for offset in segment.offsets}
         history = []
         for batch in self.known(found):
             header = batch.header
-            if batch.raw in there or batch.base_offset in self.lasting:
+            if batch.base_offset in there or batch.base_offset in self.lasting:
                 history.append(batch)
             elif header.producer_id >= 0:
                 epoch = self.doubtful.get(header.producer_id, 0)
@@ -343,5 +355,5 @@ class LogModel:
         self.lasting.intersection_update(batch.base_offset for batch in self.batches)
         self.start, self.end, self.solid_end = start, end, end
         self.end_min = min(self.end_min, end)
-        self.appending, self.replacing = [], None
+        self.appending, self.replacing, self.half_replaced = [], None, None
         self.is_losing = self.may_be_missing = self.begins_anew = False
