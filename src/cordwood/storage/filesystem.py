@@ -14,7 +14,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import shutil
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -123,6 +125,10 @@ class FileSystem(ABC):
     @abstractmethod
     def free_bytes(self, path: Path) -> int:
         """What may still be written to the file system that holds `path`."""
+
+    def open_files_max(self) -> int:
+        """How many files this process may have open at a time."""
+        return 1024
 
     @abstractmethod
     def open(self, path: Path, *, write: bool = False) -> File:
@@ -412,6 +418,11 @@ class OsFileSystem(FileSystem):
     def free_bytes(self, path: Path) -> int:
         """As `FileSystem.free_bytes`."""
         return shutil.disk_usage(path).free
+
+    def open_files_max(self) -> int:
+        """As `FileSystem.open_files_max`."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
     def open(self, path: Path, *, write: bool = False) -> OsFile:
         """As `FileSystem.open`."""

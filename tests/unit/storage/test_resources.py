@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.offset_index import build_offset_index
-from cordwood.storage.filesystem import File
+from cordwood.storage.filesystem import File, OsFileSystem
 from cordwood.storage.segment.offset_index import OffsetIndex
 from cordwood.storage.segment.resources import ResourceCache
 
@@ -49,6 +50,18 @@ def test_no_more_files_are_kept_than_allowed(owners: list[Owner]) -> None:
     for owner in owners:
         cache.file(owner)
     assert cache.files_open == 3
+
+
+def test_half_of_what_a_process_may_open_is_kept_unless_told_otherwise(owners: list[Owner]) -> None:
+    class Tight(OsFileSystem):
+        def open_files_max(self) -> int:
+            return 4
+
+    cache = ResourceCache(Tight())
+    for owner in owners:
+        cache.file(owner)
+    assert len(owners) > cache.files_open == 2
+    assert OsFileSystem().open_files_max() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def test_the_least_recently_used_file_makes_room(owners: list[Owner]) -> None:

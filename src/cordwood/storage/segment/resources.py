@@ -20,6 +20,8 @@ from cordwood.model.errors import NoSpaceError
 from cordwood.storage.filesystem import OS, File, FileSystem
 from cordwood.storage.segment.segment_index import SegmentIndex
 
+_FILES_MAX = 8192
+
 
 class FileOwner(Protocol):
     """Whoever has a file at a path that may change."""
@@ -37,9 +39,19 @@ class ResourceCache:
     """Bounds open files and index bytes held by segments; any number of threads may call it."""
 
     def __init__(
-        self, fs: FileSystem = OS, *, files_max: int = 512, index_bytes_max: int = 64 << 20
+        self, fs: FileSystem = OS, *, files_max: int | None = None, index_bytes_max: int = 64 << 20
     ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            fs: opens the files.
+            files_max: how many are kept open; half of what the process may open, within reason, if
+                None.
+            index_bytes_max: how many bytes of indexes are kept in memory.
+        """
         self.fs = fs
+        if files_max is None:
+            files_max = min(fs.open_files_max() // 2, _FILES_MAX)
         self._files_max = max(1, files_max)
         self._index_bytes_max = index_bytes_max
         self._lock = threading.Lock()
