@@ -146,6 +146,7 @@ class LogDirectory:
             self.path,
         )
         progress.begin(self.path, len(names))
+        lowered: dict[TopicPartition, int] = {}
 
         def load_one(name: str) -> tuple[PartitionLog, str]:
             partition, suffix = names[name]
@@ -162,6 +163,8 @@ class LogDirectory:
                     on_segment=lambda number, total: progress.segment(name, number, total),
                 )
             )
+            if not suffix and log.recovery_point < recovery_points.get(partition, 0):
+                lowered[partition] = log.recovery_point
             if not suffix and partition in marks:
                 log.update_high_watermark(marks[partition])
             progress.advance(self.path, name)
@@ -175,6 +178,7 @@ class LogDirectory:
                 # The walk of unflushed segments is compiled code that lets other threads run.
                 with ThreadPoolExecutor(threads, "log-recovery") as pool:
                     yield from pool.map(load_one, names)
+            self._lower_recovery_points(recovery_points, lowered)
         except StorageError:
             if self.path not in self._context.failures.offline:
                 raise
@@ -183,6 +187,14 @@ class LogDirectory:
             if error.path is None or Path(error.path).name != PARTITION_METADATA:
                 raise
             self._context.failures.fail(self.path, f"Error while reading {error}")
+
+    def _lower_recovery_points(
+        self, lines: dict[TopicPartition, int], lowered: dict[TopicPartition, int]
+    ) -> None:
+        """Writes lower lines: what is appended next lies below the old ones, and is not flushed."""
+        if lowered:
+            with self._context.failures.guard(self.path, "writing the recovery points of"):
+                self.recovery_points.write({**lines, **lowered})
 
     def _partition_names(self) -> dict[str, tuple[TopicPartition, str]]:
         """(partition, suffix) by the name of its directory, of all that are to be loaded.

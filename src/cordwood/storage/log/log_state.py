@@ -212,7 +212,6 @@ class LogState:
                 return False
             self.log_start_offset = offset
             _log.info("Incremented log start offset to %s due to %s", offset, reason)
-            self.recovery_point = max(self.recovery_point, offset)
             self.change_epochs(lambda: self.leader_epochs.truncate_from_start(offset))
             self.producer_state.on_log_start_offset_incremented(offset)
             self.refresh_first_unstable()
