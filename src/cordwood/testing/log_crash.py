@@ -480,11 +480,15 @@ class CrashRun:
             self._models[partition].may_be_missing = True
             self._running().delete(partition)
             del self._models[partition]
+        self._running().delete(partition, future=True)
 
     # ---- moves and cleaning
 
     def _move(self, partition: TopicPartition) -> None:
         log, _ = self._log(partition)
+        future = self._running().get(partition, future=True)
+        if future is not None and future.log_dir == log.log_dir:  # left by a topic of that name
+            self._running().delete(partition, future=True)
         source, target = log.log_dir, next(d for d in _DIRECTORIES if d != log.log_dir)
         move = LogMove(self._running(), partition, target)
         while not move.advance(max_bytes=1000):

@@ -268,16 +268,14 @@ class LogCheck:
         """What is open and what was aborted, as readers of committed records see it."""
         log = self._log
         start, end = log.log_start_offset, log.log_end_offset
-        since = [p.open_since for p in producers_of(self.known).values()]
-        lowest = min([max(s, start) for s in since if s is not None], default=end)
-        lowest = start if self._model.doubtful else lowest
         visible = self._visible()
         # Records that were deleted may come back, without the transaction they were part of.
         sure = [batch for batch in visible if batch.next_offset > self._model.start]
-        since = [p.open_since for p in producers_of(sure).values()]
-        highest = min([max(s, start) for s in since if s is not None], default=end)
+        highest = min([max(since, start) for since in open_since(sure)], default=end)
+        known = [*open_since(self.known), *open_since(visible)]
+        lowest = min([max(since, start) for since in known], default=end)
+        lowest = start if self._model.doubtful else lowest
         stable = log.last_stable_offset
-        lowest = min(lowest, highest)
         assert lowest <= stable <= highest, f"LSO {stable}, not {lowest} to {highest}"
         aborted = aborted_batches(self.found)
         wanted = [
@@ -304,8 +302,13 @@ class LogCheck:
             ), f"{found} of {header}"
 
     def _recognised(self) -> dict[int, Producer]:
-        """The producers whose newest batch has to be known: it was not deleted."""
+        """The producers whose newest batch has to be known.
+
+        It was not deleted, nor cleaned away since a newer one was there, which is lost now.
+        """
         start = max(self._log.log_start_offset, self._model.start)
+        there = {batch.base_offset for batch in self.found}
+        ever = producers_of([*self._model.history, *self._model.appending])
         return {
             producer_id: producer
             for producer_id, producer in producers_of(self.known).items()
@@ -313,6 +316,7 @@ class LogCheck:
             and producer_id not in self._model.doubtful
             and producer.newest.header.producer_epoch == producer.epoch
             and producer.newest.next_offset > start
+            and (producer == ever[producer_id] or producer.newest.base_offset in there)
         }
 
     # ---- it goes on
@@ -371,6 +375,12 @@ def append_to(
     return log.append_as_leader(
         sent, leader_epoch=leader_epoch, origin=origin, verification_guard=guard
     )
+
+
+def open_since(batches: Sequence[Stored]) -> list[int]:
+    """The first offsets of the transactions that are open in a log of these batches."""
+    producers = producers_of(batches).values()
+    return [p.open_since for p in producers if p.open_since is not None]
 
 
 def fetch_all(log: PartitionLog, offset: int, max_bytes: int) -> list[bytes]:
