@@ -485,7 +485,7 @@ class CrashRun:
     # ---- moves and cleaning
 
     def _move(self, partition: TopicPartition) -> None:
-        log, _ = self._log(partition)
+        log, model = self._log(partition)
         future = self._running().get(partition, future=True)
         if future is not None and future.log_dir == log.log_dir:  # left by a topic of that name
             self._running().delete(partition, future=True)
@@ -494,8 +494,10 @@ class CrashRun:
         while not move.advance(max_bytes=1000):
             pass
         if self._chance.random() < 0.7:
-            move.finish()
-            assert self._log(partition)[0].log_dir == target, f"it was in {source}"
+            model.start_min = 0  # the other directory's checkpoint has no line yet
+            log = move.finish()
+            assert (log.log_dir, self._log(partition)[0]) == (target, log), f"it was in {source}"
+            model.start_min = log.log_start_offset
 
     def _cleaner_lines(
         self, log: PartitionLog

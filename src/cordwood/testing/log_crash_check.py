@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cordwood.format.control_record import ControlType
@@ -32,7 +32,6 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Fetched, Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.scheduler import Scheduler, Task
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.log_crash_model import (
     Found,
@@ -43,59 +42,10 @@ from cordwood.testing.log_crash_model import (
     stored_in,
 )
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from cordwood.testing.watched import SeededChance, WatchedScheduler
 
 FOREVER_MS = 1 << 60
 _FETCHES_MAX = 10_000
-
-
-class SeededChance:
-    """A `cordwood.model.chance.Chance` that draws the same every time."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-
-    def below(self, bound: int) -> int:
-        """A number from 0 to `bound`, exclusive."""
-        return self._chance.randrange(bound)
-
-    def unique_id(self) -> str:
-        """32 hexadecimal digits."""
-        return f"{self._chance.getrandbits(128):032x}"
-
-
-class WatchedScheduler(Scheduler):
-    """A scheduler that keeps what its tasks raise, for a test to see."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
-        self.errors: list[Exception] = []
-
-    def schedule_once(self, name: str, run: Callable[[], object], *, delay_ms: int = 0) -> Task:
-        """As `Scheduler.schedule_once`."""
-        return super().schedule_once(name, self._watched(run), delay_ms=delay_ms)
-
-    def schedule(
-        self, name: str, run: Callable[[], object], *, delay_ms: int, period_ms: int
-    ) -> Task:
-        """As `Scheduler.schedule`."""
-        return super().schedule(name, self._watched(run), delay_ms=delay_ms, period_ms=period_ms)
-
-    def run_due(self) -> int:
-        """As `Scheduler.run_due`; but raises what a task raised."""
-        count = super().run_due()
-        if self.errors:
-            raise self.errors.pop(0)
-        return count
-
-    def _watched(self, run: Callable[[], object]) -> Callable[[], None]:
-        def watched() -> None:
-            try:
-                run()
-            except Exception as error:
-                self.errors.append(error)
-                raise
-
-        return watched
 
 
 def open_manager(
@@ -273,7 +223,7 @@ class LogCheck:
         sure = [batch for batch in visible if batch.next_offset > self._model.start]
         highest = min([max(since, start) for since in open_since(sure)], default=end)
         known = [*open_since(self.known), *open_since(visible)]
-        lowest = min([max(since, start) for since in known], default=end)
+        lowest = min([highest, *[max(since, start) for since in known]])
         lowest = start if self._model.doubtful else lowest
         stable = log.last_stable_offset
         assert lowest <= stable <= highest, f"LSO {stable}, not {lowest} to {highest}"

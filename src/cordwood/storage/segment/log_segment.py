@@ -207,18 +207,11 @@ class LogSegment(SegmentReads):
         self._is_writing = True
 
     def append_from_file(self, file: File, start: int, end: int) -> int:
-        """Copies batches from another log file, as far as their offsets fit; how many bytes.
-
-        Args:
-            file: the other log.
-            start: position of the first batch.
-            end: exclusive.
+        """Copies batches in [start, end) of another log, as far as offsets fit; how many bytes.
 
         Raises:
             CorruptError: a batch there cannot be.
             NoSpaceError: the file system is full; what was copied before is there.
-
-        Source: LogSegment.appendFromFile.
         """
         chunk: list[AppendedBatch] = []
         position = chunk_start = start
