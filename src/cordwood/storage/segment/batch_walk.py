@@ -170,12 +170,11 @@ def iter_heads(
     """
     block = b""
     start = position  # where in the file the block begins
-    read_bytes = WALK_FIRST_BYTES  # who walks far is soon given more at a time
+    read_bytes = WALK_FIRST_BYTES  # who walks on is given more at a time
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
             block, start, at = file.read_at(min(read_bytes, end - position), position), position, 0
-            read_bytes = WALK_BYTES
         try:
             head = parse_head(block, at, position, _remaining(block, at, end - position))
             if head is None and is_strict:
@@ -188,6 +187,7 @@ def iter_heads(
             return
         yield head
         position += head.size_bytes
+        read_bytes = WALK_BYTES if head.size_bytes < WALK_BYTES else HEADER_READ_BYTES
 
 
 def _remaining(block: bytes, at: int, remaining: int) -> int:

@@ -335,9 +335,8 @@ class SegmentReads:
 
         def look_up() -> TimestampAndOffset | None:
             entry = self._time_index.lookup(timestamp)
-            batch = self._find(max(entry.offset, starting_offset), 0)
             file = self._resources.file(self)
-            heads = self._heads_from(file, batch)
+            heads = self._heads_reaching(file, max(entry.offset, starting_offset))
             if entry.timestamp >= 0 and entry.offset >= starting_offset:
                 first = self._require_time_entry(entry, next(heads, None))
                 heads = chain((first,), heads)
@@ -457,6 +456,20 @@ class SegmentReads:
         end = self.size_bytes
         return iter_heads(file, end if batch is None else batch.position, end, path=self.path)
 
+    def _heads_reaching(self, file: File, offset: int) -> Iterator[BatchHead]:
+        """The batches that end at or behind an offset; the index entry is checked on the way."""
+        position, known = self._offset_index.position_of(offset)
+        end = self.size_bytes
+        for head in iter_heads(file, position, end, path=self.path):
+            if known is not None and head.last_offset >= known:
+                if head.last_offset > known:
+                    raise self._wrong_entry(known, position)
+                known = None
+            if head.last_offset >= offset:
+                yield head
+        if known is not None:
+            raise self._wrong_entry(known, position)
+
     def _require_time_entry(self, entry: TimestampOffset, head: BatchHead | None) -> BatchHead:
         """Checks a time index entry against the first batch that ends at or behind its offset."""
         if head is None:
@@ -474,8 +487,7 @@ class SegmentReads:
     def _check_time_index(self) -> None:
         last = self._time_index.last_entry
         if last.timestamp >= 0:
-            batch = self._find(last.offset, 0)
-            heads = self._heads_from(self._resources.file(self), batch)
+            heads = self._heads_reaching(self._resources.file(self), last.offset)
             self._require_time_entry(last, next(heads, None))
 
     def _read_max_timestamp(self) -> None:
