@@ -163,13 +163,16 @@ def test_an_aborted_transaction_that_was_cut_off_hides_no_committed_record() -> 
     log.flush()
     stored.manager.checkpoint_recovery_points()
     stored.manager.truncate_to({PARTITION: 1})
-    log.roll()
-    end_transaction(log, 1, commit=True)
-    log.flush()
-    stored.manager.checkpoint_recovery_points()
-    for again in crashed(stored):
+
+    def commit(_: StoredLogs) -> None:
+        log.roll()
+        end_transaction(log, 1, commit=True)
+        log.flush()
+        stored.manager.checkpoint_recovery_points()
+
+    for again in crashed_during(stored, commit):
         seen = read_committed(caught_up(again.log()), 0, 1 << 20)
-        assert [record.value for record in seen] == [b"txn"]
+        assert [record.value for record in seen] == [b"txn"] * (again.log().log_end_offset - 1)
 
 
 def test_a_batch_whose_offset_alone_was_lost_takes_no_flushed_record_with_it() -> None:
@@ -287,6 +290,7 @@ def test_a_transaction_index_that_was_not_flushed_does_not_keep_a_torn_log_from_
     log.roll()
     put(log, b"txn", producer=(1, 0, 0), transactional=True)
     end_transaction(log, 1, commit=False)
+    fs.create(log.active.offset_index.path).close()
     index = log.active.transaction_index.path
     for path, size in ((log.segments.first.path, 80), (index, 34)):
         file = fs.open(path, write=True)

@@ -304,7 +304,6 @@ class PartitionLog(LogState):
                     f"LEO = {self.log_end_offset}) lower than start offset of the active segment "
                     f"{old}"
                 )
-            old.give_back_room()
             if self.recovery_point >= base:
                 # No recovery will look at it once another follows: its indexes must last as well.
                 old.on_become_inactive()

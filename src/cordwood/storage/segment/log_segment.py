@@ -337,8 +337,6 @@ class LogSegment(SegmentReads):
                 self.created_ms = self.created_ms if now_ms is None else now_ms
             self.bytes_since_last_index_entry = 0
             self._find_max_timestamp_again()
-        # Neither must an aborted transaction come back that was cut off with its marker.
-        self._flush_indexes()
         return removed
 
     @staticmethod
@@ -471,9 +469,6 @@ class LogSegment(SegmentReads):
             NoSpaceError: the file system has no room for them.
             OSError: the disk refused.
         """
-        self._flush_indexes()
-
-    def _flush_indexes(self) -> None:
         self._offset_index.flush()
         self._time_index.flush()
         self.transaction_index.flush()
@@ -513,20 +508,12 @@ class LogSegment(SegmentReads):
             )
             self._offset_index.trim()
             self._time_index.trim()
-            self.give_back_room()
+            if self._is_preallocated:
+                # For good: what it was set aside for would look like a torn end, and take all that
+                # lies behind it.
+                self._cut(self._resources.file(self), self.size_bytes)
+                self._is_preallocated = False
             self._is_writing = False
-
-    def give_back_room(self) -> None:
-        """Leaves the log file as long as its batches are, for good, where room was set aside in it.
-
-        Behind the last batch it looks like a torn end: no other segment must follow before that.
-
-        Raises:
-            OSError: the disk refused.
-        """
-        if self._is_preallocated:
-            self._cut(self._resources.file(self), self.size_bytes)
-            self._is_preallocated = False
 
     def close_handlers(self) -> None:
         """Lets go of all files and writes nothing: for a disk that has failed."""
