@@ -1,0 +1,1 @@
+"""A Kafka broker: requests of clients answered from the partition logs."""

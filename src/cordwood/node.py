@@ -1,0 +1,1 @@
+"""Composition root: builds a broker from its settings, starts and stops its parts."""
