@@ -19,7 +19,8 @@ from typing import Any
 from cordwood.cleanup import tasks
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.scan import SegmentReader, SegmentSource
+from cordwood.cleanup.round_values import SegmentSource
+from cordwood.cleanup.scan import SegmentReader
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
 from cordwood.surfaces.settings import SettingOptions, read_settings

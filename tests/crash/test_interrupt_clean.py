@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.tasks import CANCEL_NAME
+from cordwood.cleanup.announcements import CANCEL_NAME
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OsFileSystem

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.announcements import CANCEL_NAME
 from cordwood.cleanup.live_cleaner import LiveCleaner
-from cordwood.cleanup.tasks import CANCEL_NAME
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts, OsFile, OsFileSystem
 from cordwood.testing.in_process_engine import InProcessEngine

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from cordwood.cleanup.announcements import CANCEL_NAME, announced
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.retention import RetentionPlan
-from cordwood.cleanup.rewrite import Discarded, Manifest
 from cordwood.cleanup.round import Round
-from cordwood.cleanup.tasks import CANCEL_NAME, announced
+from cordwood.cleanup.round_values import Discarded, Manifest
 from cordwood.format.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     INDEX_SUFFIX,

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from cordwood.cleanup.commit import StalePlanError, staged_files
-from cordwood.cleanup.rewrite import Manifest
 from cordwood.cleanup.round import Round
+from cordwood.cleanup.round_values import Manifest
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.log_segment import LogSegment
 

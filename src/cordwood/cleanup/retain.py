@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from cordwood.cleanup.round_values import LastRecord
 from cordwood.format.native import rebuild
 
 
@@ -26,18 +27,6 @@ class Action(enum.IntEnum):
 
 assert (Action.DISCARD, Action.COPY) == (rebuild.DISCARD, rebuild.COPY)
 assert (Action.REBUILD, Action.EMPTY) == (rebuild.REBUILD, rebuild.EMPTY)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRecord:
-    """What the producer state knows of an active producer's newest data.
-
-    `last_data_offset` is None when only a marker of that producer is known.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    last_data_offset: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,21 +10,14 @@ Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.retain import Action, LastRecord
-from cordwood.cleanup.scan import (
-    Block,
-    Bytes,
-    Ints,
-    SegmentReader,
-    SegmentSource,
-    records_of,
-)
+from cordwood.cleanup.retain import Action
+from cordwood.cleanup.round_values import LastRecord, Manifest, SegmentSource
+from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
@@ -86,55 +79,6 @@ class RewriteSpec:
     space_max: int | None = None
     one_at_a_time: bool = False
     verify: bool = False
-
-
-@dataclass(slots=True)
-class Discarded:
-    """How many records went, by reason."""
-
-    superseded: int = 0
-    tombstone: int = 0
-    aborted: int = 0
-    marker: int = 0
-    unkeyed: int = 0
-
-    def plus(self, other: Discarded) -> Discarded:
-        """The sum of both."""
-        mine, theirs = asdict(self), asdict(other)
-        return Discarded(**{reason: mine[reason] + theirs[reason] for reason in mine})
-
-
-@dataclass(slots=True)
-class Manifest:
-    """What a rewrite made: sizes of the staged files, and counts for the report.
-
-    `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
-    of the transactions behind the group, from which a round that was cut short goes on.
-    """
-
-    base_offset: int
-    token: str
-    log_bytes: int = 0
-    index_bytes: int = 0
-    time_index_bytes: int = 0
-    transaction_index_bytes: int = 0
-    bytes_before: int = 0
-    records_before: int = 0
-    records_after: int = 0
-    batches_before: int = 0
-    batches_after: int = 0
-    unchanged: bool = False
-    after: list[Any] = field(default_factory=list)
-    discarded: Discarded = field(default_factory=Discarded)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Manifest:
-        """The inverse of `to_json`."""
-        return cls(**(value | {"discarded": Discarded(**value["discarded"])}))
 
 
 class GroupRewriter:

@@ -13,8 +13,7 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.retain import LastRecord
-from cordwood.cleanup.scan import SegmentSource
+from cordwood.cleanup.round_values import LastRecord, SegmentSource
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.filesystem import FileFacts
 

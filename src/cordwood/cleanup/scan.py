@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.cleanup.round_values import SegmentSource
 from cordwood.format.compression import Codec, codec_of, decompress
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
@@ -37,20 +38,6 @@ _REASONS = {
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSource:
-    """One segment to be read: its file and how much of it counts.
-
-    `next_base_offset` is the base of the segment after it, exclusive bound of its offsets.
-    """
-
-    path: str
-    base_offset: int
-    next_base_offset: int
-    size_bytes: int
-    modified_ns: int
 
 
 @dataclass(slots=True)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader, SegmentSource
+from cordwood.cleanup.round_values import SegmentSource
+from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
     TransactionSummary,

@@ -20,15 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.rewrite import (
-    GroupRewriter,
-    Manifest,
-    Output,
-    RewriteSpec,
-    SurvivingSegment,
-)
+from cordwood.cleanup.announcements import announce, require_wanted
+from cordwood.cleanup.rewrite import GroupRewriter, Output, RewriteSpec, SurvivingSegment
 from cordwood.cleanup.round import Round
-from cordwood.cleanup.scan import SegmentReader, SegmentSource
+from cordwood.cleanup.round_values import Manifest, SegmentSource
+from cordwood.cleanup.scan import SegmentReader
 from cordwood.cleanup.survivors import (
     Progress,
     Secrets,
@@ -45,7 +41,6 @@ from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.replace import STAGED_SUFFIX, StagedSegment
 
-CANCEL_NAME = f"cordwood.cancel{STAGED_SUFFIX}"
 _WAIT_S = 0.005
 _THROTTLE_STEP_S = 0.2
 _WAIT_MAX_S = 900.0
@@ -355,43 +350,11 @@ class Publisher:
             pause(_WAIT_S)
 
 
-def require_wanted(directory: Path) -> None:
-    """Checks that the owner of the log has not given up the round.
-
-    Raises:
-        EngineError: it has.
-    """
-    if OS.exists(directory / CANCEL_NAME):
-        raise EngineError("the round was given up")
-
-
 def _finish(spec: RewriteSpec, output: Output) -> Path:
     manifest = output.finish()
     if spec.verify:
         read_back(spec, manifest)
     return announce(Path(spec.staged.directory), manifest)
-
-
-def announce(directory: Path, manifest: Manifest) -> Path:
-    """Makes a manifest known to the owner of the log; returns its file."""
-    path = manifest_path(directory, manifest.base_offset, manifest.token)
-    temporary = path.with_name(f"{uuid.uuid4().hex[:8]}.announcing{STAGED_SUFFIX}")
-    temporary.write_text(json.dumps(manifest.to_json()))
-    OS.rename(temporary, path)
-    return path
-
-
-def manifest_path(directory: Path, base_offset: int, token: str) -> Path:
-    """Where a group is announced; goes with the staged files when these are cleared away."""
-    return directory / f"{base_offset:020d}.manifest.{token}{STAGED_SUFFIX}"
-
-
-def announced(directory: Path, base_offset: int, attempt: str) -> Manifest | None:
-    """The manifest of a group, once a task of this attempt at the round has made it."""
-    for path in sorted(directory.glob(f"{base_offset:020d}.manifest.{attempt}*{STAGED_SUFFIX}")):
-        with suppress(FileNotFoundError, ValueError):
-            return Manifest.from_json(json.loads(path.read_bytes()))
-    return None
 
 
 class ProgressFile:
@@ -434,15 +397,6 @@ class ProgressFile:
     def close(self) -> None:
         """Removes the file."""
         OS.remove(self._path)
-
-
-def progress_bytes(directory: Path, phase: str) -> int:
-    """The sum of what the tasks of a phase have counted so far."""
-    total = 0
-    for path in directory.glob(f"cordwood.{phase}.*{STAGED_SUFFIX}"):
-        with suppress(OSError, ValueError):
-            total += int(path.read_text())
-    return total
 
 
 def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:

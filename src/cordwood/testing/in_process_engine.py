@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup import tasks
+from cordwood.cleanup.announcements import require_wanted
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.report import Report
@@ -35,7 +36,7 @@ class InProcessEngine:
         errors: list[Exception] = []
 
         def go_on(_: int) -> None:
-            tasks.require_wanted(Path(committer.round.directory))
+            require_wanted(Path(committer.round.directory))
 
         def work() -> None:
             try:

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from cordwood.cleanup.retain import (
     Action,
-    LastRecord,
     decide_batch,
     is_last_of_producer,
     should_discard_records,
     should_retain_tombstone,
 )
 from cordwood.cleanup.round import Round
+from cordwood.cleanup.round_values import LastRecord
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
     INDEX_SUFFIX,

@@ -16,8 +16,9 @@ import pytest
 from cordwood.cleanup import tasks
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.rewrite import GroupRewriter, Manifest
+from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.cleanup.round import plan_round
+from cordwood.cleanup.round_values import Manifest
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import (
     HEADER_BYTES,

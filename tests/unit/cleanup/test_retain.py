@@ -6,13 +6,13 @@ import pytest
 
 from cordwood.cleanup.retain import (
     Action,
-    LastRecord,
     Verdict,
     decide_batch,
     is_last_of_producer,
     should_discard_records,
     should_retain_tombstone,
 )
+from cordwood.cleanup.round_values import LastRecord
 
 NOW_MS = 1_000
 RETENTION_MS = 100

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.scan import SegmentReader, SegmentSource
+from cordwood.cleanup.round_values import SegmentSource
+from cordwood.cleanup.scan import SegmentReader
 from cordwood.cleanup.survivors import Secrets, Walk
 from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.format.compression import Codec

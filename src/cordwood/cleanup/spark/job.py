@@ -23,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from cordwood.cleanup import tasks
+from cordwood.cleanup.announcements import CANCEL_NAME, progress_bytes
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.round import Round, records_max, split_by_bytes
-from cordwood.cleanup.scan import SegmentSource
+from cordwood.cleanup.round_values import SegmentSource
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, SegmentFacts, merge
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
@@ -341,7 +342,7 @@ class SparkEngine:
             now = clock.monotonic_s()
             if now - shown_at > 0.25:
                 shown_at = now
-                counted = sum(tasks.progress_bytes(d, phase) for d in directories)
+                counted = sum(progress_bytes(d, phase) for d in directories)
                 self._watch.report(name, phase, min(done + counted, total), total)
             if not moved:
                 pause(_POLL_S)
@@ -480,7 +481,7 @@ def _rewrite(
     except (CordwoodError, OSError) as error:
         yield _result(task, _ERROR, _failure("", error))
         # The other tasks of the round wait for this one's groups: let them go.
-        (Path(specs[0].staged.directory) / tasks.CANCEL_NAME).touch()
+        (Path(specs[0].staged.directory) / CANCEL_NAME).touch()
     finally:
         publisher.end()
         progress.close()

@@ -1,0 +1,84 @@
+"""Plain values that a round is made of, and that its tasks answer with.
+
+They need no compiled code: whoever owns a log hands them to tasks in other processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSource:
+    """One segment to be read: its file and how much of it counts.
+
+    `next_base_offset` is the base of the segment after it, exclusive bound of its offsets.
+    """
+
+    path: str
+    base_offset: int
+    next_base_offset: int
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRecord:
+    """What the producer state knows of an active producer's newest data.
+
+    `last_data_offset` is None when only a marker of that producer is known.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_data_offset: int | None
+
+
+@dataclass(slots=True)
+class Discarded:
+    """How many records went, by reason."""
+
+    superseded: int = 0
+    tombstone: int = 0
+    aborted: int = 0
+    marker: int = 0
+    unkeyed: int = 0
+
+    def plus(self, other: Discarded) -> Discarded:
+        """The sum of both."""
+        mine, theirs = asdict(self), asdict(other)
+        return Discarded(**{reason: mine[reason] + theirs[reason] for reason in mine})
+
+
+@dataclass(slots=True)
+class Manifest:
+    """What a rewrite made: sizes of the staged files, and counts for the report.
+
+    `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
+    of the transactions behind the group, from which a round that was cut short goes on.
+    """
+
+    base_offset: int
+    token: str
+    log_bytes: int = 0
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+    transaction_index_bytes: int = 0
+    bytes_before: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    batches_before: int = 0
+    batches_after: int = 0
+    unchanged: bool = False
+    after: list[Any] = field(default_factory=list)
+    discarded: Discarded = field(default_factory=Discarded)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Manifest:
+        """The inverse of `to_json`."""
+        return cls(**(value | {"discarded": Discarded(**value["discarded"])}))
