@@ -275,7 +275,7 @@ def stopped_with_topics(kafka: RealKafka, starts: int) -> Path:
 
 def leader_epoch_of(data: Path, topic: str) -> int:
     image = read_metadata_image(data / CLUSTER_METADATA_DIR)
-    return image.partitions[TopicPartition(topic, 0)].leader_epoch
+    return image.topics[topic].partitions[0].leader_epoch
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["clean stop", "killed"])

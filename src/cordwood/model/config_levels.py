@@ -21,8 +21,7 @@ validateValues, LogConfig.fromProps and validateValues, Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -68,7 +67,7 @@ class MetadataSettings(Protocol):
     """What the metadata log says of topics and settings."""
 
     @property
-    def topic_names(self) -> AbstractSet[str]:
+    def topics(self) -> Container[str]:
         """The topics there are."""
 
     @property
@@ -148,7 +147,7 @@ class Sources:
         """
         if self.defaults or topic in self.topic_set or topic in self.file_topics:
             return True
-        if self.metadata is not None and topic in self.metadata.topic_names:
+        if self.metadata is not None and topic in self.metadata.topics:
             return True
         given = self.broker_set.keys() | self.file_broker.keys()
         return not topic.startswith("__") and any(_bears_on_topics(key) for key in given)
@@ -235,7 +234,7 @@ def _find(
 
 def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[str, _Given]:
     """The topic's own settings, by name; each from the first source that has it."""
-    listed = sources.metadata is not None and topic in sources.metadata.topic_names
+    listed = sources.metadata is not None and topic in sources.metadata.topics
     recorded = _recorded(sources, ConfigResource.TOPIC, topic)
     layers = (
         (SET_OPTION, sources.topic_set.get(topic, _NOTHING)),

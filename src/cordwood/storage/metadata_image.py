@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cordwood.format.control_record import (
     ControlType,
@@ -30,75 +29,11 @@ from cordwood.format.file_names import QUORUM_STATE, FileKind, classify
 from cordwood.format.metadata_records import MetadataRecord, decode_metadata_record
 from cordwood.format.record import Record
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
-from cordwood.model.config import ConfigResource
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.cluster_image import MetadataImage
+from cordwood.storage.image_delta import ImageDelta
 
-NO_LEADER = -1
-_UNCHANGED_LEADER = -2
-_FENCE, _UNFENCE = 1, -1
-
-_Item = TypeVar("_Item")
 ReadBytes = Callable[[Path], bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionImage:
-    """Where a partition's replicas are; `leader` is -1 for none.
-
-    `directories` are the ids of the log directories of `replicas`, in the same order, or empty if
-    the record was too old to say.
-    """
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    directories: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerImage:
-    """A broker's registration; `log_dirs` are the ids of its directories that are online."""
-
-    broker_id: int
-    epoch: int
-    rack: str | None
-    fenced: bool
-    in_controlled_shutdown: bool
-    log_dirs: tuple[str, ...]
-    endpoints: tuple[tuple[str, str, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataImage:
-    """Topics, partitions, settings and brokers as of one offset of the metadata log.
-
-    Topic ids are written as Kafka prints them. `configs` are by kind of resource and its name, the
-    name '' standing for all brokers. `next_offset` is one past the last record taken in, `epoch`
-    that of its batch, -1 if there was none. `may_have_uncommitted_suffix` is true when the last
-    records may not have been committed.
-    """
-
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    topic_names_by_id: Mapping[str, str] = field(default_factory=dict)
-    partitions: Mapping[TopicPartition, PartitionImage] = field(default_factory=dict)
-    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    features: Mapping[str, int] = field(default_factory=dict)
-    next_offset: int = 0
-    epoch: int = -1
-    may_have_uncommitted_suffix: bool = True
-
-    @property
-    def topic_names(self) -> AbstractSet[str]:
-        """The topics there are."""
-        return self.topic_ids.keys()
-
-    def topic_config(self, topic: str) -> Mapping[str, str]:
-        """The settings of a topic that differ from the broker's."""
-        return self.configs.get((ConfigResource.TOPIC, topic), {})
 
 
 def read_metadata_image(
@@ -112,16 +47,82 @@ def read_metadata_image(
         UnsupportedVersionError: a record is of a kind or version that Kafka 4.3 does not know.
         OSError: a file cannot be read.
     """
-    replay = _Replay()
+    replay = replay_metadata_log(directory, read_bytes=read_bytes)
+    replay.drop_open_transaction()
+    recorded = replay.voters
+    voters = _voters_of_quorum_state(directory, read_bytes) if recorded is None else len(recorded)
+    return replace(replay.image(), may_have_uncommitted_suffix=voters != 1)
+
+
+def replay_metadata_log(directory: Path, *, read_bytes: ReadBytes = Path.read_bytes) -> Replay:
+    """What the records in `directory` come to, with a transaction that is still open.
+
+    Raises:
+        CorruptError, UnsupportedVersionError, OSError: as for `read_metadata_image`.
+    """
+    replay = Replay()
     snapshots, logs = _files(directory)
-    voters = _voters_of_quorum_state(directory, read_bytes)
     if snapshots:
         newest = snapshots[-1]
         _replay_snapshot(newest, read_bytes(newest.path), replay)
         if _is_behind(logs, newest, read_bytes):
             logs = []
+            replay.log_is_behind = True
     _replay_log(logs, read_bytes, replay)
-    return replay.image(voters=replay.voters if replay.voters is not None else voters)
+    return replay
+
+
+class Replay:
+    """Records applied one after the other, of the kinds that change an image and of KRaft's.
+
+    `next_offset` is one past the last record, `epoch` that of its batch. `voters` are those of the
+    last KRAFT_VOTERS record as its fields have them, None before one. `log_is_behind` says that the
+    log ends before the newest snapshot does, so that Kafka would empty it.
+    """
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self.epoch = -1
+        self.timestamp_ms = -1
+        self.voters: Sequence[Mapping[str, Any]] | None = None
+        self.kraft_version = 0
+        self.log_is_behind = False
+        self.data_records = 0
+        self._delta = ImageDelta()
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._delta.in_transaction
+
+    def image(self) -> MetadataImage:
+        """What the records so far come to."""
+        return self._delta.image(
+            next_offset=self.next_offset, epoch=self.epoch, timestamp_ms=self.timestamp_ms
+        )
+
+    def take(self, record: MetadataRecord) -> None:
+        """Applies a record."""
+        self.data_records += 1
+        self._delta.take(record)
+
+    def take_control(self, record: Record) -> bool:
+        """Applies a control record; whether it is the footer of a snapshot."""
+        control_type = parse_control_key(record.key)
+        if control_type is ControlType.KRAFT_VOTERS:
+            fields = parse_kraft_control_value(control_type, record.value).fields
+            self.voters = fields["voters"]
+        elif control_type is ControlType.KRAFT_VERSION:
+            fields = parse_kraft_control_value(control_type, record.value).fields
+            self.kraft_version = fields["kRaftVersion"]
+        elif control_type is ControlType.SNAPSHOT_HEADER:
+            fields = parse_kraft_control_value(control_type, record.value).fields
+            self.timestamp_ms = fields["lastContainedLogTimestamp"]
+        return control_type is ControlType.SNAPSHOT_FOOTER
+
+    def drop_open_transaction(self) -> None:
+        """Takes back what a transaction did that has no end."""
+        self._delta.drop_open_transaction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +185,7 @@ def _is_behind(logs: Sequence[_LogFile], snapshot: _Snapshot, read_bytes: ReadBy
     return True
 
 
-def _replay_snapshot(snapshot: _Snapshot, data: bytes, replay: _Replay) -> None:
+def _replay_snapshot(snapshot: _Snapshot, data: bytes, replay: Replay) -> None:
     """Applies a snapshot; its offsets count from 0 in the file, and are not the log's."""
     is_complete = False
     for position, batch in _batches(snapshot.path, data):
@@ -196,7 +197,7 @@ def _replay_snapshot(snapshot: _Snapshot, data: bytes, replay: _Replay) -> None:
     replay.epoch = snapshot.epoch if snapshot.end_offset else -1
 
 
-def _replay_log(logs: Sequence[_LogFile], read_bytes: ReadBytes, replay: _Replay) -> None:
+def _replay_log(logs: Sequence[_LogFile], read_bytes: ReadBytes, replay: Replay) -> None:
     start = replay.next_offset
     expected: int | None = None
     for number, log in enumerate(logs, start=1):
@@ -222,7 +223,7 @@ def _replay_log(logs: Sequence[_LogFile], read_bytes: ReadBytes, replay: _Replay
             expected = header.next_offset
             replay.next_offset = header.next_offset
             replay.epoch = header.partition_leader_epoch
-    replay.drop_open_transaction()
+            replay.timestamp_ms = header.max_timestamp
 
 
 def _batches(path: Path, data: bytes) -> Iterator[tuple[int, RecordBatch]]:
@@ -244,7 +245,7 @@ def _valid(batch: RecordBatch | LegacyBatch) -> RecordBatch:
 
 
 def _replay_batch(
-    path: Path, position: int, batch: RecordBatch, replay: _Replay, *, from_offset: int
+    path: Path, position: int, batch: RecordBatch, replay: Replay, *, from_offset: int
 ) -> bool:
     """Applies a batch's records from an offset on; whether the last one was a snapshot's footer."""
     is_footer = False
@@ -260,215 +261,3 @@ def _replay_batch(
     except CorruptError as error:
         raise type(error)(error.reason, path=str(path), position=position) from error
     return is_footer
-
-
-class _Replay:
-    """The state of an image under way; all changes that records make are here.
-
-    Invariant: `_before` is the state before the transaction that is open, None without one.
-    """
-
-    def __init__(self) -> None:
-        self.next_offset = 0
-        self.epoch = -1
-        self.voters: int | None = None
-        self._state = _State()
-        self._before: _State | None = None
-        self._changes: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
-            "TopicRecord": self._topic,
-            "RemoveTopicRecord": self._remove_topic,
-            "PartitionRecord": self._partition,
-            "PartitionChangeRecord": self._partition_change,
-            "ConfigRecord": self._config,
-            "FeatureLevelRecord": self._feature_level,
-            "RegisterBrokerRecord": self._register_broker,
-            "UnregisterBrokerRecord": self._unregister_broker,
-            "BrokerRegistrationChangeRecord": self._change_registration,
-            "FenceBrokerRecord": lambda fields: self._fence(fields, fenced=True),
-            "UnfenceBrokerRecord": lambda fields: self._fence(fields, fenced=False),
-            "BeginTransactionRecord": lambda _: self._begin(),
-            "EndTransactionRecord": lambda _: self._end(),
-            "AbortTransactionRecord": lambda _: self._abort(),
-        }
-
-    def image(self, *, voters: int | None) -> MetadataImage:
-        """What the records so far come to."""
-        state = self._state
-        return MetadataImage(
-            topic_ids=state.topic_ids,
-            topic_names_by_id={each: name for name, each in state.topic_ids.items()},
-            partitions={
-                TopicPartition(name, number): partition
-                for name, topic_id in state.topic_ids.items()
-                for number, partition in state.partitions[topic_id].items()
-            },
-            configs=state.configs,
-            brokers=state.brokers,
-            features=state.features,
-            next_offset=self.next_offset,
-            epoch=self.epoch,
-            may_have_uncommitted_suffix=voters != 1,
-        )
-
-    def take(self, record: MetadataRecord) -> None:
-        """Applies a record; those that an image does not hold change nothing."""
-        change = self._changes.get(record.name)
-        if change is not None:
-            change(record.fields)
-
-    def take_control(self, record: Record) -> bool:
-        """Applies a control record; whether it is the footer of a snapshot."""
-        control_type = parse_control_key(record.key)
-        if control_type is ControlType.KRAFT_VOTERS:
-            fields = parse_kraft_control_value(control_type, record.value).fields
-            self.voters = len(fields["voters"])
-        return control_type is ControlType.SNAPSHOT_FOOTER
-
-    def drop_open_transaction(self) -> None:
-        """Takes back what a transaction did that has no end."""
-        if self._before is not None:
-            self._abort()
-
-    def _begin(self) -> None:
-        if self._before is not None:
-            raise CorruptError("a metadata transaction begins inside another")
-        self._before = self._state.copy()
-
-    def _end(self) -> None:
-        if self._before is None:
-            raise CorruptError("a metadata transaction ends that never began")
-        self._before = None
-
-    def _abort(self) -> None:
-        if self._before is None:
-            raise CorruptError("a metadata transaction is aborted that never began")
-        self._state, self._before = self._before, None
-
-    def _topic(self, fields: Mapping[str, Any]) -> None:
-        self._state.topic_ids[fields["name"]] = fields["topicId"]
-        self._state.partitions[fields["topicId"]] = {}
-
-    def _remove_topic(self, fields: Mapping[str, Any]) -> None:
-        topic_id = fields["topicId"]
-        name = next((n for n, each in self._state.topic_ids.items() if each == topic_id), None)
-        if name is None:
-            raise CorruptError(f"a topic is removed that is not there: {topic_id}")
-        del self._state.topic_ids[name]
-        del self._state.partitions[topic_id]
-        self._state.configs.pop((ConfigResource.TOPIC, name), None)
-
-    def _partition(self, fields: Mapping[str, Any]) -> None:
-        self._partitions_of(fields)[fields["partitionId"]] = PartitionImage(
-            replicas=tuple(fields["replicas"]),
-            isr=tuple(fields["isr"]),
-            leader=fields["leader"],
-            leader_epoch=fields["leaderEpoch"],
-            partition_epoch=fields["partitionEpoch"],
-            directories=tuple(fields["directories"]),
-        )
-
-    def _partition_change(self, fields: Mapping[str, Any]) -> None:
-        partitions = self._partitions_of(fields)
-        old = partitions.get(fields["partitionId"])
-        if old is None:
-            raise CorruptError(
-                f"partition {fields['partitionId']} of topic {fields['topicId']} changes, "
-                "and is not there"
-            )
-        has_election = fields["leader"] != _UNCHANGED_LEADER
-        partitions[fields["partitionId"]] = PartitionImage(
-            replicas=_changed(fields["replicas"], old.replicas),
-            isr=_changed(fields["isr"], old.isr),
-            leader=fields["leader"] if has_election else old.leader,
-            leader_epoch=old.leader_epoch + has_election,
-            partition_epoch=old.partition_epoch + 1,
-            directories=_changed(fields["directories"], old.directories),
-        )
-
-    def _partitions_of(self, fields: Mapping[str, Any]) -> dict[int, PartitionImage]:
-        partitions = self._state.partitions.get(fields["topicId"])
-        if partitions is None:
-            raise CorruptError(
-                f"partition {fields['partitionId']} of topic {fields['topicId']}, "
-                "and there is no such topic"
-            )
-        return partitions
-
-    def _config(self, fields: Mapping[str, Any]) -> None:
-        resource = (fields["resourceType"], fields["resourceName"])
-        settings = self._state.configs.setdefault(resource, {})
-        if fields["value"] is None:
-            settings.pop(fields["name"], None)
-        else:
-            settings[fields["name"]] = fields["value"]
-        if not settings:
-            del self._state.configs[resource]
-
-    def _feature_level(self, fields: Mapping[str, Any]) -> None:
-        if fields["featureLevel"]:
-            self._state.features[fields["name"]] = fields["featureLevel"]
-        else:
-            self._state.features.pop(fields["name"], None)
-
-    def _register_broker(self, fields: Mapping[str, Any]) -> None:
-        self._state.brokers[fields["brokerId"]] = BrokerImage(
-            broker_id=fields["brokerId"],
-            epoch=fields["brokerEpoch"],
-            rack=fields["rack"],
-            fenced=fields["fenced"],
-            in_controlled_shutdown=fields["inControlledShutdown"],
-            log_dirs=tuple(fields["logDirs"]),
-            endpoints=tuple(
-                (point["name"], point["host"], point["port"]) for point in fields["endPoints"]
-            ),
-        )
-
-    def _unregister_broker(self, fields: Mapping[str, Any]) -> None:
-        self._broker(fields["brokerId"], fields["brokerEpoch"])
-        del self._state.brokers[fields["brokerId"]]
-
-    def _change_registration(self, fields: Mapping[str, Any]) -> None:
-        broker = self._broker(fields["brokerId"], fields["brokerEpoch"])
-        fenced = {_FENCE: True, _UNFENCE: False}.get(fields["fenced"], broker.fenced)
-        self._state.brokers[broker.broker_id] = replace(
-            broker,
-            fenced=fenced,
-            in_controlled_shutdown=broker.in_controlled_shutdown
-            or fields["inControlledShutdown"] == 1,
-            log_dirs=tuple(fields["logDirs"]) or broker.log_dirs,
-        )
-
-    def _fence(self, fields: Mapping[str, Any], *, fenced: bool) -> None:
-        broker = self._broker(fields["id"], fields["epoch"])
-        self._state.brokers[broker.broker_id] = replace(broker, fenced=fenced)
-
-    def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
-        broker = self._state.brokers.get(broker_id)
-        if broker is None or broker.epoch != epoch:
-            raise CorruptError(f"broker {broker_id} of epoch {epoch} is not registered")
-        return broker
-
-
-class _State:
-    """The parts of an image, to be changed; `copy` shares nothing that changes."""
-
-    def __init__(self) -> None:
-        self.topic_ids: dict[str, str] = {}
-        self.partitions: dict[str, dict[int, PartitionImage]] = {}
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.brokers: dict[int, BrokerImage] = {}
-        self.features: dict[str, int] = {}
-
-    def copy(self) -> _State:
-        """A state of its own with the same content."""
-        other = _State()
-        other.topic_ids = dict(self.topic_ids)
-        other.partitions = {each: dict(these) for each, these in self.partitions.items()}
-        other.configs = {resource: dict(these) for resource, these in self.configs.items()}
-        other.brokers = dict(self.brokers)
-        other.features = dict(self.features)
-        return other
-
-
-def _changed(new: Sequence[_Item] | None, old: tuple[_Item, ...]) -> tuple[_Item, ...]:
-    return old if new is None else tuple(new)

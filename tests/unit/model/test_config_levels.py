@@ -41,7 +41,7 @@ NAMED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    topic_names: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -57,7 +57,7 @@ def metadata(
     for broker, settings in (brokers or {}).items():
         configs[ConfigResource.BROKER, str(broker)] = settings
     configs[ConfigResource.BROKER, ""] = cluster or {}
-    return Metadata(topic_names=frozenset(topics or {}), configs=configs)
+    return Metadata(topics=frozenset(topics or {}), configs=configs)
 
 
 def resolved(sources: Sources, topic: str = "orders") -> ResolvedTopic:

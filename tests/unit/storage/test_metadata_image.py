@@ -15,8 +15,9 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.config import ConfigResource
 from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
-from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.metadata_image import MetadataImage, PartitionImage, read_metadata_image
+from cordwood.storage.cluster_image import Endpoint, MetadataImage, PartitionImage
+from cordwood.storage.image_delta import uuid_of
+from cordwood.storage.metadata_image import read_metadata_image
 from cordwood.testing.golden import Golden
 
 ORDERS_ID = "b3JkZXJzAAAAAAAAAAAAAQ"
@@ -159,9 +160,9 @@ class TestRecords:
             [config("log.retention.ms", "7", resource="3", kind=ConfigResource.BROKER)],
         )
         image = directory.read()
-        assert image.topic_names == {"orders", "other"}
-        assert image.topic_ids["orders"] == ORDERS_ID
-        assert image.topic_names_by_id[OTHER_ID] == "other"
+        assert set(image.topics) == {"orders", "other"}
+        assert image.topics["orders"].topic_id == uuid_of(ORDERS_ID)
+        assert image.topic_names[uuid_of(OTHER_ID)] == "other"
         assert image.topic_config("orders") == {"retention.ms": "5", "cleanup.policy": ""}
         assert image.topic_config("other") == {}
         assert image.configs[ConfigResource.BROKER, ""] == {"log.retention.ms": "6"}
@@ -183,24 +184,23 @@ class TestRecords:
             [remove(), topic(topic_id=OTHER_ID)],
         )
         image = directory.read()
-        assert image.topic_ids == {"orders": OTHER_ID}
-        assert image.topic_names_by_id == {OTHER_ID: "orders"}
+        assert image.topic_names == {uuid_of(OTHER_ID): "orders"}
         assert image.topic_config("orders") == {}
-        assert image.partitions == {}
+        assert image.topics["orders"].partitions == {}
 
     def test_changes_of_a_partition(self, directory: Directory) -> None:
         directory.log([topic(), partition()])
         directory.log([partition_change(isr=[1])])
         directory.log([partition_change(leader=1)])
         directory.log([partition_change(leader=-1, replicas=[1], directories=[DIRECTORY_ID])])
-        assert directory.read().partitions == {
-            TopicPartition("orders", 0): PartitionImage(
+        assert directory.read().topics["orders"].partitions == {
+            0: PartitionImage(
                 replicas=(1,),
                 isr=(1,),
                 leader=-1,
                 leader_epoch=2,
                 partition_epoch=3,
-                directories=(DIRECTORY_ID,),
+                directories=(uuid_of(DIRECTORY_ID),),
             )
         }
 
@@ -219,14 +219,14 @@ class TestRecords:
         directory.log([("RegisterBrokerRecord", 3, registration)])
         broker = directory.read().brokers[1]
         assert (broker.epoch, broker.rack, broker.fenced) == (8, "r", True)
-        assert broker.endpoints == (("X", "h", 9),)
+        assert broker.endpoints == (Endpoint(name="X", host="h", port=9),)
         directory.log([("BrokerRegistrationChangeRecord", 0, {**same, "fenced": -1})])
         assert not directory.read().brokers[1].fenced
         directory.log([("BrokerRegistrationChangeRecord", 1, {**same, "inControlledShutdown": 1})])
         directory.log([("BrokerRegistrationChangeRecord", 2, {**same, "logDirs": [ORDERS_ID]})])
         broker = directory.read().brokers[1]
         assert (broker.fenced, broker.in_controlled_shutdown) == (False, True)
-        assert broker.log_dirs == (ORDERS_ID,)
+        assert broker.log_dirs == (uuid_of(ORDERS_ID),)
         directory.log([("FenceBrokerRecord", 0, {"id": 1, "epoch": 8})])
         assert directory.read().brokers[1].fenced
         directory.log([("UnfenceBrokerRecord", 0, {"id": 1, "epoch": 8})])
@@ -258,14 +258,14 @@ class TestTransactions:
             [topic("other", OTHER_ID), ABORT],
         )
         image = directory.read()
-        assert image.topic_names == {"orders"}
+        assert set(image.topics) == {"orders"}
         assert image.topic_config("orders") == {"retention.ms": "5"}
-        assert image.partitions[TopicPartition("orders", 0)].leader == 1
+        assert image.topics["orders"].partitions[0].leader == 1
         assert image.next_offset == 8
 
     def test_an_open_one_does_not_count_yet(self, directory: Directory) -> None:
         directory.log([topic()], [BEGIN, remove()])
-        assert directory.read().topic_names == {"orders"}
+        assert set(directory.read().topics) == {"orders"}
 
     @pytest.mark.parametrize("changes", [[END], [ABORT], [BEGIN, BEGIN]])
     def test_out_of_turn(self, directory: Directory, changes: list[Change]) -> None:
@@ -283,7 +283,7 @@ class TestSnapshots:
         directory.log([topic("old", OTHER_ID), remove(OTHER_ID)], [topic(), remove()])
         directory.log([config("segment.ms", "6")])
         image = directory.read()
-        assert image.topic_names == {"orders"}
+        assert set(image.topics) == {"orders"}
         assert image.topic_config("orders") == {"retention.ms": "5", "segment.ms": "6"}
         assert image.next_offset == 5
 
@@ -297,7 +297,7 @@ class TestSnapshots:
     def test_alone(self, directory: Directory) -> None:
         directory.snapshot(40, [topic()], epoch=3)
         image = directory.read()
-        assert image.topic_names == {"orders"}
+        assert set(image.topics) == {"orders"}
         assert (image.next_offset, image.epoch) == (40, 3)
 
     @pytest.mark.parametrize(("end_offset", "epoch"), [(9, 1), (2, 2)])
@@ -307,7 +307,7 @@ class TestSnapshots:
         directory.snapshot(end_offset, [topic()], epoch=epoch)
         directory.log([topic("old", OTHER_ID)], [config("retention.ms", "5")], [remove(OTHER_ID)])
         image = directory.read()
-        assert image.topic_names == {"orders"}
+        assert set(image.topics) == {"orders"}
         assert image.next_offset == end_offset
 
     def test_without_a_footer_it_is_not_whole(self, directory: Directory) -> None:
@@ -324,7 +324,7 @@ class TestSnapshots:
             (directory.path / (metadata_snapshot_name(9, 1) + suffix)).write_bytes(b"x")
         (directory.path / "00000000000000000001.snapshot").write_bytes(b"x")
         (directory.path / (log_file_name(0) + ".deleted")).write_bytes(b"x")
-        assert directory.read().topic_names == {"orders"}
+        assert set(directory.read().topics) == {"orders"}
 
 
 class TestDamage:
@@ -429,7 +429,7 @@ class TestHowFarTheLogIsCommitted:
         path.write_bytes(control_batch(0, voters(*ids)) + data_batch(1, [topic()]))
         directory.quorum(9) if uncertain else directory.quorum(7, 8, 9)
         image = directory.read()
-        assert image.topic_names == {"orders"}
+        assert set(image.topics) == {"orders"}
         assert image.may_have_uncommitted_suffix is uncertain
 
     def test_voters_of_the_first_snapshot(self, directory: Directory) -> None:
@@ -439,7 +439,7 @@ class TestHowFarTheLogIsCommitted:
         )
         directory.log([topic()])
         image = directory.read()
-        assert image.topic_names == {"orders"}
+        assert set(image.topics) == {"orders"}
         assert not image.may_have_uncommitted_suffix
 
 
@@ -449,7 +449,7 @@ class TestTheLogOfARealKafka:
         self, golden_a: Golden, which: str
     ) -> None:
         image = read_metadata_image(golden_a.root / which / "__cluster_metadata-0")
-        assert image.topic_names == golden_a.topics.keys() | {
+        assert set(image.topics) == golden_a.topics.keys() | {
             "__consumer_offsets",
             "__transaction_state",
         }
@@ -464,9 +464,9 @@ class TestTheLogOfARealKafka:
     def test_every_topic_has_its_settings_in_force(self, golden_a: Golden) -> None:
         image = read_metadata_image(golden_a.root / "before" / "__cluster_metadata-0")
         sources = Sources(metadata=image)
-        found = {name: resolve_topic(sources, name, node_id=1) for name in image.topic_names}
+        found = {name: resolve_topic(sources, name, node_id=1) for name in image.topics}
         configs = {name: each.config for name, each in found.items() if each is not None}
-        assert configs.keys() == image.topic_names
+        assert configs.keys() == set(image.topics)
         assert configs["tombstones-gone"].delete_retention_ms == 0
         assert configs["compact-and-delete"].cleanup_policy == {"compact", "delete"}
         assert configs["keep-forever"].retention_ms == -1
@@ -477,6 +477,7 @@ class TestTheLogOfARealKafka:
     def test_replicas_and_directories(self, golden_a: Golden) -> None:
         image = read_metadata_image(golden_a.root / "before" / "__cluster_metadata-0")
         (broker,) = image.brokers.values()
-        for name, each in image.partitions.items():
-            assert each.replicas == (broker.broker_id,), name
-            assert each.directories == broker.log_dirs, name
+        for name, topic_image in image.topics.items():
+            for each in topic_image.partitions.values():
+                assert each.replicas == (broker.broker_id,), name
+                assert each.directories == broker.log_dirs, name
