@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cordwood.storage.segment.batch_walk import FileRange
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -11,8 +13,29 @@ if TYPE_CHECKING:
 Fields = Mapping[str, object]
 """A response's fields, by the names that kio gives them; versions that lack one leave it out."""
 
-Response = Fields | Awaitable[Fields | None] | None
+Part = bytes | memoryview | FileRange
+
+
+class Encoded(NamedTuple):
+    """A response's body as it is sent: bytes, and ranges of files that need not be read."""
+
+    parts: Sequence[Part]
+
+
+Response = Fields | Encoded | Awaitable[Fields | Encoded | None] | None
 """None: the request wants no answer (Produce with acks=0)."""
+
+
+class Peer:
+    """The other end of a connection; `software` is what it says it is (KIP-511)."""
+
+    __slots__ = ("host", "listener", "name", "software")
+
+    def __init__(self, host: str, name: str, listener: str) -> None:
+        self.host = host
+        self.name = name
+        self.listener = listener
+        self.software = ("unknown", "unknown")
 
 
 class Call(NamedTuple):
@@ -20,10 +43,18 @@ class Call(NamedTuple):
 
     api_version: int
     client_id: str | None
-    listener: str
-    client_host: str
+    peer: Peer
     correlation_id: int
-    client_software: tuple[str, str]
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client came to."""
+        return self.peer.listener
+
+    @property
+    def client_host(self) -> str:
+        """The client's address."""
+        return self.peer.host
 
 
 class Api(NamedTuple):

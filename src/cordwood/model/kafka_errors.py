@@ -30,6 +30,18 @@ class CorruptMessageError(KafkaError):
     code = 2
 
 
+class UnknownTopicOrPartitionError(KafkaError):
+    """A topic or partition that does not exist."""
+
+    code = 3
+
+
+class NotLeaderOrFollowerError(KafkaError):
+    """A partition that another broker leads."""
+
+    code = 6
+
+
 class RecordTooLargeError(KafkaError):
     """A batch larger than max.message.bytes."""
 
@@ -115,6 +127,36 @@ class InconsistentTopicIdError(KafkaError):
     """A partition's directory that belongs to another topic of the same name."""
 
     code = 103
+
+
+class UnknownLeaderEpochError(KafkaError):
+    """A request with a leader epoch newer than the log's."""
+
+    code = 75
+
+
+class UnknownTopicIdError(KafkaError):
+    """A topic id that no topic has."""
+
+    code = 100
+
+
+class FetchSessionIdNotFoundError(KafkaError):
+    """A fetch session that is not, or no longer, kept."""
+
+    code = 70
+
+
+class InvalidFetchSessionEpochError(KafkaError):
+    """A request of a fetch session out of its order."""
+
+    code = 71
+
+
+class InvalidRequestError(KafkaError):
+    """A request whose fields contradict each other."""
+
+    code = 42
 
 
 class OffsetsOutOfOrderError(KafkaError):

@@ -1,0 +1,278 @@
+"""What all handlers share: the partitions that are led here, the image, and the parts beside them.
+
+All of it belongs to the event loop's thread. Cleaner, retention and scheduler run in threads of
+their own and meet the broker only in the logs, which have locks; what they want done here they hand
+over by `call_soon`.
+
+Source: kafka.server.ReplicaManager, BrokerServer, metadata.BrokerMetadataPublisher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from cordwood.broker.metrics import BrokerMetrics
+from cordwood.broker.partition import Partition
+from cordwood.format.message_schema import uuid_text
+from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.clock import Clock
+from cordwood.model.kafka_errors import (
+    KafkaError,
+    NotLeaderOrFollowerError,
+    StorageError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.append_result import AppendResult
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log_manager import LogManager
+from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
+
+if TYPE_CHECKING:
+    from cordwood.broker.configs.service import ConfigService
+    from cordwood.broker.configs.settings import BrokerSettings
+    from cordwood.broker.controller.controller import Controller
+    from cordwood.broker.groups.coordinator import GroupCoordinator
+    from cordwood.cleanup.log_cleaner import LogCleaner
+
+_log = logging.getLogger(__name__)
+
+
+class Timer(Protocol):
+    """Something that will be done in a while."""
+
+    def cancel(self) -> None:
+        """Sees to it that it is not done."""
+
+
+class Broker:
+    """One node's partitions and the parts that serve them; `groups` and `cleaner` come last."""
+
+    groups: GroupCoordinator
+    cleaner: LogCleaner
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        clock: Clock,
+        settings: BrokerSettings,
+        configs: ConfigService,
+        logs: LogManager,
+        controller: Controller,
+        loop: asyncio.AbstractEventLoop,
+        ports: dict[str, int],
+    ) -> None:
+        """Nothing is served yet: `publish` makes the partitions of the image.
+
+        Args:
+            node_id: this broker's.
+            cluster_id: as clients are told it.
+            clock: for records, retention, expiry; may be moved by tests.
+            settings: of server.properties.
+            configs: those of topics and the broker, dynamic ones too.
+            logs: already loaded.
+            controller: already open.
+            loop: whose thread owns all this.
+            ports: bound, by listener.
+        """
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.settings = settings
+        self.configs = configs
+        self.logs = logs
+        self.controller = controller
+        self.loop = loop
+        self.ports = ports
+        self.metrics = BrokerMetrics()
+        self.monotonic_s = loop.time
+        self._partitions: dict[str, dict[int, Partition]] = {}
+
+    # ---- the image
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the cluster knows of itself now."""
+        return self.controller.image
+
+    def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Makes, deletes and reconfigures logs as the image says.
+
+        Source: ReplicaManager.applyDelta, DynamicConfigPublisher.
+        """
+        if old is None or old.topics is not new.topics:
+            before = {} if old is None else old.topics
+            gone = [
+                topic
+                for name, topic in before.items()
+                if name not in new.topics or new.topics[name].topic_id != topic.topic_id
+            ]
+            for topic in gone:
+                self._delete(topic)
+            if gone:
+                self.groups.on_topics_deleted([topic.name for topic in gone])
+            for name, topic in new.topics.items():
+                if before.get(name) is not topic:
+                    self._lead(topic, is_new=old is not None)
+        if old is None or old.configs is not new.configs:
+            self._reconfigure(old, new)
+
+    def _lead(self, topic: TopicImage, *, is_new: bool) -> None:
+        led = self._partitions.setdefault(topic.name, {})
+        for index, image in topic.partitions.items():
+            if self.node_id not in image.replicas:
+                continue
+            try:
+                self._lead_partition(led, topic, index, image, is_new=is_new)
+            except KafkaError:
+                _log.exception("Cannot serve %s-%s", topic.name, index)
+
+    def _lead_partition(
+        self,
+        led: dict[int, Partition],
+        topic: TopicImage,
+        index: int,
+        image: PartitionImage,
+        *,
+        is_new: bool,
+    ) -> None:
+        here = led.get(index)
+        if image.leader != self.node_id:
+            if here is not None:
+                del led[index]
+                here.wake(0)
+            return
+        directories = dict(zip(image.replicas, image.directories, strict=False))
+        directory = directories.get(self.node_id)
+        log = self.logs.get_or_create(
+            TopicPartition(topic.name, index),
+            topic_id=uuid_text(topic.topic_id.bytes),
+            directory_id=None if directory is None else _directory_text(directory),
+            is_new=is_new,
+        )
+        is_alone = set(image.isr) <= {self.node_id}
+        if here is None or here.leader_epoch != image.leader_epoch:
+            log.assign_epoch(image.leader_epoch)
+        if is_alone:
+            log.maybe_update_high_watermark(log.log_end_offset)
+        if here is None or here.log is not log:
+            led[index] = Partition(
+                log, topic_id=topic.topic_id, leader_epoch=image.leader_epoch, is_alone=is_alone
+            )
+        else:
+            here.leader_epoch = image.leader_epoch
+            here.is_alone = is_alone
+
+    def _delete(self, topic: TopicImage) -> None:
+        for index, partition in self._partitions.pop(topic.name, {}).items():
+            try:
+                self.logs.delete(TopicPartition(topic.name, index))
+            except KafkaError:
+                _log.exception("Cannot delete %s-%s", topic.name, index)
+            partition.wake(0)
+        self.metrics.topic_deleted(topic.name)
+
+    def _reconfigure(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        self.configs.on_image(old, new)
+        for name in self._partitions:
+            config = self.configs.log_config(name)
+            for partition in self._partitions[name].values():
+                if partition.log.config != config:
+                    self.logs.update_topic_config(name, config)
+                    break
+
+    # ---- partitions
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition that is led here.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none of that name and number.
+            NotLeaderOrFollowerError: another broker leads it.
+            StorageError: the directory of its log is offline.
+        """
+        try:
+            found = self._partitions[topic][index]
+        except KeyError:
+            raise self._missing(topic, index) from None
+        if found.log.is_closed:
+            raise StorageError(f"The log directory of partition {topic}-{index} is offline")
+        return found
+
+    def _missing(self, topic: str, index: int) -> KafkaError:
+        known = self.image.topics.get(topic)
+        if known is None or index not in known.partitions:
+            return UnknownTopicOrPartitionError(
+                "This server does not host this topic-partition."
+            )
+        if known.partitions[index].leader == self.node_id:
+            return StorageError(f"The log directory of partition {topic}-{index} is offline")
+        return NotLeaderOrFollowerError(
+            f"Error while fetching partition state for {topic}-{index}"
+        )
+
+    def topic_name(self, topic_id: UUID) -> str:
+        """The name of a topic.
+
+        Raises:
+            UnknownTopicIdError: no topic has that id.
+        """
+        name = self.image.topic_names.get(topic_id)
+        if name is None:
+            raise UnknownTopicIdError("This server does not host this topic ID.")
+        return name
+
+    def led_partitions(self) -> list[Partition]:
+        """All that are led here."""
+        return [p for topic in self._partitions.values() for p in topic.values()]
+
+    def log(self, topic: str, index: int) -> PartitionLog:
+        """A led partition's log.
+
+        Raises:
+            KafkaError: as `partition`.
+        """
+        return self.partition(topic, index).log
+
+    def append(
+        self,
+        topic: str,
+        index: int,
+        records: bytes,
+        *,
+        origin: AppendOrigin = AppendOrigin.COORDINATOR,
+    ) -> AppendResult:
+        """Appends to a partition that is led here; committed when this returns.
+
+        Raises:
+            KafkaError: as `partition` and `PartitionLog.append_as_leader`.
+        """
+        return self.partition(topic, index).append(records, origin)
+
+    # ---- time
+
+    def call_soon(self, run: Callable[[], Any]) -> None:
+        """From any thread: has `run` called on the event loop's."""
+        self.loop.call_soon_threadsafe(run)
+
+    def call_later_ms(self, delay_ms: float, run: Callable[[], Any]) -> Timer:
+        """Has `run` called after so much real time: for sessions, and those who wait."""
+        return self.loop.call_later(delay_ms / 1000, run)
+
+    def schedule(self, name: str, period_ms: int, run: Callable[[], Any]) -> Timer:
+        """Has `run` called on the event loop's thread in every period of the movable clock."""
+        return self.logs.context.scheduler.schedule(
+            name, lambda: self.call_soon(run), delay_ms=period_ms, period_ms=period_ms
+        )
+
+
+def _directory_text(directory: UUID | str) -> str:
+    """A directory's id as `meta.properties` has it."""
+    return directory if isinstance(directory, str) else uuid_text(directory.bytes)

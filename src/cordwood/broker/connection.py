@@ -1,0 +1,252 @@
+"""One client's connection: requests in, responses out, in order.
+
+As in Kafka, a connection has one request in work at a time: while it waits for its answer, or its
+answer for the client to take it, nothing more is read, so that a client that sends faster than it
+is served, or does not read, is slowed by its own socket and costs no memory.
+
+Responses are sent straight from the handler's turn; what the socket does not take waits for it to
+be writable. Ranges of segment files go by sendfile.
+
+Source: org.apache.kafka.common.network.Selector, KafkaChannel, SocketServer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from cordwood.broker.api import Part, Peer
+from cordwood.protocol.frames import FrameReader, InvalidReceiveError
+from cordwood.protocol.messages import MalformedMessageError, UnknownMessageError
+from cordwood.storage.segment.batch_walk import FileRange
+
+_log = logging.getLogger(__name__)
+
+Reply = list[Part] | None
+Answer = Callable[[memoryview, Peer], Reply | Awaitable[Reply]]
+
+# Below this, a range of a file is read and joined with what is around it: one system call less.
+_SENDFILE_BYTES_MIN = 64 * 1024
+_SENDFILE_BYTES_MAX = 1024 * 1024
+_REQUESTS_PER_TURN = 32
+
+
+class Connection:
+    """A connected socket, and what is under way on it."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: Peer,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        answer: Answer,
+        scratch: memoryview,
+        max_request_bytes: int,
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self.peer = peer
+        self.last_active_s = loop.time()
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._loop = loop
+        self._answer = answer
+        self._scratch = scratch
+        self._reader = FrameReader(max_request_bytes)
+        self._on_close = on_close
+        self._out: deque[Part] = deque()
+        self._reading = False
+        self._writing = False
+        self._waiting: asyncio.Future[Any] | None = None
+        self._closed = False
+        self._resume_reading()
+
+    # ---- in
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for an answer that is not ready yet."""
+        return self._waiting is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is in work, or its answer not yet taken."""
+        return self._waiting is not None or bool(self._out)
+
+    def _resume_reading(self) -> None:
+        if not self._reading and not self._closed:
+            self._loop.add_reader(self._fd, self._readable)
+            self._reading = True
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._loop.remove_reader(self._fd)
+            self._reading = False
+
+    def _readable(self) -> None:
+        reader = self._reader
+        try:
+            count = self._sock.recv_into(reader.room(self._scratch))
+        except (BlockingIOError, InterruptedError):
+            reader.received(0, self._scratch)
+            reader.keep()
+            return
+        except OSError as error:
+            self.close(f"the peer is gone: {error}")
+            return
+        if count == 0:
+            self.close(None)
+            return
+        self.last_active_s = self._loop.time()
+        reader.received(count, self._scratch)
+        self._work()
+
+    def _work(self) -> None:
+        """Answers what requests there are, until one must wait."""
+        if self._closed:
+            return
+        reader = self._reader
+        try:
+            for _ in range(_REQUESTS_PER_TURN):
+                frame = reader.next()
+                if frame is None:
+                    break
+                reply = self._answer(frame, self.peer)
+                if type(reply) is list:
+                    self._send(reply)
+                elif reply is not None:
+                    self._await(reply)
+                if self._closed or self.is_busy:
+                    break
+            reader.keep()
+        except (InvalidReceiveError, MalformedMessageError, UnknownMessageError) as error:
+            self.close(str(error), warn=True)
+            return
+        except Exception:
+            _log.exception("Closing connection %s after an unexpected error", self.peer.name)
+            self.close(None)
+            return
+        self._rest()
+
+    def _rest(self) -> None:
+        """Reads on, unless there is something to do first."""
+        if self._closed:
+            return
+        if self.is_busy:
+            if self._reader.holds_request:
+                self._pause_reading()
+        elif self._reader.holds_request:
+            self._pause_reading()
+            self._loop.call_soon(self._work)
+        else:
+            self._resume_reading()
+
+    def _await(self, reply: Awaitable[Reply]) -> None:
+        waiting = asyncio.ensure_future(reply, loop=self._loop)
+        self._waiting = waiting
+        self._pause_reading()
+        waiting.add_done_callback(self._answered)
+
+    def _answered(self, waiting: asyncio.Future[Reply]) -> None:
+        self._waiting = None
+        if self._closed or waiting.cancelled():
+            return
+        error = waiting.exception()
+        if error is not None:
+            _log.error("Closing connection %s", self.peer.name, exc_info=error)
+            self.close(None)
+            return
+        reply = waiting.result()
+        if reply is not None:
+            self._send(reply)
+        self._rest()
+
+    # ---- out
+
+    def _send(self, parts: Sequence[Part]) -> None:
+        self._out.extend(parts)
+        self.last_active_s = self._loop.time()
+        self._flush()
+
+    def _flush(self) -> None:
+        """Sends as much as the socket takes now."""
+        out = self._out
+        try:
+            while out:
+                if not (self._send_file() if _is_large(out[0]) else self._send_bytes()):
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self.close(f"the peer is gone: {error}")
+            return
+        if out and not self._writing:
+            self._loop.add_writer(self._fd, self._writable)
+            self._writing = True
+        elif not out and self._writing:
+            self._loop.remove_writer(self._fd)
+            self._writing = False
+
+    def _writable(self) -> None:
+        self._flush()
+        if not self._out:
+            self._rest()
+
+    def _send_bytes(self) -> bool:
+        out = self._out
+        pieces: list[bytes | memoryview] = []
+        while out and not _is_large(out[0]):
+            part = out.popleft()
+            pieces.append(part.read() if isinstance(part, FileRange) else part)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        flags = socket.MSG_MORE if out else 0
+        try:
+            sent = self._sock.send(data, flags)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        if sent < len(data):
+            out.appendleft(memoryview(data)[sent:])
+            return False
+        return True
+
+    def _send_file(self) -> bool:
+        part = self._out[0]
+        assert isinstance(part, FileRange)
+        count = min(part.size_bytes, _SENDFILE_BYTES_MAX)
+        sent = os.sendfile(self._fd, part.file.fileno(), part.position, count)
+        if sent == 0:
+            raise OSError(f"the file ended {part.size_bytes} bytes before what was to be sent")
+        if sent == part.size_bytes:
+            self._out.popleft()
+        else:
+            self._out[0] = FileRange(part.file, part.position + sent, part.size_bytes - sent)
+        return sent == count
+
+    # ---- end
+
+    def close(self, reason: str | None, *, warn: bool = False) -> None:
+        """Closes the socket at once; what was under way is forgotten."""
+        if self._closed:
+            return
+        self._closed = True
+        if reason is not None:
+            level = logging.WARNING if warn else logging.DEBUG
+            _log.log(level, "Closing connection %s: %s", self.peer.name, reason)
+        self._pause_reading()
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+            self._writing = False
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._out.clear()
+        self._sock.close()
+        self._on_close(self)
+
+
+def _is_large(part: Part) -> bool:
+    return isinstance(part, FileRange) and part.size_bytes >= _SENDFILE_BYTES_MIN

@@ -1,0 +1,135 @@
+"""From a request's bytes to its handler, and from the handler's answer to bytes.
+
+Source: kafka.server.KafkaApis, org.apache.kafka.common.requests.RequestContext.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Awaitable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from cordwood.broker.api import Api, Call, Encoded, Fields, Part, Peer
+from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
+from cordwood.protocol.messages import encode, read, request_class, response_class
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+_UNKNOWN_SERVER_ERROR = -1
+_UNSUPPORTED_VERSION = 35
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+
+
+class UnservedRequestError(CordwoodError):
+    """An API, or a version of one, that is not served: ApiVersions would have said so."""
+
+
+@cache
+def _has_flexible_header(api_key: int, version: int) -> bool:
+    return bool(request_class(api_key, version).__flexible__)
+
+
+class Dispatcher:
+    """Knows which APIs are served, and by which handler."""
+
+    def __init__(self, broker: Broker, apis: Mapping[int, Api]) -> None:
+        self._broker = broker
+        self._apis = apis
+
+    def answer(self, frame: memoryview, peer: Peer) -> list[Part] | None | Awaitable[Any]:
+        """A request's response: a list of what is to be sent, or an awaitable of one.
+
+        Raises:
+            MalformedMessageError: the request cannot be read.
+            UnservedRequestError: it is not served.
+        """
+        header = parse_start(frame)
+        key, version = header.api_key, header.api_version
+        api = self._apis.get(key)
+        if api is None or not api.min_version <= version <= api.max_version:
+            if key == API_VERSIONS and api is not None:
+                return self._versions_of_old(api, header)
+            raise UnservedRequestError(
+                f"Received request for api with key {key} (version {version}), which is not served"
+            )
+        at = header.body_at
+        flexible = _has_flexible_header(key, version)
+        if flexible:
+            at = skip_tags(frame, at)
+        request = read(request_class(key, version), frame, at)
+        call = Call(version, header.client_id, peer, header.correlation_id)
+        metrics = self._broker.metrics
+        begun = self._broker.monotonic_s()
+        try:
+            response = api.handle(self._broker, request, call)
+        except Exception as error:  # noqa: BLE001  # a fault of one request must not end the others
+            response = self._failed(api, call, error)
+        if response is None:
+            metrics.request_done(api.name, version, self._broker.monotonic_s() - begun)
+            return None
+        if isinstance(response, Mapping | Encoded):
+            parts = self._encoded(api, call, response)
+            metrics.request_done(api.name, version, self._broker.monotonic_s() - begun)
+            return parts
+        return self._later(api, call, response, begun)
+
+    async def _later(
+        self, api: Api, call: Call, response: Awaitable[Fields | Encoded | None], begun: float
+    ) -> list[Part] | None:
+        try:
+            value = await response
+        except Exception as error:  # noqa: BLE001  # as above
+            value = self._failed(api, call, error)
+        self._broker.metrics.request_done(
+            api.name, call.api_version, self._broker.monotonic_s() - begun
+        )
+        return None if value is None else self._encoded(api, call, value)
+
+    def _failed(self, api: Api, call: Call, error: Exception) -> Fields:
+        """A response that has nothing but the error's code; closes where there is no room for it.
+
+        Source: AbstractRequest.getErrorResponse.
+        """
+        code = error.code if isinstance(error, KafkaError) else _UNKNOWN_SERVER_ERROR
+        if code == _UNKNOWN_SERVER_ERROR:
+            _log.error(
+                "Unexpected error handling %s version %s", api.name, call.api_version, exc_info=error
+            )
+        message = response_class(api.key, call.api_version)
+        if "error_code" not in message.__dataclass_fields__:
+            raise error
+        return {"error_code": code, "error_message": str(error) or None}
+
+    def _encoded(self, api: Api, call: Call, response: Fields | Encoded) -> list[Part]:
+        version = call.api_version
+        if isinstance(response, Encoded):
+            body = list(response.parts)
+        else:
+            body = [encode(response_class(api.key, version), cast("Mapping[str, Any]", response))]
+        flexible = api.key != API_VERSIONS and _has_flexible_header(api.key, version)
+        size = 4 + flexible
+        for part in body:
+            size += len(part) if isinstance(part, bytes | memoryview) else part.size_bytes
+        head = _SIZE_AND_CORRELATION.pack(size, call.correlation_id) + (b"\0" if flexible else b"")
+        first = body[0]
+        if isinstance(first, bytes):
+            body[0] = head + first
+            return body
+        return [head, *body]
+
+    def _versions_of_old(self, api: Api, header: RequestHeader) -> list[Part]:
+        """A version of ApiVersions that is not known is answered in version 0 (KIP-511)."""
+        only = {"api_key": API_VERSIONS, "min_version": api.min_version}
+        fields: Fields = {
+            "error_code": _UNSUPPORTED_VERSION,
+            "api_keys": [only | {"max_version": api.max_version}],
+        }
+        call = Call(0, header.client_id, Peer("", "", ""), header.correlation_id)
+        return self._encoded(api, call, fields)

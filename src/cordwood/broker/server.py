@@ -1,0 +1,192 @@
+"""Listening sockets, and the connections that come to them.
+
+Source: org.apache.kafka.network.SocketServer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from dataclasses import dataclass
+
+from cordwood.broker.api import Peer
+from cordwood.broker.connection import Answer, Connection
+from cordwood.model.errors import CordwoodError
+
+_log = logging.getLogger(__name__)
+
+_SCRATCH_BYTES = 256 * 1024
+_BACKLOG = 1024
+_ACCEPTS_PER_TURN = 64
+_IDLE_CHECK_S = 5.0
+
+
+class PortInUseError(CordwoodError):
+    """Another process listens at the address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """Bounds of what connections may ask for; None for none. Sizes are in bytes."""
+
+    max_request_bytes: int = 104_857_600
+    connections_max: int | None = None
+    connections_max_per_ip: int | None = None
+    connections_max_idle_ms: int = 600_000
+    send_buffer_bytes: int = 102_400
+    receive_buffer_bytes: int = 102_400
+
+
+class Server:
+    """Accepts connections on any number of listeners, and gives their requests to `answer`."""
+
+    def __init__(self, answer: Answer, *, limits: ServerLimits) -> None:
+        self.limits = limits
+        self._answer = answer
+        self._listening: list[socket.socket] = []
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._idle_check: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bound: list[tuple[str, socket.socket]] = []
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    def bind(self, listener: str, host: str, port: int) -> int:
+        """Takes an address; nobody is served before `start`.
+
+        Args:
+            listener: its name.
+            host: an address or name, empty for all addresses.
+            port: 0 for any that is free.
+
+        Returns:
+            The port.
+
+        Raises:
+            PortInUseError: it is taken.
+            CordwoodError: the address is none of this machine's.
+        """
+        try:
+            found = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            family, _, _, _, address = found[0]
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            # Taken, but closed to clients until everything is loaded.
+            sock.setblocking(False)
+        except OSError as error:
+            where = f"{host or '0.0.0.0'}:{port}"  # noqa: S104  # only in the error's text
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUseError(
+                    f"Socket server failed to bind to {where}: Address already in use. Another "
+                    "process listens there: stop it, or choose another port in `listeners`."
+                ) from error
+            raise CordwoodError(f"Socket server failed to bind to {where}: {error}") from error
+        self._bound.append((listener, sock))
+        return int(sock.getsockname()[1])
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Serves on every address that was bound.
+
+        Raises:
+            PortInUseError: an address was taken by another process meanwhile.
+        """
+        self._loop = loop
+        for listener, sock in self._bound:
+            try:
+                sock.listen(_BACKLOG)
+            except OSError as error:
+                raise PortInUseError(
+                    f"Socket server failed to listen at {sock.getsockname()}: {error}"
+                ) from error
+            self._listening.append(sock)
+            loop.add_reader(sock.fileno(), self._accept, listener, sock)
+        self._idle_check = loop.call_later(_IDLE_CHECK_S, self._close_idle)
+
+    def _accept(self, listener: str, listening: socket.socket) -> None:
+        assert self._loop is not None
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no descriptor left: those who wait are taken later
+                _log.warning("Cannot accept a connection on %s: %s", listener, error)
+                return
+            host = str(address[0])
+            if self._is_one_too_many(host):
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._per_ip[host] += 1
+            self._connections.add(
+                Connection(
+                    sock,
+                    Peer(host, f"{host}:{address[1]}", listener),
+                    loop=self._loop,
+                    answer=self._answer,
+                    scratch=self._scratch,
+                    max_request_bytes=self.limits.max_request_bytes,
+                    on_close=self._forget,
+                )
+            )
+
+    def _is_one_too_many(self, host: str) -> bool:
+        limits = self.limits
+        per_ip = limits.connections_max_per_ip
+        if per_ip is not None and self._per_ip[host] >= per_ip:
+            _log.info(
+                "Rejected connection from /%s, address already has the configured maximum of %s "
+                "connections.",
+                host,
+                per_ip,
+            )
+            return True
+        total = limits.connections_max
+        if total is not None and len(self._connections) >= total:
+            _log.info(
+                "Rejected connection from /%s, the broker already has %s connections.", host, total
+            )
+            return True
+        return False
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        host = connection.peer.host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+
+    def _close_idle(self) -> None:
+        assert self._loop is not None
+        line = self._loop.time() - self.limits.connections_max_idle_ms / 1000
+        for connection in list(self._connections):
+            if connection.last_active_s < line and not connection.is_waiting:
+                connection.close("it was idle for connections.max.idle.ms")
+        self._idle_check = self._loop.call_later(_IDLE_CHECK_S, self._close_idle)
+
+    def stop(self) -> None:
+        """Closes listeners and connections."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+        for sock in self._listening:
+            assert self._loop is not None
+            self._loop.remove_reader(sock.fileno())
+        for _, sock in self._bound:
+            sock.close()
+        self._listening.clear()
+        self._bound.clear()
+        for connection in list(self._connections):
+            connection.close(None)
