@@ -1,0 +1,107 @@
+"""The other end of each check: librdkafka makes topics, and reads everything again."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cordwood.testing.kafka import poll_until
+from cordwood.testing.stock_clients.base import READ_SECONDS_MAX, Start, StockRecord
+from cordwood.testing.stock_clients.confluent import ConfluentClient
+
+_TICK_SECONDS = 0.1
+
+
+class Neutral:
+    """Sets the stage for one client, and looks at what it has done."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.client = ConfluentClient(bootstrap_servers)
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def topic(self, configs: Mapping[str, str] | None = None, *, partitions: int = 1) -> str:
+        """A new topic."""
+        name = f"stock-{uuid.uuid4().hex[:12]}"
+        new = NewTopic(name, num_partitions=partitions, config=dict(configs or {}))
+        self.admin.create_topics([new])[name].result(READ_SECONDS_MAX)
+        self._wait_for_leaders(name, partitions)
+        return name
+
+    def has_topic(self, name: str) -> bool:
+        """True while the broker lists the topic."""
+        return name in self.admin.list_topics(timeout=READ_SECONDS_MAX).topics
+
+    def write(self, topic: str, records: Sequence[StockRecord], *, max_bytes: int = 10**6) -> None:
+        """Appends records."""
+        self.client.produce(topic, records, max_bytes=max_bytes)
+
+    def read(self, topic: str, count: int, *, start: int = 0) -> list[StockRecord]:
+        """`count` records from an offset on."""
+        return self.client.consume(topic, Start("offset", start), count)
+
+    def end_offset(self, topic: str) -> int:
+        """The offset of the next record."""
+        return self.client.watermarks(topic)[1]
+
+    def start_offset(self, topic: str) -> int:
+        """The log start."""
+        return self.client.watermarks(topic)[0]
+
+    def delete_records(self, topic: str, before: int) -> None:
+        """Moves the log start to the offset `before`."""
+        place = TopicPartition(topic, 0, before)
+        self.admin.delete_records([place])[place].result(READ_SECONDS_MAX)
+
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        """Sets the offset of a group without members."""
+        places = [TopicPartition(topic, 0, offset)]
+        wanted = ConsumerGroupTopicPartitions(group, places)
+        self.admin.alter_consumer_group_offsets([wanted])[group].result(READ_SECONDS_MAX)
+
+    def committed(self, group: str, topic: str) -> int:
+        """A group's offset."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        answer = self.admin.list_consumer_group_offsets([wanted])[group].result(READ_SECONDS_MAX)
+        offset: int = answer.topic_partitions[0].offset
+        return offset
+
+    @contextmanager
+    def ticking(self, topic: str) -> Iterator[None]:
+        """A record `tick` with an empty key every tenth of a second, for readers of the end."""
+        ended = threading.Event()
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+        def tick() -> None:
+            while not ended.wait(_TICK_SECONDS):
+                producer.produce(topic, b"tick", b"", partition=0)
+                producer.poll(0)
+
+        thread = threading.Thread(target=tick, name="ticking", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            producer.flush(READ_SECONDS_MAX)
+
+    def _wait_for_leaders(self, name: str, partitions: int) -> None:
+        def led() -> bool:
+            found = self.admin.list_topics(name, timeout=READ_SECONDS_MAX).topics[name]
+            return len(found.partitions) == partitions and all(
+                partition.leader >= 0 for partition in found.partitions.values()
+            )
+
+        poll_until(led, timeout_s=READ_SECONDS_MAX, what=f"{name} has leaders")
+
+
+def now_ms() -> int:
+    """The real time, which the clients go by."""
+    return time.time_ns() // 1_000_000

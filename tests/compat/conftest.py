@@ -1,0 +1,42 @@
+"""Brokers for tests that hold for any: the address of one, Kafka's or Cordwood's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from cordwood.testing.kafka import RealKafka
+from cordwood.testing.stock_clients.neutral import Neutral
+
+pytest.register_assert_rewrite("cordwood.testing.stock_clients.contract")
+
+#: Both brokers read these. Retention is looked at each second, and groups do not wait for more.
+STOCK_PROPERTIES: Mapping[str, str] = {
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.nightly]),
+    ],
+)
+def stock_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The bootstrap servers of a running broker."""
+    root = tmp_path_factory.mktemp("stock-broker")
+    request.getfixturevalue("kafka_jars")
+    with RealKafka(root, properties=STOCK_PROPERTIES) as kafka:
+        kafka.start()
+        yield kafka.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def neutral(stock_broker: str) -> Neutral:
+    """The client that sets the stage for others."""
+    return Neutral(stock_broker)

@@ -1,0 +1,37 @@
+"""Stock clients in Python, each through the same checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cordwood.testing.stock_clients.aiokafka import AiokafkaClient
+from cordwood.testing.stock_clients.base import StockClient
+from cordwood.testing.stock_clients.confluent import ConfluentClient
+from cordwood.testing.stock_clients.contract import checks_for, run_check
+from cordwood.testing.stock_clients.kafka_python import KafkaPythonClient
+from cordwood.testing.stock_clients.neutral import Neutral
+
+CLIENTS = (ConfluentClient, KafkaPythonClient, AiokafkaClient)
+
+# What the clients' own libraries warn of is theirs.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [
+        pytest.param(kind, check, id=f"{kind.name}-{check}")
+        for kind in CLIENTS
+        for check in checks_for(kind.lacks)
+    ],
+)
+def test_a_client_in_python_does(
+    kind: Callable[[str], StockClient], check: str, stock_broker: str, neutral: Neutral
+) -> None:
+    client = kind(stock_broker)
+    try:
+        run_check(check, client, neutral)
+    finally:
+        client.close()
