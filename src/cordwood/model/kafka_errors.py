@@ -159,6 +159,96 @@ class InvalidRequestError(KafkaError):
     code = 42
 
 
+class InvalidTopicError(KafkaError):
+    """A topic name that is not allowed, or collides with another."""
+
+    code = 17
+
+
+class TopicAlreadyExistsError(KafkaError):
+    """A topic of that name is there."""
+
+    code = 36
+
+
+class InvalidPartitionsError(KafkaError):
+    """A number of partitions that cannot be."""
+
+    code = 37
+
+
+class InvalidReplicationFactorError(KafkaError):
+    """A replication factor that the brokers there are do not allow."""
+
+    code = 38
+
+
+class InvalidReplicaAssignmentError(KafkaError):
+    """Replicas on brokers that cannot hold them."""
+
+    code = 39
+
+
+class InvalidConfigError(KafkaError):
+    """A setting that is unknown, or a value that it does not take."""
+
+    code = 40
+
+
+class NotControllerError(KafkaError):
+    """A request to a controller that is not, or no longer, the active one."""
+
+    code = 41
+
+
+class TopicDeletionDisabledError(KafkaError):
+    """Topics cannot be deleted: delete.topic.enable is false."""
+
+    code = 73
+
+
+class StaleBrokerEpochError(KafkaError):
+    """A broker that has registered anew since."""
+
+    code = 77
+
+
+class PreferredLeaderNotAvailableError(KafkaError):
+    """An election of a preferred leader that is not eligible."""
+
+    code = 80
+
+
+class EligibleLeadersNotAvailableError(KafkaError):
+    """An election without a replica that may lead."""
+
+    code = 83
+
+
+class ElectionNotNeededError(KafkaError):
+    """An election that would change nothing."""
+
+    code = 84
+
+
+class NoReassignmentInProgressError(KafkaError):
+    """A reassignment to be cancelled that is not under way."""
+
+    code = 85
+
+
+class InvalidUpdateVersionError(KafkaError):
+    """A feature level that cannot be set."""
+
+    code = 95
+
+
+class BrokerIdNotRegisteredError(KafkaError):
+    """A broker that is not registered."""
+
+    code = 102
+
+
 class OffsetsOutOfOrderError(KafkaError):
     """Batches given to a follower whose offsets do not ascend."""
 
