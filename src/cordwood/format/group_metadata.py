@@ -65,3 +65,18 @@ def _decode_consumer_protocol(name: str, data: bytes) -> MessageValue:
         raise CorruptError(f"{name} without a version")
     (version,) = struct.unpack_from(">h", data)
     return read_message(CONSUMER_PROTOCOL_SCHEMAS[name], version, ByteReader(data, 2))
+
+
+def subscribed_topics(data: bytes) -> list[str]:
+    """The topics that a member of a classic consumer group subscribes to, of any version.
+
+    Raises:
+        CorruptError: it is malformed.
+
+    Source: ClassicGroup.computeSubscribedTopics, which looks no further than version 0 does.
+    """
+    if len(data) < 2:
+        raise CorruptError("ConsumerProtocolSubscription without a version")
+    schema = CONSUMER_PROTOCOL_SCHEMAS["ConsumerProtocolSubscription"]
+    topics: list[str] = read_message(schema, 0, ByteReader(data, 2)).fields["topics"]
+    return topics

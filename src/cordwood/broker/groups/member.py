@@ -1,0 +1,153 @@
+"""A member of a classic group, and what members ask and are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cordwood.broker.groups.errors import GroupError
+
+EMPTY_ASSIGNMENT = b""
+NO_LEADER = ""
+UNKNOWN_MEMBER_ID = ""
+
+
+class Protocol(NamedTuple):
+    """A protocol that a member speaks, and what it says in it."""
+
+    name: str
+    metadata: bytes
+
+
+Protocols = tuple[Protocol, ...]
+"""In the order in which the member prefers them."""
+
+
+class Client(NamedTuple):
+    """Who a member is to those who describe the group."""
+
+    client_id: str
+    client_host: str
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader is told of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinAnswer(NamedTuple):
+    """An answer to JoinGroup."""
+
+    error_code: int = GroupError.NONE
+    member_id: str = UNKNOWN_MEMBER_ID
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = NO_LEADER
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+class SyncAnswer(NamedTuple):
+    """An answer to SyncGroup."""
+
+    error_code: int = GroupError.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = EMPTY_ASSIGNMENT
+
+
+JoinReply = Callable[[JoinAnswer], None]
+SyncReply = Callable[[SyncAnswer], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """What a client asks by JoinGroup.
+
+    `needs_member_id` says that the client knows how to ask again with an id that it is given
+    (KIP-394), `may_skip_assignment` that a leader understands when it need not assign (KIP-814).
+    """
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client: Client
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    needs_member_id: bool = True
+    may_skip_assignment: bool = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """What a client asks by SyncGroup; the leader brings all assignments, others none."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+class LeavingMember(NamedTuple):
+    """One of those that a LeaveGroup names."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class LeaveAnswer(NamedTuple):
+    """What became of one of them."""
+
+    member_id: str
+    group_instance_id: str | None
+    error_code: int = GroupError.NONE
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A member: who it is, what it speaks, and the answers it waits for.
+
+    Source: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client: Client
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = EMPTY_ASSIGNMENT
+    is_new: bool = False
+    join_reply: JoinReply | None = None
+    sync_reply: SyncReply | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """True if its place is kept while it is away (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def is_alive_while_waiting(self) -> bool:
+        """Whether it waits for an answer, and so cannot send heartbeats."""
+        return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What it says in a protocol that it speaks; nothing in another."""
+        return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The one of the candidates that it likes best; it speaks one of them."""
+        return next(each.name for each in self.protocols if each.name in candidates)

@@ -1,0 +1,163 @@
+"""Committed offsets of the groups of one partition of `__consumer_offsets`.
+
+Offsets that a transaction commits wait for its marker, by producer.
+
+Source: org.apache.kafka.coordinator.group.OffsetMetadataManager, OffsetAndMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from cordwood.format.message_schema import ZERO_UUID
+
+NO_OFFSET = -1
+
+
+class CommittedOffset(NamedTuple):
+    """An offset that a group has committed for a partition.
+
+    `expire_timestamp_ms` is -1 unless a client of before OffsetCommit version 5 asked for one;
+    `topic_id` is that of the topic, as Kafka prints it, zeros if the client did not say;
+    `record_offset` is where the commit lies in the log.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+    topic_id: str = ZERO_UUID
+    record_offset: int = -1
+
+    def is_of(self, topic_id: str) -> bool:
+        """Whether it may be one of that topic: ids differ once a topic was deleted and made anew.
+
+        Source: OffsetMetadataManager.isMismatchedTopicId.
+        """
+        return ZERO_UUID in {topic_id, self.topic_id} or topic_id == self.topic_id
+
+    def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
+        """Whether it is time to forget it, in a group that has been idle since `base_timestamp_ms`.
+
+        Source: OffsetExpirationConditionImpl.isOffsetExpired.
+        """
+        if self.expire_timestamp_ms != -1:
+            return now_ms >= self.expire_timestamp_ms
+        return now_ms - base_timestamp_ms >= retention_ms
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset it is, and of which partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+_Partitions = dict[int, CommittedOffset]
+_Topics = dict[str, _Partitions]
+
+
+class _Offsets:
+    """Offsets by group, topic and partition; no level is empty."""
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, _Topics] = {}
+
+    def get(self, key: OffsetKey) -> CommittedOffset | None:
+        return self.by_group.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
+
+    def put(self, key: OffsetKey, offset: CommittedOffset) -> None:
+        topics = self.by_group.setdefault(key.group_id, {})
+        topics.setdefault(key.topic, {})[key.partition] = offset
+
+    def remove(self, key: OffsetKey) -> None:
+        topics = self.by_group.get(key.group_id, {})
+        partitions = topics.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            topics.pop(key.topic, None)
+        if not topics:
+            self.by_group.pop(key.group_id, None)
+
+    def items(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        for topic, partitions in self.by_group.get(group_id, {}).items():
+            for partition, offset in partitions.items():
+                yield OffsetKey(group_id, topic, partition), offset
+
+
+class OffsetStore:
+    """All offsets of a partition of `__consumer_offsets`."""
+
+    def __init__(self) -> None:
+        self._committed = _Offsets()
+        self._pending: dict[int, _Offsets] = {}
+
+    def get(self, key: OffsetKey) -> CommittedOffset | None:
+        """The offset that was last committed."""
+        return self._committed.get(key)
+
+    def put(self, key: OffsetKey, offset: CommittedOffset) -> None:
+        """Commits an offset."""
+        self._committed.put(key, offset)
+
+    def put_pending(self, producer_id: int, key: OffsetKey, offset: CommittedOffset) -> None:
+        """Keeps an offset until the producer's transaction ends."""
+        self._pending.setdefault(producer_id, _Offsets()).put(key, offset)
+
+    def remove(self, key: OffsetKey) -> None:
+        """Forgets an offset, also one that waits for the end of a transaction."""
+        self._committed.remove(key)
+        for pending in self._pending.values():
+            pending.remove(key)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Commits what a producer's transaction brought, or drops it.
+
+        An offset that was committed behind the transaction's stays.
+
+        Source: OffsetMetadataManager.replayEndTransactionMarker.
+        """
+        pending = self._pending.pop(producer_id, None)
+        if pending is None or not commit:
+            return
+        for group_id in pending.by_group:
+            for key, offset in pending.items(group_id):
+                existing = self._committed.get(key)
+                if existing is None or offset.record_offset > existing.record_offset:
+                    self._committed.put(key, offset)
+
+    def of_group(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """What a group has committed."""
+        return list(self._committed.items(group_id))
+
+    def pending_of_group(self, group_id: str) -> list[OffsetKey]:
+        """For what a group has offsets that wait for the end of transactions."""
+        return [key for each in self._pending.values() for key, _ in each.items(group_id)]
+
+    def is_pending(self, key: OffsetKey) -> bool:
+        """Whether a transaction that is open may yet change that offset."""
+        return any(each.get(key) is not None for each in self._pending.values())
+
+    def group_ids(self) -> list[str]:
+        """The groups that have committed offsets."""
+        return list(self._committed.by_group)
+
+    def of_topics(
+        self, names: Iterable[str], is_meant: Callable[[str, CommittedOffset], bool]
+    ) -> list[OffsetKey]:
+        """The offsets for these topics, committed or waiting, that `is_meant` of a name accepts.
+
+        Source: OffsetMetadataManager.onTopicsDeleted.
+        """
+        wanted = set(names)
+        return [
+            OffsetKey(group_id, topic, partition)
+            for offsets in (self._committed, *self._pending.values())
+            for group_id, topics in offsets.by_group.items()
+            for topic in topics.keys() & wanted
+            for partition, offset in topics[topic].items()
+            if is_meant(topic, offset)
+        ]

@@ -1,0 +1,54 @@
+"""Timers with names: one that is set again takes the place of the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+
+class Cancellable(Protocol):
+    """What is to happen later, and need not."""
+
+    def cancel(self) -> object:
+        """Makes it not happen; without effect afterwards."""
+
+
+CallLater = Callable[[int, Callable[[], None]], Cancellable]
+"""Calls a function after so many ms of real time, on the thread that owns the broker's state."""
+
+
+class Timers:
+    """Timers by key."""
+
+    def __init__(self, call_later_ms: CallLater) -> None:
+        self._call_later_ms = call_later_ms
+        self._pending: dict[Hashable, Cancellable] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._pending
+
+    def set(self, key: Hashable, delay_ms: int, fn: Callable[[], None]) -> None:
+        """Calls `fn` after `delay_ms`, unless the timer is cancelled or set again before."""
+        self.cancel(key)
+
+        def ring() -> None:
+            if self._pending.get(key) is handle:
+                del self._pending[key]
+                fn()
+
+        handle = self._call_later_ms(delay_ms, ring)
+        self._pending[key] = handle
+
+    def cancel(self, key: Hashable) -> None:
+        """Stops a timer, if it is set."""
+        handle = self._pending.pop(key, None)
+        if handle is not None:
+            handle.cancel()
+
+    def cancel_all(self) -> None:
+        """Stops them all."""
+        for key in list(self._pending):
+            self.cancel(key)
