@@ -43,6 +43,10 @@ class TopicExistsError(CordwoodError):
     """The topic to be created is there already."""
 
 
+class ClientUnavailableError(CordwoodError):
+    """What the client is built from or run with is not on this machine."""
+
+
 class StockClientError(CordwoodError):
     """Anything else that a client complained of."""
 
