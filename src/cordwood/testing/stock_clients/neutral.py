@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -15,7 +16,8 @@ from cordwood.testing.kafka import poll_until
 from cordwood.testing.stock_clients.base import READ_SECONDS_MAX, Start, StockRecord
 from cordwood.testing.stock_clients.confluent import ConfluentClient
 
-_TICK_SECONDS = 0.1
+_TICK_SECONDS: Final = 0.1
+_KEEP: Final = {"retention.ms": "-1"}
 
 
 class Neutral:
@@ -27,9 +29,9 @@ class Neutral:
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
     def topic(self, configs: Mapping[str, str] | None = None, *, partitions: int = 1) -> str:
-        """A new topic."""
+        """A new topic; unless `configs` says so, retention leaves its records alone."""
         name = f"stock-{uuid.uuid4().hex[:12]}"
-        new = NewTopic(name, num_partitions=partitions, config=dict(configs or {}))
+        new = NewTopic(name, num_partitions=partitions, config={**_KEEP, **(configs or {})})
         self.admin.create_topics([new])[name].result(READ_SECONDS_MAX)
         self._wait_for_leaders(name, partitions)
         return name
