@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.format.message_schema import uuid_text
@@ -28,10 +29,10 @@ from cordwood.model.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
     from cordwood.broker.configs.service import ConfigService
@@ -93,6 +94,9 @@ class Broker:
         self.ports = ports
         self.metrics = BrokerMetrics()
         self.monotonic_s = loop.time
+        self.fetch_sessions = FetchSessionCache(
+            settings.max_incremental_fetch_session_cache_slots, clock
+        )
         self._partitions: dict[str, dict[int, Partition]] = {}
 
     # ---- the image
@@ -209,14 +213,10 @@ class Broker:
     def _missing(self, topic: str, index: int) -> KafkaError:
         known = self.image.topics.get(topic)
         if known is None or index not in known.partitions:
-            return UnknownTopicOrPartitionError(
-                "This server does not host this topic-partition."
-            )
+            return UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         if known.partitions[index].leader == self.node_id:
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
-        return NotLeaderOrFollowerError(
-            f"Error while fetching partition state for {topic}-{index}"
-        )
+        return NotLeaderOrFollowerError(f"Error while fetching partition state for {topic}-{index}")
 
     def topic_name(self, topic_id: UUID) -> str:
         """The name of a topic.

@@ -43,7 +43,7 @@ class Dispatcher:
         self._broker = broker
         self._apis = apis
 
-    def answer(self, frame: memoryview, peer: Peer) -> list[Part] | None | Awaitable[Any]:
+    def answer(self, frame: memoryview, peer: Peer) -> list[Part] | Awaitable[Any] | None:
         """A request's response: a list of what is to be sent, or an awaitable of one.
 
         Raises:
@@ -69,7 +69,7 @@ class Dispatcher:
         begun = self._broker.monotonic_s()
         try:
             response = api.handle(self._broker, request, call)
-        except Exception as error:  # noqa: BLE001  # a fault of one request must not end the others
+        except Exception as error:  # a fault of one request must not end the others
             response = self._failed(api, call, error)
         if response is None:
             metrics.request_done(api.name, version, self._broker.monotonic_s() - begun)
@@ -85,7 +85,7 @@ class Dispatcher:
     ) -> list[Part] | None:
         try:
             value = await response
-        except Exception as error:  # noqa: BLE001  # as above
+        except Exception as error:  # as above
             value = self._failed(api, call, error)
         self._broker.metrics.request_done(
             api.name, call.api_version, self._broker.monotonic_s() - begun
@@ -100,7 +100,10 @@ class Dispatcher:
         code = error.code if isinstance(error, KafkaError) else _UNKNOWN_SERVER_ERROR
         if code == _UNKNOWN_SERVER_ERROR:
             _log.error(
-                "Unexpected error handling %s version %s", api.name, call.api_version, exc_info=error
+                "Unexpected error handling %s version %s",
+                api.name,
+                call.api_version,
+                exc_info=error,
             )
         message = response_class(api.key, call.api_version)
         if "error_code" not in message.__dataclass_fields__:

@@ -69,7 +69,7 @@ class Partition:
             FencedLeaderEpochError: the client's is older.
             UnknownLeaderEpochError: it is newer.
         """
-        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
+        if current_leader_epoch in {NO_EPOCH, self.leader_epoch}:
             return
         if current_leader_epoch < self.leader_epoch:
             raise FencedLeaderEpochError(

@@ -28,6 +28,37 @@ class SystemClock:
         return time.monotonic()
 
 
+class MovableClock:
+    """The machine's clock, some time ahead of it: for trying out what happens in a week."""
+
+    def __init__(self) -> None:
+        self._machine = SystemClock()
+        self._ahead_ms = 0
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far it has been moved."""
+        return self._ahead_ms
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self._machine.now_ms() + self._ahead_ms
+
+    def monotonic_s(self) -> float:
+        """Seconds from an arbitrary start, never going back."""
+        return self._machine.monotonic_s() + self._ahead_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        """Moves it on by so many milliseconds.
+
+        Raises:
+            ValueError: `ms` is negative; time does not run backwards.
+        """
+        if ms < 0:
+            raise ValueError(f"a clock cannot be moved back: {ms} ms")
+        self._ahead_ms += ms
+
+
 def pause(seconds: float) -> None:
     """Lets other processes go on for a moment, while waiting for what they make."""
     time.sleep(seconds)

@@ -130,6 +130,10 @@ class FileSystem(ABC):
         """How many files this process may have open at a time."""
         return 1024
 
+    def space(self, path: Path) -> tuple[int, int]:
+        """Bytes of the file system that holds `path`: in all, and left to use; -1 if not known."""
+        return -1, self.free_bytes(path)
+
     @abstractmethod
     def open(self, path: Path, *, write: bool = False) -> File:
         """Opens a file that is there."""
@@ -418,6 +422,11 @@ class OsFileSystem(FileSystem):
     def free_bytes(self, path: Path) -> int:
         """As `FileSystem.free_bytes`."""
         return shutil.disk_usage(path).free
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """As `FileSystem.space`."""
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
 
     def open_files_max(self) -> int:
         """As `FileSystem.open_files_max`."""

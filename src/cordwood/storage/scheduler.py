@@ -43,8 +43,17 @@ class Task:
 class Scheduler:
     """Tasks by the moment they are due; those due at the same moment run in the order given."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, catch_up: bool = True) -> None:
+        """Starts empty.
+
+        Args:
+            clock: says what is due.
+            catch_up: a periodic task whose moment has passed several times runs once for each; if
+                not, once, as where a clock jumps by days.
+        """
+        self.on_change: Callable[[], None] | None = None
         self._clock = clock
+        self._catch_up = catch_up
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._queue: list[tuple[int, int, Task]] = []
@@ -62,6 +71,8 @@ class Scheduler:
     def _put(self, task: Task, due_ms: int) -> Task:
         with self._lock:
             heapq.heappush(self._queue, (due_ms, next(self._numbers), task))
+        if self.on_change is not None:
+            self.on_change()
         return task
 
     def next_due_ms(self) -> int | None:
@@ -74,8 +85,7 @@ class Scheduler:
     def run_due(self) -> int:
         """Runs every task that is due by now, the earliest first; how many ran.
 
-        A task that fails is logged and, where it has a period, runs again when that is over. A
-        periodic task whose moment has passed several times runs once for each.
+        A task that fails is logged and, where it has a period, runs again when that is over.
         """
         now_ms = self._clock.now_ms()
         count = 0
@@ -87,7 +97,8 @@ class Scheduler:
                 _log.exception("Uncaught exception in scheduled task '%s'", task.name)
             count += 1
             if task.period_ms is not None and not task.cancelled:
-                self._put(task, due_ms + max(1, task.period_ms))
+                next_ms = due_ms + max(1, task.period_ms)
+                self._put(task, next_ms if self._catch_up else max(next_ms, now_ms + 1))
         return count
 
     def _take(self, now_ms: int) -> tuple[int, Task] | None:
@@ -97,3 +108,38 @@ class Scheduler:
                 if not task.cancelled:
                     return due_ms, task
         return None
+
+
+class SchedulerThread:
+    """Calls `run_due` when something is due, in a thread of its own."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._changed = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="kafka-scheduler", daemon=True)
+        scheduler.on_change = self._changed.set
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Looks anew at what is due: the clock was moved."""
+        self._changed.set()
+
+    def stop(self) -> None:
+        """Ends when the task that runs has; nothing more is begun."""
+        self._stopped = True
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._changed.clear()
+            self._scheduler.run_due()
+            due_ms = self._scheduler.next_due_ms()
+            wait_s = None if due_ms is None else max(0.0, (due_ms - self._clock.now_ms()) / 1000)
+            self._changed.wait(wait_s)

@@ -1,0 +1,202 @@
+"""Fetch sessions: what a client reads is remembered, so that it only names what changes.
+
+Source: KIP-227; kafka.server.FetchSession, FetchSessionCacheShard.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from cordwood.model.clock import Clock
+from cordwood.model.kafka_errors import (
+    FetchSessionIdNotFoundError,
+    InvalidFetchSessionEpochError,
+)
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_EVICTION_MS = 120_000
+_INT_MAX = 2**31 - 1
+
+
+class PartitionKey(NamedTuple):
+    """A partition as the client names it: by the topic's id, or by its name where it has no id."""
+
+    topic_id: UUID | None
+    topic: str
+    index: int
+
+
+class FetchPartition:
+    """What a client wants of a partition, and what it was told of it last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+    )
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        *,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int,
+        last_fetched_epoch: int,
+    ) -> None:
+        self.key = key
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def take(self, asked: FetchPartition) -> None:
+        """Goes on from what a later request says."""
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+
+class FetchSession:
+    """The partitions of one client, in the order in which they are served."""
+
+    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        partitions: dict[PartitionKey, FetchPartition],
+        *,
+        now_ms: int,
+        uses_topic_ids: bool,
+    ) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.created_ms = self.last_used_ms = now_ms
+        self.partitions = partitions
+        self.uses_topic_ids = uses_topic_ids
+
+    def served_last(self, keys: Iterable[PartitionKey]) -> None:
+        """Moves partitions that gave data behind the others: their turn is over."""
+        for key in keys:
+            found = self.partitions.pop(key, None)
+            if found is not None:
+                self.partitions[key] = found
+
+
+class FetchContext(NamedTuple):
+    """How a fetch is answered: `session` None for one that stands for itself.
+
+    `is_incremental` leaves out partitions of which there is nothing new to say.
+    """
+
+    session: FetchSession | None
+    partitions: list[FetchPartition]
+    is_incremental: bool
+
+
+class FetchSessionCache:
+    """Sessions that are kept, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots: int, clock: Clock) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the sessions hold in all."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def context(
+        self,
+        *,
+        session_id: int,
+        epoch: int,
+        asked: list[FetchPartition],
+        forgotten: list[PartitionKey],
+        uses_topic_ids: bool,
+    ) -> FetchContext:
+        """What a request is about.
+
+        Raises:
+            FetchSessionIdNotFoundError: the session is not kept any more.
+            InvalidFetchSessionEpochError: it is not that session's next request.
+        """
+        if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+            self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(None, asked, is_incremental=False)
+            return FetchContext(self._create(asked, uses_topic_ids), asked, is_incremental=False)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise FetchSessionIdNotFoundError("The fetch session ID was not found.")
+        if session.epoch != epoch:
+            raise InvalidFetchSessionEpochError("The fetch session epoch is invalid.")
+        if session.uses_topic_ids != uses_topic_ids:
+            raise FetchSessionIdNotFoundError(
+                "The fetch session encountered inconsistent topic ID usage"
+            )
+        for partition in asked:
+            known = session.partitions.get(partition.key)
+            if known is None:
+                session.partitions[partition.key] = partition
+            else:
+                known.take(partition)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchContext(None, [], is_incremental=False)
+        session.epoch = 1 if epoch == _INT_MAX else epoch + 1
+        session.last_used_ms = self._clock.now_ms()
+        self._sessions.move_to_end(session_id)
+        return FetchContext(session, list(session.partitions.values()), is_incremental=True)
+
+    def _create(self, asked: list[FetchPartition], uses_topic_ids: bool) -> FetchSession | None:
+        """A new session if there is room, or one that was not used for two minutes must go."""
+        now_ms = self._clock.now_ms()
+        if not asked or not self._make_room(len(asked), now_ms):
+            return None
+        session_id = random.randint(1, _INT_MAX)  # noqa: S311  # a name, not a secret
+        while session_id in self._sessions:
+            session_id = random.randint(1, _INT_MAX)  # noqa: S311
+        session = FetchSession(
+            session_id,
+            {partition.key: partition for partition in asked},
+            now_ms=now_ms,
+            uses_topic_ids=uses_topic_ids,
+        )
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms > _EVICTION_MS:
+            del self._sessions[oldest.id]
+            return True
+        smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
+        if len(smallest.partitions) < size and now_ms - smallest.created_ms > _EVICTION_MS:
+            del self._sessions[smallest.id]
+            return True
+        return False

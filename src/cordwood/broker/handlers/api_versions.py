@@ -1,0 +1,57 @@
+"""ApiVersions (18), versions 0 to 4: what is served, and the features of the cluster.
+
+Versions: 3 flexible, client software (KIP-511), features (KIP-584); 4 features whose lowest level
+is 0 (KIP-1022). A version that is not known is answered in version 0, by the dispatcher.
+
+Source: kafka.server.KafkaApis.handleApiVersionsRequest, DefaultApiVersionManager.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_INVALID_REQUEST = 42
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_SINCE = 3
+_ZERO_LEVELS_SINCE = 4
+_PRODUCE = 0
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers from the table of handlers."""
+    if call.api_version >= _SOFTWARE_SINCE:
+        software = request.client_software_name, request.client_software_version
+        if not all(_SOFTWARE.fullmatch(text) for text in software):
+            return {"error_code": _INVALID_REQUEST}
+        call.peer.software = software
+    supported = broker.supported_features
+    return {
+        "api_keys": [
+            {
+                "api_key": api.key,
+                # librdkafka of before 2.4 looks for version 0 to learn that batches are compressed
+                "min_version": 0 if api.key == _PRODUCE else api.min_version,
+                "max_version": api.max_version,
+            }
+            for api in sorted(broker.apis.values())
+        ],
+        "supported_features": [
+            {"name": name, "min_version": low, "max_version": high}
+            for name, (low, high) in supported.items()
+            if low > 0 or call.api_version >= _ZERO_LEVELS_SINCE
+        ],
+        "finalized_features_epoch": broker.image.next_offset - 1,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in broker.finalized_features().items()
+        ],
+    }
+
+
+API = Api(18, "ApiVersions", 0, 4, handle)

@@ -1,0 +1,91 @@
+"""What several APIs say alike of brokers, topics and partitions.
+
+Source: org.apache.kafka.metadata.KRaftMetadataCache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cordwood.storage.cluster_image import NO_LEADER, MetadataImage, PartitionImage
+
+NOT_ASKED = -(2**31)
+"""For operations that the client did not ask about."""
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_LEADER_NOT_AVAILABLE = 5
+_LISTENER_NOT_FOUND = 72
+
+# org.apache.kafka.common.acl.AclOperation, as bits
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << n for n in (3, 4, 5, 6, 7, 8))
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT = (1 << n for n in (9, 10, 11, 12))
+
+TOPIC_OPERATIONS = (
+    _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+)
+"""All that may be done to a topic: there is no authorizer."""
+
+CLUSTER_OPERATIONS = (
+    _CREATE
+    | _ALTER
+    | _DESCRIBE
+    | _CLUSTER_ACTION
+    | _DESCRIBE_CONFIGS
+    | _ALTER_CONFIGS
+    | _IDEMPOTENT
+)
+"""All that may be done to the cluster."""
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is one of Kafka's own.
+
+    Source: org.apache.kafka.common.internals.Topic.isInternal.
+    """
+    return topic in INTERNAL_TOPICS
+
+
+def brokers_of(
+    image: MetadataImage, listener: str, id_field: str, *, with_fenced: bool = False
+) -> list[dict[str, Any]]:
+    """The brokers that are alive and have a listener of that name, and where it is."""
+    found = []
+    for broker in image.brokers.values():
+        endpoint = broker.endpoint(listener)
+        if endpoint is None or (broker.fenced and not with_fenced):
+            continue
+        found.append(
+            {
+                id_field: broker.broker_id,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "rack": broker.rack,
+                "is_fenced": broker.fenced,
+            }
+        )
+    return found
+
+
+def partition_fields(
+    image: MetadataImage, index: int, partition: PartitionImage, listener: str
+) -> dict[str, Any]:
+    """A partition's place: leader, replicas, those in sync and those that are not there."""
+    alive = {each.broker_id for each in image.brokers.values() if not each.fenced}
+    code = 0
+    leader = partition.leader
+    if leader == NO_LEADER or leader not in alive:
+        code, leader = _LEADER_NOT_AVAILABLE, NO_LEADER
+    elif image.brokers[leader].endpoint(listener) is None:
+        code, leader = _LISTENER_NOT_FOUND, NO_LEADER
+    return {
+        "error_code": code,
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.isr),
+        "eligible_leader_replicas": list(partition.elr),
+        "last_known_elr": list(partition.last_known_elr),
+        "offline_replicas": [each for each in partition.replicas if each not in alive],
+    }

@@ -1,0 +1,85 @@
+"""DescribeLogDirs (35), versions 1 to 5: which partitions lie where, and how large they are.
+
+Versions: 2 flexible, 3 an error for the whole response, 4 total and usable bytes (KIP-827), 5
+cordoned directories (KIP-1066).
+
+Source: kafka.server.ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.storage.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_STORAGE_ERROR = 56
+_UNKNOWN = -1
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Lists every directory, with the partitions asked for or all."""
+    wanted = _wanted(request)
+    by_directory: dict[Path, list[tuple[PartitionLog, bool]]] = defaultdict(list)
+    for log, is_future in broker.logs_with_futures():
+        partition = log.topic_partition
+        if wanted is None or (partition.topic, partition.partition) in wanted:
+            by_directory[log.log_dir].append((log, is_future))
+    offline = broker.logs.context.failures.offline
+    results: list[dict[str, Any]] = []
+    for directory in broker.log_dirs:
+        if directory in offline:
+            results.append(_offline(directory))
+            continue
+        total, usable = broker.logs.context.fs.space(directory)
+        results.append(
+            {
+                "log_dir": str(directory),
+                "topics": _topics(broker, by_directory[directory]),
+                "total_bytes": total,
+                "usable_bytes": usable,
+            }
+        )
+    return {"results": results}
+
+
+def _wanted(request: Any) -> set[tuple[str, int]] | None:
+    if request.topics is None:
+        return None
+    return {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+
+
+def _offline(directory: Path) -> dict[str, Any]:
+    return {
+        "error_code": _STORAGE_ERROR,
+        "log_dir": str(directory),
+        "total_bytes": _UNKNOWN,
+        "usable_bytes": _UNKNOWN,
+    }
+
+
+def _topics(broker: Broker, logs: list[tuple[PartitionLog, bool]]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for log, is_future in logs:
+        topics[log.topic_partition.topic].append(
+            {
+                "partition_index": log.topic_partition.partition,
+                "partition_size": log.size_bytes,
+                "offset_lag": _lag(broker, log) if is_future else 0,
+                "is_future_key": is_future,
+            }
+        )
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+
+
+def _lag(broker: Broker, future: PartitionLog) -> int:
+    current = broker.logs.get(future.topic_partition)
+    return 0 if current is None else max(0, current.log_end_offset - future.log_end_offset)
+
+
+API = Api(35, "DescribeLogDirs", 1, 5, handle)

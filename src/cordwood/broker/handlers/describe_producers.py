@@ -1,0 +1,59 @@
+"""DescribeProducers (61), version 0: who writes to a partition, and since when in a transaction.
+
+Source: kafka.server.ReplicaManager.activeProducerState; KIP-664.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.model.kafka_errors import KafkaError
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_NONE = -1
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Lists the producers that have not expired."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _describe(broker, topic.name, index) for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _describe(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {"partition_index": index}
+    try:
+        log = broker.log(topic, index)
+    except KafkaError as error:
+        return fields | {"error_code": error.code, "error_message": str(error)}
+    with log.lock:
+        producers = list(log.producer_state.active_producers.items())
+    return fields | {
+        "active_producers": [
+            {
+                "producer_id": producer_id,
+                "producer_epoch": entry.producer_epoch,
+                "last_sequence": entry.last_sequence,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": _NONE
+                if entry.current_txn_first_offset is None
+                else entry.current_txn_first_offset,
+            }
+            for producer_id, entry in producers
+        ]
+    }
+
+
+API = Api(61, "DescribeProducers", 0, 0, handle)

@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions (75), version 0: topics page by page.
+
+Source: kafka.server.handlers.DescribeTopicPartitionsRequestHandler; KIP-966.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.handlers.cluster_facts import (
+    TOPIC_OPERATIONS,
+    is_internal,
+    partition_fields,
+)
+from cordwood.model.kafka_errors import InvalidRequestError, InvalidTopicError
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_UNKNOWN_TOPIC_OR_PARTITION = 3
+_INVALID_TOPIC = 17
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers from the image, topics by name, up to the limit of partitions.
+
+    Raises:
+        InvalidRequestError: the cursor makes no sense.
+    """
+    image = broker.image
+    cursor = request.cursor
+    names = {topic.name for topic in request.topics} or set(image.topics)
+    first_partition = 0
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            raise InvalidRequestError(
+                "DescribeTopicPartitionsRequest cursor partition must be valid: "
+                f"topicName={cursor.topic_name}, partitionIndex={cursor.partition_index}"
+            )
+        names = {name for name in names if name >= cursor.topic_name}
+        first_partition = cursor.partition_index
+    limit = max(
+        1,
+        min(request.response_partition_limit, broker.settings.max_request_partition_size_limit),
+    )
+    topics: list[dict[str, Any]] = []
+    for name in sorted(names):
+        at = first_partition if cursor is not None and name == cursor.topic_name else 0
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        if limit <= 0:
+            return {
+                "topics": topics,
+                "next_cursor": {"topic_name": name, "partition_index": at},
+            }
+        indexes = [index for index in sorted(topic.partitions) if index >= at]
+        shown, rest = indexes[:limit], indexes[limit:]
+        limit -= len(shown)
+        topics.append(
+            {
+                "name": name,
+                "topic_id": topic.topic_id,
+                "is_internal": is_internal(name),
+                "partitions": [
+                    partition_fields(image, index, topic.partitions[index], call.listener)
+                    for index in shown
+                ],
+                "topic_authorized_operations": TOPIC_OPERATIONS,
+            }
+        )
+        if rest:
+            return {
+                "topics": topics,
+                "next_cursor": {"topic_name": name, "partition_index": rest[0]},
+            }
+    return {"topics": topics}
+
+
+def _unknown(name: str) -> dict[str, Any]:
+    from cordwood.broker.controller.topic_names import require_legal_name  # noqa: PLC0415
+
+    code = _UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        require_legal_name(name)
+    except InvalidTopicError:
+        code = _INVALID_TOPIC
+    return {"name": name, "error_code": code, "is_internal": is_internal(name)}
+
+
+API = Api(75, "DescribeTopicPartitions", 0, 0, handle)

@@ -1,0 +1,299 @@
+"""Fetch (1), versions 4 to 18: batches from partitions, waiting for more where there are too few.
+
+Versions: 5 log start offset, 7 sessions (KIP-227), 9 current leader epoch (KIP-320), 10 zstd, 11
+racks, 12 flexible and last fetched epoch (KIP-595), 13 topic ids (KIP-516), 15 replica state as a
+tag, 16 where the leader is (KIP-951), 17 and 18 fields of replicas.
+
+A fetch that finds fewer than min_bytes waits for appends to the partitions it names, at most
+max_wait_ms of real time, and then reads again. Bytes of segments are sent from their files.
+
+Not served: fetches of replicas, tiered storage, preferred read replicas.
+
+Source: kafka.server.KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cordwood.broker.api import Api, Call, Encoded, Response
+from cordwood.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchPartition,
+    PartitionKey,
+)
+from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
+from cordwood.broker.partition import Partition
+from cordwood.model.kafka_errors import (
+    FetchSessionIdNotFoundError,
+    InvalidFetchSessionEpochError,
+    KafkaError,
+    UnknownTopicIdError,
+)
+from cordwood.protocol.messages import field
+from cordwood.storage.log.log_reader import Isolation
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+_UNKNOWN_SERVER_ERROR = -1
+_TOPIC_IDS_SINCE = 13
+_READ_COMMITTED = 1
+_NO_EPOCH = -1
+
+
+class _Fetch(NamedTuple):
+    """One request, as every attempt at it needs it."""
+
+    broker: Broker
+    context: FetchContext
+    isolation: Isolation
+    max_bytes: int
+    version: int
+    client: str | None
+
+
+class _Read(NamedTuple):
+    answers: list[PartitionAnswer]
+    size_bytes: int
+    is_final: bool
+    """An error, or a log that has diverged: there is no use in waiting."""
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers at once if there is enough, or nothing to wait for."""
+    version = call.api_version
+    try:
+        context = _context(broker, request, version)
+    except (FetchSessionIdNotFoundError, InvalidFetchSessionEpochError) as error:
+        return build_response(version, error_code=error.code, session_id=NO_SESSION, answers=[])
+    fetch = _Fetch(
+        broker,
+        context,
+        Isolation.TXN_COMMITTED
+        if request.isolation_level == _READ_COMMITTED
+        else Isolation.HIGH_WATERMARK,
+        min(request.max_bytes, broker.settings.fetch_max_bytes),
+        version,
+        call.client_id,
+    )
+    wait_ms = field(request, "max_wait")
+    read = _read_all(fetch)
+    if (
+        wait_ms <= 0
+        or not context.partitions
+        or read.is_final
+        or read.size_bytes >= request.min_bytes
+    ):
+        return _respond(fetch, read)
+    return _Wait(fetch, wait_ms, request.min_bytes - read.size_bytes).answer
+
+
+def _context(broker: Broker, request: Any, version: int) -> FetchContext:
+    names: Mapping[Any, str] = broker.image.topic_names
+    by_id = version >= _TOPIC_IDS_SINCE
+    asked = []
+    for topic in request.topics:
+        topic_id = topic.topic_id if by_id else None
+        name = names.get(topic_id, "") if by_id else topic.topic
+        for each in topic.partitions:
+            asked.append(
+                FetchPartition(
+                    PartitionKey(topic_id, name, each.partition),
+                    fetch_offset=each.fetch_offset,
+                    max_bytes=each.partition_max_bytes,
+                    current_leader_epoch=getattr(each, "current_leader_epoch", _NO_EPOCH),
+                    last_fetched_epoch=getattr(each, "last_fetched_epoch", _NO_EPOCH),
+                )
+            )
+    forgotten = [
+        PartitionKey(
+            topic.topic_id if by_id else None,
+            names.get(topic.topic_id, "") if by_id else topic.topic,
+            index,
+        )
+        for topic in getattr(request, "forgotten_topics_data", ())
+        for index in topic.partitions
+    ]
+    return broker.fetch_sessions.context(
+        session_id=getattr(request, "session_id", NO_SESSION),
+        epoch=getattr(request, "session_epoch", FINAL_EPOCH),
+        asked=asked,
+        forgotten=forgotten,
+        uses_topic_ids=by_id,
+    )
+
+
+# ---- reading
+
+
+def _read_all(fetch: _Fetch) -> _Read:
+    """Reads every partition, in order, until the response is full."""
+    left = fetch.max_bytes
+    total = 0
+    is_final = False
+    answers = []
+    for wanted in fetch.context.partitions:
+        answer = _read_one(fetch, wanted, left, min_one=total == 0)
+        answers.append(answer)
+        if answer.error_code or answer.diverging is not None:
+            is_final = True
+        elif answer.size_bytes:
+            total += answer.size_bytes
+            left = max(0, left - answer.size_bytes)
+    return _Read(answers, total, is_final)
+
+
+def _read_one(
+    fetch: _Fetch, wanted: FetchPartition, left: int, *, min_one: bool
+) -> PartitionAnswer:
+    broker, key = fetch.broker, wanted.key
+    try:
+        partition = _partition(broker, key)
+        partition.check_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        if wanted.last_fetched_epoch != _NO_EPOCH:
+            epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
+                return PartitionAnswer(
+                    wanted,
+                    high_watermark=log.high_watermark,
+                    last_stable_offset=log.last_stable_offset,
+                    log_start_offset=log.log_start_offset,
+                    diverging=(epoch, end),
+                )
+        high_watermark = log.high_watermark
+        fetched = log.read(
+            wanted.fetch_offset,
+            min(wanted.max_bytes, left) if not min_one else wanted.max_bytes,
+            isolation=fetch.isolation,
+            min_one=min_one,
+        )
+        records = fetched.range
+        if fetched.first_entry_incomplete:
+            records = None  # clients of version 3 and later are never given a part of a batch alone
+        return PartitionAnswer(
+            wanted,
+            high_watermark=high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            records=records,
+            aborted=fetched.aborted,
+        )
+    except KafkaError as error:
+        broker.metrics.topic(key.topic).failed_fetch_requests += 1
+        return PartitionAnswer(wanted, error_code=error.code)
+    except Exception:
+        _log.exception(
+            "Error processing fetch with max size %s of %s-%s", left, key.topic, key.index
+        )
+        return PartitionAnswer(wanted, error_code=_UNKNOWN_SERVER_ERROR)
+
+
+def _partition(broker: Broker, key: PartitionKey) -> Partition:
+    if key.topic_id is None:
+        return broker.partition(key.topic, key.index)
+    if not key.topic:
+        raise UnknownTopicIdError("This server does not host this topic ID.")
+    partition = broker.partition(key.topic, key.index)
+    if partition.topic_id != key.topic_id:
+        raise UnknownTopicIdError("This server does not host this topic ID.")
+    return partition
+
+
+# ---- waiting
+
+
+class _Wait:
+    """A fetch that has too little yet; `answer` is done when it has enough, or time is up."""
+
+    def __init__(self, fetch: _Fetch, wait_ms: int, missing_bytes: int) -> None:
+        self._fetch = fetch
+        self._missing = missing_bytes
+        broker = fetch.broker
+        self.answer: asyncio.Future[Encoded] = broker.loop.create_future()
+        self._partitions: list[Partition] = []
+        for wanted in fetch.context.partitions:
+            try:
+                partition = _partition(broker, wanted.key)
+            except KafkaError:
+                continue
+            partition.waiters.add(self._grown)
+            self._partitions.append(partition)
+        self._timer = broker.call_later_ms(wait_ms, self._finish)
+        self.answer.add_done_callback(self._forget)
+
+    def _grown(self, size_bytes: int) -> None:
+        self._missing -= size_bytes
+        if self._missing <= 0 or size_bytes == 0:
+            self._stop()
+            # Not now: whoever appends has its own answer to give first.
+            self._fetch.broker.loop.call_soon(self._finish)
+
+    def _finish(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(_respond(self._fetch, _read_all(self._fetch)))
+
+    def _forget(self, _answer: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiters.discard(self._grown)
+        self._partitions = []
+
+
+# ---- answering
+
+
+def _respond(fetch: _Fetch, read: _Read) -> Encoded:
+    context = fetch.context
+    session = context.session
+    answers = read.answers
+    _count(fetch.broker, answers)
+    if session is not None:
+        if context.is_incremental:
+            answers = [answer for answer in answers if _is_news(answer)]
+        for answer in answers:
+            answer.wanted.high_watermark = answer.high_watermark
+            answer.wanted.log_start_offset = answer.log_start_offset
+        if context.is_incremental:
+            session.served_last([a.wanted.key for a in answers if a.size_bytes])
+    return build_response(
+        fetch.version,
+        error_code=0,
+        session_id=NO_SESSION if session is None else session.id,
+        answers=answers,
+    )
+
+
+def _is_news(answer: PartitionAnswer) -> bool:
+    """Source: FetchSession.CachedPartition.maybeUpdateResponseData."""
+    wanted = answer.wanted
+    return bool(
+        answer.size_bytes
+        or answer.error_code
+        or answer.diverging is not None
+        or wanted.high_watermark != answer.high_watermark
+        or wanted.log_start_offset != answer.log_start_offset
+    )
+
+
+def _count(broker: Broker, answers: list[PartitionAnswer]) -> None:
+    metrics = broker.metrics
+    for answer in answers:
+        counters = metrics.topic(answer.wanted.key.topic)
+        for each in (counters, metrics.all_topics):
+            each.total_fetch_requests += 1
+            each.bytes_out += answer.size_bytes
+
+
+API = Api(1, "Fetch", 4, 18, handle)

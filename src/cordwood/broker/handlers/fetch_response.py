@@ -1,0 +1,170 @@
+"""A Fetch response's bytes, in which the records stay in their files.
+
+Source: FetchResponse.json, versions 4 to 18.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from cordwood.broker.api import Encoded, Part
+from cordwood.broker.fetch_sessions import FetchPartition
+from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.protocol.messages import write_uvarint
+from cordwood.storage.segment.batch_walk import FileRange
+
+_FLEXIBLE_SINCE = 12
+_TOPIC_IDS_SINCE = 13
+_SESSIONS_SINCE = 7
+_LOG_START_SINCE = 5
+_READ_REPLICA_SINCE = 11
+
+_THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
+_INT = struct.Struct(">i")
+_LENGTH = struct.Struct(">h")
+# index, error code, high watermark, last stable offset, log start offset
+_PARTITION = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_NO_REPLICA = _INT.pack(-1)
+
+
+class PartitionAnswer:
+    """What is said of one partition; -1 for offsets that are not known, as in every error."""
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+        "size_bytes",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        wanted: FetchPartition,
+        *,
+        error_code: int = 0,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        records: FileRange | None = None,
+        aborted: Sequence[AbortedTransaction] | None = None,
+        diverging: tuple[int, int] | None = None,
+    ) -> None:
+        self.wanted = wanted
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.size_bytes = 0 if records is None else records.size_bytes
+        self.aborted = aborted
+        self.diverging = diverging
+
+
+def build_response(
+    version: int, *, error_code: int, session_id: int, answers: Sequence[PartitionAnswer]
+) -> Encoded:
+    """The body, with a range of a file for each partition that has records."""
+    flexible = version >= _FLEXIBLE_SINCE
+    parts: list[Part] = []
+    out = bytearray()
+    if version >= _SESSIONS_SINCE:
+        out += _THROTTLE_ERROR_SESSION.pack(0, error_code, session_id)
+    else:
+        out += _INT.pack(0)
+    topics = _by_topic(answers)
+    _write_count(out, len(topics), flexible=flexible)
+    for topic in topics:
+        _write_topic(out, topic[0], version)
+        _write_count(out, len(topic), flexible=flexible)
+        for answer in topic:
+            _write_partition(out, answer, version)
+            if answer.records is not None:
+                parts += (bytes(out), answer.records)
+                out.clear()
+            if flexible:
+                _write_tags(out, answer)
+        if flexible:
+            out.append(0)
+    if flexible:
+        out.append(0)
+    if out:
+        parts.append(bytes(out))
+    return Encoded(parts)
+
+
+def _by_topic(answers: Sequence[PartitionAnswer]) -> list[list[PartitionAnswer]]:
+    """Runs of partitions of one topic, in the order given."""
+    topics: list[list[PartitionAnswer]] = []
+    last: object = None
+    for answer in answers:
+        key = answer.wanted.key
+        topic = (key.topic_id, key.topic)
+        if topic == last:
+            topics[-1].append(answer)
+        else:
+            topics.append([answer])
+            last = topic
+    return topics
+
+
+def _write_count(out: bytearray, count: int, *, flexible: bool) -> None:
+    if flexible:
+        write_uvarint(out, count + 1)
+    else:
+        out += _INT.pack(count)
+
+
+def _write_topic(out: bytearray, answer: PartitionAnswer, version: int) -> None:
+    key = answer.wanted.key
+    if version >= _TOPIC_IDS_SINCE:
+        out += b"\0" * 16 if key.topic_id is None else key.topic_id.bytes
+        return
+    name = key.topic.encode()
+    if version >= _FLEXIBLE_SINCE:
+        write_uvarint(out, len(name) + 1)
+    else:
+        out += _LENGTH.pack(len(name))
+    out += name
+
+
+def _write_partition(out: bytearray, answer: PartitionAnswer, version: int) -> None:
+    """All up to the length of the records, and where there are none that too."""
+    flexible = version >= _FLEXIBLE_SINCE
+    head = _PARTITION.pack(
+        answer.wanted.key.index,
+        answer.error_code,
+        answer.high_watermark,
+        answer.last_stable_offset,
+        answer.log_start_offset,
+    )
+    out += head if version >= _LOG_START_SINCE else head[:-8]
+    if answer.aborted is None:
+        out += b"\0" if flexible else _NO_REPLICA  # null
+    else:
+        _write_count(out, len(answer.aborted), flexible=flexible)
+        for transaction in answer.aborted:
+            out += _ABORTED.pack(transaction.producer_id, transaction.first_offset)
+            if flexible:
+                out.append(0)
+    if version >= _READ_REPLICA_SINCE:
+        out += _NO_REPLICA
+    if flexible:
+        write_uvarint(out, answer.size_bytes + 1)
+    else:
+        out += _INT.pack(answer.size_bytes)
+
+
+def _write_tags(out: bytearray, answer: PartitionAnswer) -> None:
+    if answer.diverging is None:
+        out.append(0)
+        return
+    epoch, end = answer.diverging
+    # one tag: number 0, 13 bytes: epoch, end offset, no tags
+    out += b"\x01\x00\x0d" + struct.pack(">iq", epoch, end) + b"\0"

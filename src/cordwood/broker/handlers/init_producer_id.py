@@ -1,0 +1,35 @@
+"""InitProducerId (22), versions 0 to 6: an id for an idempotent producer.
+
+Versions: 2 flexible, 3 the id it had before (KIP-360), 5 and 6 transactions.
+
+Ids come in blocks of a thousand, each of which is in the metadata log before the first is given.
+
+Not served: a transactional id is refused (UNSUPPORTED_VERSION), for there is no coordinator of
+transactions.
+
+Source: kafka.server.KafkaApis.handleInitProducerIdRequest, RPCProducerIdManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_INVALID_REQUEST = 42
+_UNSUPPORTED_VERSION = 35
+_NONE = {"producer_id": -1, "producer_epoch": -1}
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Gives the next id, with epoch 0."""
+    if request.transactional_id is not None:
+        code = _UNSUPPORTED_VERSION if request.transactional_id else _INVALID_REQUEST
+        return _NONE | {"error_code": code}
+    return {"producer_id": broker.next_producer_id(), "producer_epoch": 0}
+
+
+API = Api(22, "InitProducerId", 0, 6, handle)

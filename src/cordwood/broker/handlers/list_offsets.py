@@ -1,0 +1,90 @@
+"""ListOffsets (2), versions 1 to 11: offsets by timestamp, and the ends of the log.
+
+Versions: 2 isolation, 4 leader epochs, 6 flexible, 7 the record of the largest timestamp (-3,
+KIP-734), 8 the local log's start (-4), 9 the end of tiered storage (-5), 10 a timeout, 11 the first
+offset not yet tiered (-6).
+
+Source: kafka.server.KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.storage.log.log_reader import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    Isolation,
+)
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_CONSUMER = -1
+_READ_COMMITTED = 1
+_INVALID_REQUEST = 42
+_UNSUPPORTED_VERSION = 35
+_NO_EPOCH = -1
+_SINCE = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+_LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Looks every partition up."""
+    isolation = Isolation.HIGH_WATERMARK
+    if getattr(request, "isolation_level", 0) == _READ_COMMITTED:
+        isolation = Isolation.TXN_COMMITTED
+    elif request.replica_id != _CONSUMER:
+        isolation = Isolation.LOG_END
+    asked = Counter(
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": each.partition_index, "error_code": _INVALID_REQUEST}
+                    if asked[topic.name, each.partition_index] > 1
+                    else _look_up(broker, topic.name, each, isolation, call.api_version)
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _look_up(
+    broker: Broker, topic: str, asked: Any, isolation: Isolation, version: int
+) -> dict[str, Any]:
+    fields = {"partition_index": asked.partition_index}
+    timestamp = asked.timestamp
+    if timestamp < _LOWEST or _SINCE.get(timestamp, 0) > version:
+        return fields | {"error_code": _UNSUPPORTED_VERSION}
+    try:
+        partition = broker.partition(topic, asked.partition_index)
+        partition.check_epoch(getattr(asked, "current_leader_epoch", _NO_EPOCH))
+        found = partition.log.list_offset(timestamp, isolation=isolation)
+    except KafkaError as error:
+        return fields | {"error_code": error.code}
+    if found is None:
+        return fields
+    epoch = found.leader_epoch
+    if timestamp == LATEST_TIMESTAMP:
+        epoch = partition.leader_epoch
+    return fields | {"timestamp": found.timestamp, "offset": found.offset, "leader_epoch": epoch}
+
+
+API = Api(2, "ListOffsets", 1, 11, handle)

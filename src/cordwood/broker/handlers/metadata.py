@@ -1,0 +1,127 @@
+"""Metadata (3), versions 0 to 13: brokers, and the topics asked for, which may be made now.
+
+Versions: 1 null for all topics, 4 auto-creation may be declined, 5 offline replicas, 7 leader
+epochs, 8 authorized operations, 9 flexible, 10 topic ids, 12 topics asked for by id, 13 an error
+for the whole response.
+
+A topic that is not there is made where auto.create.topics.enable allows it and the client wants it;
+this answer still says that it is unknown, and the client asks again.
+
+Source: kafka.server.KafkaApis.handleTopicMetadataRequest, DefaultAutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.handlers.cluster_facts import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    brokers_of,
+    is_internal,
+    partition_fields,
+)
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.protocol.messages import field
+from cordwood.storage.cluster_image import TopicImage
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+_UNKNOWN_TOPIC_OR_PARTITION = 3
+_UNKNOWN_TOPIC_ID = 100
+_INVALID_TOPIC = 17
+_INVALID_REQUEST = 42
+_ZERO = UUID(int=0)
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers from the image."""
+    version = call.api_version
+    image = broker.image
+    wants_operations = field(request, "include_topic_authorized_operations", False)  # noqa: FBT003
+    topics: Iterable[dict[str, Any]]
+    if request.topics is None or (version == 0 and not request.topics):
+        topics = [_known(broker, topic, call) for topic in image.topics.values()]
+    else:
+        may_create = field(request, "allow_auto_topic_creation", True)  # noqa: FBT003
+        topics = [_asked(broker, topic, call, may_create=may_create) for topic in request.topics]
+    topics = [
+        topic | {"topic_authorized_operations": TOPIC_OPERATIONS if wants_operations else NOT_ASKED}
+        for topic in topics
+    ]
+    wants_cluster = field(request, "include_cluster_authorized_operations", False)  # noqa: FBT003
+    return {
+        "brokers": brokers_of(image, call.listener, "node_id"),
+        "cluster_id": broker.cluster_id,
+        "controller_id": broker.node_id,
+        "topics": topics,
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if wants_cluster else NOT_ASKED,
+    }
+
+
+def _asked(broker: Broker, asked: Any, call: Call, *, may_create: bool) -> dict[str, Any]:
+    image = broker.image
+    topic_id = getattr(asked, "topic_id", None) or _ZERO
+    name = asked.name
+    if topic_id != _ZERO:
+        known = image.topic_names.get(topic_id)
+        if known is None:
+            return _unknown(None, _UNKNOWN_TOPIC_ID, topic_id)
+        name = known
+    if name is None:
+        return _unknown(None, _INVALID_REQUEST)
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _known(broker, topic, call)
+    if may_create and broker.settings.auto_create_topics_enable:
+        return _unknown(name, _create(broker, name))
+    from cordwood.broker.controller.topic_names import require_legal_name  # noqa: PLC0415
+
+    try:
+        require_legal_name(name)
+    except KafkaError:
+        return _unknown(name, _INVALID_TOPIC)
+    return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _create(broker: Broker, name: str) -> int:
+    """The error code that says what became of it."""
+    try:
+        broker.auto_create_topic(name)
+    except KafkaError as error:
+        if error.code == _INVALID_TOPIC:
+            return _INVALID_TOPIC
+        _log.info("Auto topic creation of %s failed: %s", name, error)
+    return _UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _known(broker: Broker, topic: TopicImage, call: Call) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": is_internal(topic.name),
+        "partitions": [
+            partition_fields(broker.image, index, topic.partitions[index], call.listener)
+            for index in sorted(topic.partitions)
+        ],
+    }
+
+
+def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, Any]:
+    return {
+        "name": name,
+        "topic_id": topic_id,
+        "error_code": code,
+        "is_internal": name is not None and is_internal(name),
+    }
+
+
+API = Api(3, "Metadata", 0, 13, handle)

@@ -1,0 +1,187 @@
+"""Produce (0), versions 3 to 13: appends batches to partitions.
+
+Versions: 5 log start offset, 7 zstd, 8 errors of single records (KIP-467), 9 flexible, 10 where the
+leader is (KIP-951), 12 transactions of version 2 (KIP-890), 13 topic ids (KIP-516).
+
+acks=0 is not answered; where such a request fails the connection is closed, as in Kafka, which is
+the one way to make the producer look anew. With one replica, acks=1 and acks=all are the same: a
+batch is committed when it is in the log.
+
+Not served: transactions (batches with the transactional bit are refused by InitProducerId before).
+
+Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Encoded, Response
+from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import (
+    InvalidRequestError,
+    KafkaError,
+    RecordValidationError,
+)
+from cordwood.storage.log.append_result import AppendResult
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+_VALID_ACKS = frozenset({-1, 0, 1})
+_INVALID_REQUIRED_ACKS = 21
+_UNKNOWN_SERVER_ERROR = -1
+_RECORD_ERRORS_SINCE = 8
+_FLEXIBLE_SINCE = 9
+_TOPIC_IDS_SINCE = 13
+
+_Partition = dict[str, Any]
+
+# index, error code, base offset, log append time, log start offset
+_DONE = struct.Struct(">ihqqq")
+
+
+class _ClosedForError(CordwoodError):
+    """A request with acks=0 has failed: there is no other way to say so."""
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Appends all, answers at once."""
+    topics = []
+    failed = False
+    single = _single(request)
+    acks_are_valid = request.acks in _VALID_ACKS
+    for topic in request.topic_data:
+        name, error = _name_of(broker, topic, call.api_version)
+        partitions = []
+        for data in topic.partition_data:
+            if not acks_are_valid:
+                answer = _refused(data.index, _INVALID_REQUIRED_ACKS, None)
+            elif error is not None:
+                answer = _refused(data.index, error.code, None)
+            else:
+                result = _append(broker, name, data)
+                if single and type(result) is AppendResult and request.acks != 0:
+                    return _quick(topic, data.index, result, call.api_version)
+                answer = _done(data.index, result) if isinstance(result, AppendResult) else result
+            failed = failed or answer["error_code"] != 0
+            partitions.append(answer)
+        topics.append(
+            {
+                "name": name,
+                "topic_id": getattr(topic, "topic_id", None),
+                "partition_responses": partitions,
+            }
+        )
+    if request.acks == 0:
+        if failed:
+            raise _ClosedForError("a produce request with acks=0 failed")
+        return None
+    return {"responses": topics}
+
+
+def _single(request: Any) -> bool:
+    topics = request.topic_data
+    return len(topics) == 1 and len(topics[0].partition_data) == 1
+
+
+def _name_of(broker: Broker, topic: Any, version: int) -> tuple[str, KafkaError | None]:
+    if version < _TOPIC_IDS_SINCE:
+        return topic.name, None
+    try:
+        return broker.topic_name(topic.topic_id), None
+    except KafkaError as error:
+        return "", error
+
+
+def _append(broker: Broker, name: str, data: Any) -> AppendResult | _Partition:
+    counters = broker.metrics.topic(name), broker.metrics.all_topics
+    for each in counters:
+        each.total_produce_requests += 1
+    records = data.records
+    try:
+        partition = broker.partition(name, data.index)
+        if not records:
+            raise InvalidRequestError("Produce requests must have a record set")
+        result = partition.append(records)
+    except KafkaError as error:
+        for each in counters:
+            each.failed_produce_requests += 1
+            each.bytes_rejected += len(records or b"")
+        return _error(data.index, error, broker, name)
+    except Exception:
+        _log.exception("Error processing append operation on partition %s-%s", name, data.index)
+        for each in counters:
+            each.failed_produce_requests += 1
+        return _refused(data.index, _UNKNOWN_SERVER_ERROR, None)
+    for each in counters:
+        each.messages_in += result.record_count
+        each.bytes_in += result.size_bytes
+    return result
+
+
+def _error(index: int, error: KafkaError, broker: Broker, name: str) -> _Partition:
+    if not isinstance(error, RecordValidationError):
+        return _refused(index, error.code, None)
+    try:
+        start = broker.log(name, index).log_start_offset
+    except KafkaError:
+        start = -1
+    return _refused(index, error.code, str(error)) | {
+        "log_start_offset": start,
+        "record_errors": [
+            {"batch_index": each.index, "batch_index_error_message": each.message}
+            for each in error.record_errors
+        ],
+    }
+
+
+def _refused(index: int, code: int, message: str | None) -> _Partition:
+    return {
+        "index": index,
+        "error_code": code,
+        "base_offset": -1,
+        "log_append_time": -1,
+        "log_start_offset": -1,
+        "error_message": message,
+    }
+
+
+def _done(index: int, result: AppendResult) -> _Partition:
+    return {
+        "index": index,
+        "error_code": 0,
+        "base_offset": result.first_offset,
+        "log_append_time": result.log_append_time_ms,
+        "log_start_offset": result.log_start_offset,
+    }
+
+
+def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Response:
+    """The answer that is nearly always given, without the detour over fields and schema."""
+    done = _DONE.pack(
+        index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
+    )
+    if version >= _FLEXIBLE_SINCE:
+        if version >= _TOPIC_IDS_SINCE:
+            name = topic.topic_id.bytes
+        else:
+            text = topic.name.encode()
+            size = len(text) + 1
+            name = (bytes((size,)) if size < 128 else bytes((size & 127 | 128, size >> 7))) + text
+        # no record errors, no message, no tags; throttle time
+        return Encoded([b"\x02" + name + b"\x02" + done + b"\x01\0\0\0" + b"\0\0\0\0" + b"\0"])
+    text = topic.name.encode()
+    if version >= _RECORD_ERRORS_SINCE:
+        done += b"\0\0\0\0\xff\xff"
+    elif version < 5:
+        done = done[:-8]
+    head = b"\0\0\0\x01" + len(text).to_bytes(2, "big") + text + b"\0\0\0\x01"
+    return Encoded([head + done + b"\0\0\0\0"])
+
+
+API = Api(0, "Produce", 3, 13, handle)
