@@ -26,6 +26,7 @@ from pathlib import Path
 
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.live import live_view
+from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
@@ -50,15 +51,16 @@ class CleaningStateError(CordwoodError):
 
 
 class LogCleaningError(CordwoodError):
-    """What went wrong with one log, for whoever marks it uncleanable.
+    """What went wrong with one log, and at which stage, for whoever marks it uncleanable.
 
     Source: org.apache.kafka.storage.internals.log.LogCleaningException.
     """
 
-    def __init__(self, log: PartitionLog, reason: str) -> None:
+    def __init__(self, log: PartitionLog, reason: str, *, stage: Stage = Stage.COMPACTION) -> None:
         super().__init__(reason)
         self.log = log
         self.reason = reason
+        self.stage = stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +116,11 @@ class LogToClean:
         return self.log.topic_partition
 
 
-@dataclass(frozen=True, slots=True)
-class _Uncleanable:
-    """The mark stands for this log; one that is made anew under its name is cleaned again."""
-
-    log: PartitionLog
-    reason: str
-
-
 class CleanerManager:
     """States and checkpoints of the cleaning of a `LogManager`'s logs.
 
     `dirtiest_ratio` is the highest dirty ratio that `grab_filthiest` found when it last looked.
+    `quarantine` holds the logs that could not be cleaned, and how long each is left alone.
     """
 
     def __init__(self, logs: LogManager) -> None:
@@ -135,7 +130,7 @@ class CleanerManager:
         self._lock = threading.RLock()
         self._let_go = threading.Condition(self._lock)
         self._states: dict[TopicPartition, CleaningState] = {}
-        self._uncleanable: dict[Path, dict[TopicPartition, _Uncleanable]] = {}
+        self.quarantine = Quarantine()
         self._checkpoints = {d.path: d.cleaner_offsets for d in logs.directories}
         # Added to without the lock: a directory may fail under any other lock.
         self._failed: set[Path] = set()
@@ -143,7 +138,7 @@ class CleanerManager:
         logs.on_removed.append(self._removed)
         logs.context.failures.subscribe(lambda path, _: self.handle_log_dir_failure(path))
 
-    def _current_logs(self) -> list[PartitionLog]:
+    def current_logs(self) -> list[PartitionLog]:
         """Every log but those that are on their way to another directory."""
         return [log for log in self.logs.logs() if self.logs.get(log.topic_partition) is log]
 
@@ -167,18 +162,20 @@ class CleanerManager:
             self._last_run_ms = now_ms
             lines = self._lines_of_all()
             found: list[tuple[PartitionLog, Cleanable]] = []
-            for log in self._current_logs():
+            for log in self.current_logs():
                 partition = log.topic_partition
                 if (
                     not log.config.compact
                     or partition in self._states
                     or partition in passing_over
-                    or self.is_uncleanable(log)
+                    or self.quarantine.keeps_out(log, now_ms)
                 ):
                     continue
                 line = lines.get(log.log_dir, {}).get(partition)
-                if not _is_idle(log, line):
-                    found.append((log, self._look_at(log, line, now_ms)))
+                cleanable = None if _is_idle(log, line) else self._look_at(log, line, now_ms)
+                self._note_look(log, cleanable)
+                if cleanable is not None:
+                    found.append((log, cleanable))
             self.dirtiest_ratio = max((c.ratio for _, c in found), default=0.0)
             due = [(log, c) for log, c in found if c.reason is None]
             if not due:
@@ -194,6 +191,12 @@ class CleanerManager:
                 max_delay_ms=max(delays, default=0),
             )
 
+    def _note_look(self, log: PartitionLog, cleanable: Cleanable | None) -> None:
+        """A log that can be looked at, or has nothing left to be cleaned, may be sound again."""
+        self.note_sound(log, Stage.LOOK)
+        if cleanable is None or not cleanable.cleanable_bytes:
+            self.note_sound(log, Stage.COMPACTION)
+
     def _look_at(self, log: PartitionLog, line: int | None, now_ms: int) -> Cleanable:
         try:
             cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
@@ -207,6 +210,7 @@ class CleanerManager:
                 log,
                 f"Failed to calculate log cleaning stats for partition {log.topic_partition}: "
                 f"{error}",
+                stage=Stage.LOOK,
             ) from error
         return cleanable
 
@@ -220,7 +224,7 @@ class CleanerManager:
         with self._lock:
             logs = [
                 log
-                for log in self._current_logs()
+                for log in self.current_logs()
                 if not log.config.compact and log.topic_partition not in self._states
             ]
             for log in logs:
@@ -232,13 +236,14 @@ class CleanerManager:
 
         Also those without `delete`: segments below their log start offset go.
         """
+        now_ms = self.logs.context.clock.now_ms()
         with self._lock:
             logs = [
                 log
-                for log in self._current_logs()
+                for log in self.current_logs()
                 if log.config.compact
                 and log.topic_partition not in self._states
-                and not self.is_uncleanable(log)
+                and not self.quarantine.keeps_from_retention(log, now_ms)
             ]
             for log in logs:
                 self._states[log.topic_partition] = InProgress(threading.current_thread())
@@ -424,11 +429,9 @@ class CleanerManager:
             if offset is not None:
                 self.update_checkpoints(source, remove=partition)
                 self.update_checkpoints(destination, line=(partition, offset))
-            mark = self._uncleanable.get(source, {}).pop(partition, None)
             log = self.logs.get(partition)
-            if mark is not None and log is not None:
-                marks = self._uncleanable.setdefault(destination, {})
-                marks[partition] = _Uncleanable(log, mark.reason)
+            if log is not None:
+                self.quarantine.move(log, source, destination)
 
     def maybe_truncate_checkpoint(
         self, log_dir: Path, partition: TopicPartition, offset: int
@@ -461,22 +464,46 @@ class CleanerManager:
 
     # ---- logs that cannot be cleaned
 
-    def mark_uncleanable(self, log: PartitionLog, reason: str) -> None:
-        """Leaves a log alone from now on, until it is deleted or the process ends."""
+    def mark_uncleanable(
+        self, log: PartitionLog, reason: str, *, stage: Stage = Stage.COMPACTION
+    ) -> None:
+        """Leaves a log alone for a while that doubles each time."""
+        now_ms = self.logs.context.clock.now_ms()
         with self._lock:
-            marks = self._uncleanable.setdefault(log.log_dir, {})
-            marks[log.topic_partition] = _Uncleanable(log, reason)
+            self.quarantine.add(log, reason, stage=stage, now_ms=now_ms)
+
+    def note_sound(self, log: PartitionLog, stage: Stage) -> None:
+        """Takes a log's mark off, where it was made at this stage, which has now gone well."""
+        with self._lock:
+            mark = self.quarantine.heal(log, stage)
+        if mark is not None:
+            _log.info(
+                "Partition %s is cleaned again: %s went well after %s failed attempts (%s)",
+                log.topic_partition,
+                stage.value,
+                mark.attempts,
+                mark.reason,
+            )
+
+    def mark_of(self, log: PartitionLog) -> Mark | None:
+        """Why a log is set aside, if it is; one that was since made anew is not."""
+        with self._lock:
+            return self.quarantine.of(log)
 
     def is_uncleanable(self, log: PartitionLog) -> bool:
         """Whether a log was marked; one that was since made anew was not."""
+        return self.mark_of(log) is not None
+
+    def is_kept_out(self, log: PartitionLog, now_ms: int) -> bool:
+        """Whether a log was marked, and the time to try it again has not come."""
         with self._lock:
-            mark = self._uncleanable.get(log.log_dir, {}).get(log.topic_partition)
-            return mark is not None and mark.log is log
+            return self.quarantine.keeps_out(log, now_ms)
 
     def uncleanable_partitions(self, log_dir: Path) -> dict[TopicPartition, str]:
         """The partitions of a directory that were marked, and why."""
         with self._lock:
-            return {p: mark.reason for p, mark in self._uncleanable.get(log_dir, {}).items()}
+            marks = self.quarantine.in_directory(log_dir)
+        return {partition: mark.reason for partition, mark in marks.items()}
 
     def maintain_uncleanable(self) -> None:
         """Forgets marks of logs that are gone.
@@ -484,12 +511,7 @@ class CleanerManager:
         Source: LogCleanerManager.maintainUncleanablePartitions.
         """
         with self._lock:
-            for log_dir, marks in list(self._uncleanable.items()):
-                kept = {p: mark for p, mark in marks.items() if self.logs.get(p) is mark.log}
-                if kept:
-                    self._uncleanable[log_dir] = kept
-                else:
-                    del self._uncleanable[log_dir]
+            self.quarantine.forget(lambda log: self.logs.get(log.topic_partition) is not log)
 
     # ---- gauges
 
@@ -502,7 +524,7 @@ class CleanerManager:
         with self._lock:
             lines = self._read(log_dir)
             total = 0
-            for partition, mark in self._uncleanable.get(log_dir, {}).items():
+            for partition, mark in self.quarantine.in_directory(log_dir).items():
                 if self.logs.get(partition) is mark.log:
                     view = live_view(mark.log, lines.get(partition))
                     total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes

@@ -54,6 +54,19 @@ class StalePlanError(CordwoodError):
     """What a plan was made on has changed; nothing was done."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStats:
+    """How the keys of a dirty section were gathered.
+
+    `utilization` is how much of the memory for keys they took, 1 where they had to be spilled.
+    """
+
+    bytes_read: int
+    elapsed_s: float
+    keys: int
+    utilization: float
+
+
 @dataclass(slots=True)
 class RoundResult:
     """How a round over one partition ended; `error` is None when it is committed."""
@@ -61,6 +74,7 @@ class RoundResult:
     name: str
     manifests: list[Manifest] = field(default_factory=list)
     error: Exception | None = None
+    index: IndexStats | None = None
 
     @property
     def discarded(self) -> Discarded:

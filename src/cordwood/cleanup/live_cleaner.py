@@ -11,6 +11,7 @@ Source: org.apache.kafka.storage.internals.log.LogCleaner.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,14 +22,20 @@ from cordwood.cleanup.cleaner_manager import (
     LogToClean,
 )
 from cordwood.cleanup.live import retain
+from cordwood.cleanup.quarantine import Stage
 from cordwood.model.config_values import LONG_MAX
-from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
+from cordwood.model.errors import (
+    CordwoodError,
+    EngineError,
+    EngineUnavailableError,
+    NoSpaceError,
+)
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from cordwood.cleanup.commit import RoundResult
+    from cordwood.cleanup.commit import IndexStats, RoundResult
     from cordwood.cleanup.request import Engine
 
 _log = logging.getLogger(__name__)
@@ -36,9 +43,18 @@ _log = logging.getLogger(__name__)
 _MIB = 1024 * 1024
 
 
+class CleanerStoppedError(LogCleaningAbortedError):
+    """The cleaner itself is to stop.
+
+    Source: org.apache.kafka.storage.internals.log.ThreadShutdownException.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
     """What one compaction did; `invalid_messages` are records without a key.
+
+    `index` says how the keys were gathered, None where the engine does not say.
 
     Source: org.apache.kafka.storage.internals.log.CleanerStats.
     """
@@ -49,6 +65,7 @@ class CleanerStats:
     messages_written: int
     invalid_messages: int
     elapsed_s: float
+    index: IndexStats | None = None
 
     @classmethod
     def of(cls, result: RoundResult, elapsed_s: float) -> CleanerStats:
@@ -61,12 +78,29 @@ class CleanerStats:
             messages_written=sum(m.records_after for m in manifests),
             invalid_messages=result.discarded.unkeyed,
             elapsed_s=elapsed_s,
+            index=result.index,
         )
 
     @property
     def recopy_percent(self) -> int:
         """cleaner-recopy-percent."""
         return int(100 * self.bytes_written / max(self.bytes_read, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerRun:
+    """One attempt to compact a log: when it began (ms), how long it took, and what came of it.
+
+    `outcome` is `cleaned`, `aborted` or `failed`; `error` says why it was one of the latter.
+    """
+
+    chosen: LogToClean
+    number: int
+    started_ms: int
+    elapsed_s: float
+    outcome: str
+    error: str = ""
+    stats: CleanerStats | None = None
 
 
 class LiveCleaner:
@@ -76,13 +110,26 @@ class LiveCleaner:
     to be.
     """
 
-    def __init__(self, manager: CleanerManager, engine: Engine, *, number: int = 0) -> None:
+    def __init__(
+        self,
+        manager: CleanerManager,
+        engine: Engine,
+        *,
+        number: int = 0,
+        bytes_per_second: Callable[[], float] | None = None,
+        require_running: Callable[[], None] = lambda: None,
+        on_run: Callable[[CleanerRun], None] = lambda _: None,
+    ) -> None:
         """Prepares; nothing runs yet.
 
         Args:
             manager: says which log is next.
             engine: runs the rounds.
             number: of the thread that will call, for what is logged.
+            bytes_per_second: what this cleaner may read and write; by default its share of the
+                broker's log.cleaner.io.max.bytes.per.second.
+            require_running: raises CleanerStoppedError when this cleaner is to stop.
+            on_run: hears of every attempt to compact a log.
         """
         self.last_stats: CleanerStats | None = None
         self.last_chosen: LogToClean | None = None
@@ -91,6 +138,9 @@ class LiveCleaner:
         self._number = number
         self._prefix = f"Cleaner {number}: "
         self._context = manager.logs.context
+        self._bytes_per_second = bytes_per_second or self._share_of_broker
+        self._require_running = require_running
+        self._on_run = on_run
         # Logs whose round failed for no fault of theirs, until every other has had its turn.
         self._put_off: set[TopicPartition] = set()
 
@@ -101,20 +151,24 @@ class LiveCleaner:
 
         Returns:
             Whether a log was compacted; if not, there is time to rest.
+
+        Raises:
+            CleanerStoppedError: this cleaner is to stop.
         """
+        self._require_running()
         if not self._manager.logs.broker.log_cleaner_enable:
             return False
         try:
             cleaned = self._clean_filthiest()
             self._retain_compacted()
         except LogCleaningError as error:
-            self._give_up_on(error.log, error)
+            self._give_up_on(error.log, error, error.stage)
             return False
         finally:
             self._manager.maintain_uncleanable()
         return cleaned
 
-    def _give_up_on(self, log: PartitionLog, error: Exception) -> None:
+    def _give_up_on(self, log: PartitionLog, error: Exception, stage: Stage) -> None:
         _log.warning(
             "%sUnexpected exception thrown when cleaning log %s. Marking its partition (%s) as "
             "uncleanable",
@@ -123,7 +177,7 @@ class LiveCleaner:
             log.topic_partition,
             exc_info=error,
         )
-        self._manager.mark_uncleanable(log, str(error))
+        self._manager.mark_uncleanable(log, str(error), stage=stage)
 
     # ---- compaction
 
@@ -134,22 +188,49 @@ class LiveCleaner:
             self._put_off.clear()
             return False
         self.last_chosen = chosen
+        begun = self._context.clock.monotonic_s()
+        outcome = _Outcome()
+        try:
+            return self._clean_chosen(chosen, now_ms, outcome)
+        except Exception as error:
+            outcome.fail(error)
+            raise
+        finally:
+            self._on_run(
+                CleanerRun(
+                    chosen=chosen,
+                    number=self._number,
+                    started_ms=now_ms,
+                    elapsed_s=self._context.clock.monotonic_s() - begun,
+                    outcome=outcome.kind,
+                    error=outcome.error,
+                    stats=outcome.stats,
+                )
+            )
+
+    def _clean_chosen(self, chosen: LogToClean, now_ms: int, outcome: _Outcome) -> bool:
         log, log_dir = chosen.log, chosen.log.log_dir
         end_offset = chosen.cleanable.first_dirty
         try:
-            self._clean(chosen, now_ms)
+            outcome.stats = self._clean(chosen, now_ms)
             end_offset = chosen.cleanable.first_uncleanable
-        except LogCleaningAbortedError as error:
+            self._manager.note_sound(log, Stage.COMPACTION)
+        except (LogCleaningAbortedError, StorageError) as error:  # or it is offline already
+            outcome.fail(error)
             _log.info("%s%s", self._prefix, error)
-        except StorageError as error:  # the directory is offline already
-            _log.info("%s%s", self._prefix, error)
+        except EngineUnavailableError as error:  # the engine has said so, once
+            outcome.fail(error)
+            _log.debug("%sCould not clean log %s: %s", self._prefix, log, error)
+            return False
         except (EngineError, NoSpaceError) as error:
+            outcome.fail(error)
             _log.warning("%sCould not clean log %s: %s", self._prefix, log, error)
             self._put_off.add(log.topic_partition)
             return False
         except FileNotFoundError as error:
             raise LogCleaningError(log, str(error)) from error
         except OSError as error:
+            outcome.fail(error)
             self._context.failures.fail(
                 log_dir,
                 f"Failed to clean up log for {log.topic_partition} in dir {log_dir} due to "
@@ -161,7 +242,7 @@ class LiveCleaner:
             self._manager.done_cleaning(chosen.topic_partition, log_dir, end_offset)
         return True
 
-    def _clean(self, chosen: LogToClean, now_ms: int) -> None:
+    def _clean(self, chosen: LogToClean, now_ms: int) -> CleanerStats:
         # Compiled code is loaded when there is something to compact, and not before.
         from cordwood.cleanup.live_round import clean_log  # noqa: PLC0415
 
@@ -171,18 +252,25 @@ class LiveCleaner:
             chosen.cleanable,
             self._engine,
             now_ms=now_ms,
-            require_wanted=lambda: self._manager.check_cleaning_aborted(chosen.log),
+            require_wanted=lambda: self._require_wanted(chosen.log),
             throttle_bytes=self._rate(),
             prefix=self._prefix,
         )
         stats = CleanerStats.of(result, self._context.clock.monotonic_s() - begun)
         self._record(chosen, stats)
+        return stats
+
+    def _require_wanted(self, log: PartitionLog) -> None:
+        self._require_running()
+        self._manager.check_cleaning_aborted(log)
 
     def _rate(self) -> int | None:
-        """This thread's share of log.cleaner.io.max.bytes.per.second."""
-        broker = self._manager.logs.broker
-        rate = broker.log_cleaner_io_max_bytes_per_second / max(1, broker.log_cleaner_threads)
+        rate = self._bytes_per_second()
         return max(1, int(rate)) if rate < LONG_MAX else None
+
+    def _share_of_broker(self) -> float:
+        broker = self._manager.logs.broker
+        return broker.log_cleaner_io_max_bytes_per_second / max(1, broker.log_cleaner_threads)
 
     def _record(self, chosen: LogToClean, stats: CleanerStats) -> None:
         """Says what a round did, in the lines of Kafka's that have a meaning here.
@@ -204,6 +292,7 @@ class LiveCleaner:
                     f"{chosen.cleanable.first_uncleanable}])",
                     f"\t{read:,.1f} MB of log processed in {seconds:,.1f} seconds "
                     f"({read / max(seconds, 1e-3):,.1f} MB/sec).",
+                    *_index_lines(stats),
                     f"\tStart size: {read:,.1f} MB ({stats.messages_read:,d} messages)",
                     f"\tEnd size: {written:,.1f} MB ({stats.messages_written:,d} messages)",
                     f"\t{fewer_bytes:.1f}% size reduction ({fewer:.1f}% fewer messages)",
@@ -229,9 +318,40 @@ class LiveCleaner:
             try:
                 self._manager.check_cleaning_aborted(log)
                 retain(log, self._context.clock.now_ms())
+                self._manager.note_sound(log, Stage.RETENTION)
             except LogCleaningAbortedError:
                 continue
             except (OSError, CordwoodError) as error:
-                self._give_up_on(log, error)
+                self._give_up_on(log, error, Stage.RETENTION)
             finally:
                 self._manager.done_deleting([log.topic_partition])
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of one attempt."""
+
+    kind: str = "cleaned"
+    error: str = ""
+    stats: CleanerStats | None = None
+
+    def fail(self, error: Exception) -> None:
+        self.kind = "aborted" if isinstance(error, LogCleaningAbortedError) else "failed"
+        self.error = str(error)
+
+
+def _index_lines(stats: CleanerStats) -> list[str]:
+    """Kafka's lines on the offset map, where the engine says how it was made."""
+    index = stats.index
+    if index is None:
+        return []
+    total, rest = max(stats.elapsed_s, 1e-3), max(stats.elapsed_s - index.elapsed_s, 0.0)
+    share = min(100.0, 100 * index.elapsed_s / total)
+    indexed, cleaned = index.bytes_read / _MIB, stats.bytes_read / _MIB
+    return [
+        f"\tIndexed {indexed:,.1f} MB in {index.elapsed_s:.1f} seconds "
+        f"({indexed / max(index.elapsed_s, 1e-3):,.1f} Mb/sec, {share:.1f}% of total time)",
+        f"\tBuffer utilization: {100 * index.utilization:.1f}%",
+        f"\tCleaned {cleaned:,.1f} MB in {rest:.1f} seconds "
+        f"({cleaned / max(rest, 1e-3):,.1f} Mb/sec, {100 - share:.1f}% of total time)",
+    ]

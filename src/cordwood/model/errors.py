@@ -54,6 +54,20 @@ class ConfigError(CordwoodError):
     """A setting that is unknown, or whose value Kafka would refuse."""
 
 
+class UnsupportedSettingError(ConfigError):
+    """A setting that asks for what Cordwood does not do, and that must not be passed over.
+
+    `name` and `value` are the setting's, `source` says where it stands, `remedy` what to do.
+    """
+
+    def __init__(self, name: str, value: str, *, source: str, remedy: str) -> None:
+        super().__init__(f"{source}: {name}={value} is not served by Cordwood; {remedy}")
+        self.name = name
+        self.value = value
+        self.source = source
+        self.remedy = remedy
+
+
 class NotALogDirError(CordwoodError):
     """A directory that is not an entry of a Kafka broker's log.dirs, nor a partition's."""
 
@@ -68,3 +82,7 @@ class NoSpaceError(CordwoodError):
 
 class EngineError(CordwoodError):
     """Spark could not be started, or cannot reach what it must work on."""
+
+
+class EngineUnavailableError(EngineError):
+    """Spark cannot be had for now; its text says why, and it is tried again later by itself."""

@@ -11,7 +11,8 @@ HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark")
 
 
 @pytest.mark.parametrize(
-    "module", ["cleaner_manager", "live", "live_cleaner", "paused_changes", "retention_task"]
+    "module",
+    ["cleaner_manager", "live", "live_round", "log_cleaner", "paused_changes", "retention_task"],
 )
 def test_a_broker_with_nothing_to_compact_loads_no_compiled_code(module: str) -> None:
     done = subprocess.run(

@@ -1,0 +1,100 @@
+"""The settings of a broker's cleaner, and which changes of them it takes while it runs.
+
+Source: org.apache.kafka.storage.internals.log.CleanerConfig, LogCleaner.validateReconfiguration,
+kafka.server.KafkaConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cordwood.model.config import BrokerConfig
+from cordwood.model.errors import ConfigError
+
+_MIB = 1024 * 1024
+_MINUTE_MS = 60_000
+
+_SPARK_IDLE_MS = 10 * _MINUTE_MS
+_RETRY_MS = 5 * _MINUTE_MS
+_RETRY_MAX_MS = 60 * _MINUTE_MS
+
+SPARK_IDLE_MS = "cordwood.cleaner.spark.idle.ms"
+UNCLEANABLE_RETRY_MS = "cordwood.cleaner.uncleanable.retry.ms"
+UNCLEANABLE_RETRY_MAX_MS = "cordwood.cleaner.uncleanable.retry.max.ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """What is in force; Kafka's defaults, and Cordwood's where Kafka has no such setting.
+
+    Sizes are in bytes and for all threads together. `dedupe_buffer_size` bounds the table of keys;
+    a log with more keys is indexed in parts. `io_buffer_size` and `io_buffer_load_factor` are taken
+    and shown, and change nothing: blocks of a fixed size are read, and a table of keys is never
+    more than half full. `spark_idle_ms` of real time after its last round Spark is stopped. A log
+    that cannot be cleaned is tried again after `uncleanable_retry_ms`, and then after twice as long
+    each time, up to `uncleanable_retry_max_ms`.
+    """
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_size: int = 128 * _MIB
+    io_buffer_size: int = 512 * 1024
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = 1.7976931348623157e308
+    backoff_ms: int = 15_000
+    retention_check_interval_ms: int = 5 * _MINUTE_MS
+    initial_task_delay_ms: int = 30_000
+    spark_idle_ms: int = _SPARK_IDLE_MS
+    uncleanable_retry_ms: int = _RETRY_MS
+    uncleanable_retry_max_ms: int = _RETRY_MAX_MS
+
+    @classmethod
+    def of(cls, broker: BrokerConfig, others: Mapping[str, int] | None = None) -> CleanerSettings:
+        """The settings of a broker; `others` are Cordwood's own, by name."""
+        given = others or {}
+        return cls(
+            enable=broker.log_cleaner_enable,
+            threads=broker.log_cleaner_threads,
+            dedupe_buffer_size=broker.log_cleaner_dedupe_buffer_size,
+            io_buffer_size=broker.log_cleaner_io_buffer_size,
+            io_buffer_load_factor=broker.log_cleaner_io_buffer_load_factor,
+            io_max_bytes_per_second=broker.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=broker.log_cleaner_backoff_ms,
+            retention_check_interval_ms=broker.log_retention_check_interval_ms,
+            initial_task_delay_ms=broker.log_initial_task_delay_ms,
+            spark_idle_ms=given.get(SPARK_IDLE_MS, _SPARK_IDLE_MS),
+            uncleanable_retry_ms=given.get(UNCLEANABLE_RETRY_MS, _RETRY_MS),
+            uncleanable_retry_max_ms=given.get(UNCLEANABLE_RETRY_MAX_MS, _RETRY_MAX_MS),
+        )
+
+    def require_valid(self) -> None:
+        """Checks what Kafka checks at the start.
+
+        Raises:
+            ConfigError: the table of keys would be too small for a thread.
+        """
+        if self.enable and self.dedupe_buffer_size // max(1, self.threads) <= _MIB:
+            raise ConfigError(
+                "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+            )
+
+    def require_reachable(self, new: CleanerSettings) -> None:
+        """Checks a change while the cleaner runs.
+
+        Raises:
+            ConfigError: Kafka would refuse it.
+        """
+        if new.threads < 1:
+            raise ConfigError("Log cleaner threads should be at least 1")
+        if new.threads < self.threads // 2:
+            raise ConfigError(
+                "Log cleaner threads cannot be reduced to less than half the current value "
+                f"{self.threads}"
+            )
+        if new.threads > self.threads * 2:
+            raise ConfigError(
+                "Log cleaner threads cannot be increased to more than double the current value "
+                f"{self.threads}"
+            )
+        new.require_valid()

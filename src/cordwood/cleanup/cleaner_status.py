@@ -1,0 +1,157 @@
+"""What the cleaner makes of every compacted log at this moment, and why: plain values.
+
+Nothing is changed by looking. No lock of the cleaner is held while logs are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.live import live_view
+from cordwood.cleanup.live_cleaner import CleanerRun
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.partition_log import PartitionLog
+
+Value = dict[str, Any]
+
+
+def partitions_status(
+    manager: CleanerManager,
+    now_ms: int,
+    *,
+    last_runs: Mapping[TopicPartition, CleanerRun],
+    last_cleaned_ms: Mapping[TopicPartition, int],
+) -> list[Value]:
+    """A value for every compacted log, by name.
+
+    Args:
+        manager: knows them.
+        now_ms: judges lags.
+        last_runs: the last attempt at each.
+        last_cleaned_ms: when each was last cleaned, as far as this process knows.
+    """
+    lines = manager.all_cleaner_checkpoints()
+    found = []
+    for log in sorted(manager.current_logs(), key=lambda log: log.topic_partition):
+        partition = log.topic_partition
+        if log.config.compact:
+            value = _status_of(manager, log, lines.get(partition), now_ms)
+            value["last_cleaned_ms"] = last_cleaned_ms.get(partition)
+            run = last_runs.get(partition)
+            value["last_run"] = None if run is None else run_status(run)
+            found.append(value)
+    return found
+
+
+def cleaning_order(partitions: list[Value]) -> list[str]:
+    """The names of those that would be taken now, in this order."""
+    due = [value for value in partitions if value["due"]]
+    due.sort(key=lambda value: -value["cleanable_ratio"])
+    return [f"{value['topic']}-{value['partition']}" for value in due]
+
+
+def run_status(run: CleanerRun) -> Value:
+    """One attempt to clean a log."""
+    stats = run.stats
+    value: Value = {
+        "partition": str(run.chosen.topic_partition),
+        "cleaner": run.number,
+        "started_ms": run.started_ms,
+        "elapsed_s": round(run.elapsed_s, 3),
+        "outcome": run.outcome,
+        "error": run.error,
+        "first_dirty_offset": run.chosen.cleanable.first_dirty,
+        "end_offset": run.chosen.cleanable.first_uncleanable,
+    }
+    if stats is not None:
+        value |= {
+            "bytes_read": stats.bytes_read,
+            "bytes_written": stats.bytes_written,
+            "messages_read": stats.messages_read,
+            "messages_written": stats.messages_written,
+            "invalid_messages": stats.invalid_messages,
+            "recopy_percent": stats.recopy_percent,
+        }
+        if stats.index is not None:
+            value |= {
+                "index_bytes": stats.index.bytes_read,
+                "index_elapsed_s": round(stats.index.elapsed_s, 3),
+                "keys": stats.index.keys,
+                "buffer_utilization": round(stats.index.utilization, 4),
+            }
+    return value
+
+
+def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now_ms: int) -> Value:
+    partition = log.topic_partition
+    state, mark = manager.state(partition), manager.mark_of(log)
+    value: Value = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "log_dir": str(log.log_dir),
+        "policy": ",".join(sorted(log.config.cleanup_policy)),
+        "state": "idle" if state is None else str(state),
+        "checkpoint": line,
+        "log_end_offset": log.log_end_offset,
+        "uncleanable": None,
+        "due": False,
+        "reason": "",
+    }
+    if mark is not None:
+        value["uncleanable"] = {
+            "reason": mark.reason,
+            "stage": mark.stage.value,
+            "since_ms": mark.since_ms,
+            "attempts": mark.attempts,
+            "retry_at_ms": mark.retry_at_ms,
+        }
+        if state is None:
+            value["state"] = "uncleanable"
+    try:
+        cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
+    except (
+        Exception
+    ) as error:  # whatever a damaged log makes of it: the others are told all the same
+        value |= {"reason": f"it could not be looked at: {error}", "cleanable_ratio": 0.0}
+        return value
+    value |= {
+        "clean_bytes": cleanable.clean_bytes,
+        "dirty_bytes": cleanable.cleanable_bytes,
+        "cleanable_ratio": round(cleanable.ratio, 6),
+        "min_cleanable_dirty_ratio": log.config.min_cleanable_dirty_ratio,
+        "first_dirty_offset": cleanable.first_dirty,
+        "first_uncleanable_offset": cleanable.first_uncleanable,
+        "compaction_delay_ms": cleanable.delay_ms,
+        "blockers": list(cleanable.blockers),
+    }
+    held_up = _held_up(manager, log, state, now_ms)
+    value["due"] = cleanable.reason is None and not held_up
+    value["reason"] = held_up or cleanable.reason or _why_due(cleanable, log)
+    return value
+
+
+def _held_up(manager: CleanerManager, log: PartitionLog, state: object, now_ms: int) -> str:
+    """Why it is not taken now although it may be due."""
+    if state is not None:
+        return {
+            "LogCleaningInProgress": "it is being cleaned",
+            "LogCleaningAborted": "its cleaning is being stopped",
+        }.get(str(state), "its cleaning is paused")
+    mark = manager.mark_of(log)
+    if mark is not None and manager.is_kept_out(log, now_ms):
+        wait_s = -(-(mark.retry_at_ms - now_ms) // 1000)
+        return f"{mark.stage.value} failed: {mark.reason}; it is tried again in {wait_s} s"
+    return ""
+
+
+def _why_due(cleanable: Cleanable, log: PartitionLog) -> str:
+    least = log.config.min_cleanable_dirty_ratio
+    if cleanable.ratio > least:
+        return f"its dirty ratio {cleanable.ratio:.4g} is above min.cleanable.dirty.ratio {least:g}"
+    return (
+        f"max.compaction.lag.ms: its oldest dirty record is {cleanable.delay_ms} ms past "
+        f"{log.config.max_compaction_lag_ms} ms"
+    )

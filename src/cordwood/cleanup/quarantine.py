@@ -1,0 +1,135 @@
+"""Logs that could not be cleaned: set aside with the reason, and tried again from time to time.
+
+Kafka leaves such a log alone until it is deleted or the process ends. Here it is tried again after
+a while that doubles each time, so that a log whose damage was mended, or has gone by retention,
+heals by itself. Until then it counts as uncleanable, also while it is tried.
+
+Source: org.apache.kafka.storage.internals.log.LogCleanerManager (uncleanablePartitions).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.partition_log import PartitionLog
+
+_MINUTE_MS = 60_000
+
+
+class Stage(enum.Enum):
+    """What went wrong; the mark goes when just that goes well."""
+
+    LOOK = "looking at it"
+    COMPACTION = "compaction"
+    RETENTION = "retention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Why a log is set aside; times in ms since the epoch.
+
+    It stands for this very log; one that is made anew under its name is cleaned again. It has gone
+    wrong `attempts` times, first at `since_ms`, and is tried again at `retry_at_ms`. Retention is
+    part of a new try: with `retention_due` it is yet to come.
+    """
+
+    log: PartitionLog
+    stage: Stage
+    reason: str
+    since_ms: int
+    retry_at_ms: int
+    attempts: int = 1
+    retention_due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDelays:
+    """The first wait before a log is tried again, and the longest, both in ms."""
+
+    first_ms: int = 5 * _MINUTE_MS
+    longest_ms: int = 60 * _MINUTE_MS
+
+    def after(self, attempts: int) -> int:
+        """The wait after so many attempts, at least one."""
+        return min(self.longest_ms, self.first_ms << min(attempts - 1, 30))
+
+
+class Quarantine:
+    """The marks, by directory. Whoever uses it sees to it that one thread does at a time."""
+
+    def __init__(self, delays: RetryDelays | None = None) -> None:
+        self.delays = delays or RetryDelays()
+        self._marks: dict[Path, dict[TopicPartition, Mark]] = {}
+
+    def add(self, log: PartitionLog, reason: str, *, stage: Stage, now_ms: int) -> None:
+        """Sets a log aside, or again."""
+        old = self.of(log)
+        attempts = 1 if old is None else old.attempts + 1
+        self._marks.setdefault(log.log_dir, {})[log.topic_partition] = Mark(
+            log=log,
+            stage=stage,
+            reason=reason,
+            since_ms=now_ms if old is None else old.since_ms,
+            retry_at_ms=now_ms + self.delays.after(attempts),
+            attempts=attempts,
+            retention_due=old is not None and stage is not Stage.RETENTION,
+        )
+
+    def of(self, log: PartitionLog) -> Mark | None:
+        """A log's mark; None where there is none, or that of another log under its name."""
+        mark = self._marks.get(log.log_dir, {}).get(log.topic_partition)
+        return mark if mark is not None and mark.log is log else None
+
+    def keeps_out(self, log: PartitionLog, now_ms: int) -> bool:
+        """Whether a log is to be left alone at this moment."""
+        mark = self.of(log)
+        if mark is None:
+            return False
+        # A clock that was put back does not make it wait for longer than it was to.
+        last_ms = mark.retry_at_ms - self.delays.after(mark.attempts)
+        return last_ms <= now_ms < mark.retry_at_ms
+
+    def keeps_from_retention(self, log: PartitionLog, now_ms: int) -> bool:
+        """As `keeps_out`; a log that was tried again in vain has its turn once for each time."""
+        mark = self.of(log)
+        if mark is None or not mark.retention_due:
+            return self.keeps_out(log, now_ms)
+        self._marks[log.log_dir][log.topic_partition] = replace(mark, retention_due=False)
+        return False
+
+    def heal(self, log: PartitionLog, stage: Stage) -> Mark | None:
+        """Takes off a log's mark where this is what had gone wrong; returns it."""
+        mark = self.of(log)
+        if mark is None or mark.stage is not stage:
+            return None
+        self._remove(log.log_dir, log.topic_partition)
+        return mark
+
+    def move(self, log: PartitionLog, source: Path, destination: Path) -> None:
+        """Takes a partition's mark along to another directory, where `log` is now its log."""
+        partition = log.topic_partition
+        mark = self._remove(source, partition)
+        if mark is not None:
+            self._marks.setdefault(destination, {})[partition] = replace(mark, log=log)
+
+    def _remove(self, log_dir: Path, partition: TopicPartition) -> Mark | None:
+        marks = self._marks.get(log_dir, {})
+        mark = marks.pop(partition, None)
+        if not marks:
+            self._marks.pop(log_dir, None)
+        return mark
+
+    def forget(self, is_gone: Callable[[PartitionLog], bool]) -> None:
+        """Drops the marks of logs that are gone."""
+        for log_dir, marks in list(self._marks.items()):
+            for partition, mark in list(marks.items()):
+                if is_gone(mark.log):
+                    self._remove(log_dir, partition)
+
+    def in_directory(self, log_dir: Path) -> dict[TopicPartition, Mark]:
+        """The marks of a directory's logs."""
+        return dict(self._marks.get(log_dir, {}))
