@@ -56,6 +56,8 @@ TOOL_CLASSES: Final[Mapping[str, str]] = {
     "log-dirs": f"{_TOOLS}.LogDirsCommand",
     "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
     "transactions": f"{_TOOLS}.TransactionsCommand",
+    "cluster": f"{_TOOLS}.ClusterTool",
+    "broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",
 }
 
 
@@ -172,6 +174,18 @@ def kafka_tool(
             timeout=timeout_s,
             check=False,
         )
+
+
+def tools_resource(name: str) -> Path:
+    """A file of `tools/realkafka` in a source checkout."""
+    return _RESOURCES / name
+
+
+def java_command(program: str, *, heap: str = "1g") -> list[str]:
+    """The command that runs a class of Kafka's, or a source file that uses them."""
+    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+    log4j = _RESOURCES / "log4j2-tools.xml"
+    return _java(kafka_jars(), log4j, program, heap=heap, flags=flags)
 
 
 def free_port() -> int:

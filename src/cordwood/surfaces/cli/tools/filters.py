@@ -1,0 +1,81 @@
+"""Which topics a tool is about.
+
+Source: org.apache.kafka.tools.filter.TopicFilter; org.apache.kafka.common.internals.Topic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from cordwood.model.errors import CordwoodError
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_NAME_LENGTH_MAX = 249
+
+
+class BadTopicError(CordwoodError):
+    """A name that no topic can have, or an expression that is none."""
+
+
+class TopicFilter:
+    """Topics whose names match a regular expression whole; commas divide alternatives."""
+
+    def __init__(self, expression: str) -> None:
+        """Reads the expression.
+
+        Raises:
+            BadTopicError: it is no regular expression.
+        """
+        text = expression.strip().replace(",", "|").replace(" ", "")
+        text = re.sub(r"^[\"']+|[\"']+$", "", text)
+        try:
+            self._pattern = re.compile(text)
+        except re.error as error:
+            raise BadTopicError(f"{text} is an invalid regex.") from error
+
+    def allows(self, topic: str, *, exclude_internal: bool = False) -> bool:
+        """True for a topic that is meant."""
+        if exclude_internal and topic in INTERNAL_TOPICS:
+            return False
+        return self._pattern.fullmatch(topic) is not None
+
+
+def topics_meant(
+    names: Iterable[str], expression: str | None, *, exclude_internal: bool
+) -> list[str]:
+    """Those of `names` that match, sorted.
+
+    Source: TopicCommand.doGetTopics.
+    """
+    ordered = sorted(names)
+    if expression is not None:
+        wanted = TopicFilter(expression)
+        return [name for name in ordered if wanted.allows(name, exclude_internal=exclude_internal)]
+    return [name for name in ordered if not (exclude_internal and name in INTERNAL_TOPICS)]
+
+
+def require_legal_name(name: str) -> None:
+    """Passes for names that a topic can have.
+
+    Raises:
+        BadTopicError: it cannot.
+
+    Source: Topic.validate.
+    """
+    reason = None
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in {".", ".."}:
+        reason = f"'{name}' is not allowed"
+    elif len(name) > _NAME_LENGTH_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {_NAME_LENGTH_MAX}"
+    elif not _LEGAL.fullmatch(name):
+        reason = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
+    if reason:
+        raise BadTopicError(f"Topic name is invalid: {reason}")

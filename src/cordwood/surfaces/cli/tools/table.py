@@ -1,0 +1,19 @@
+"""The tools by the name of their subcommand; each is imported when it is run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+MODULES: Mapping[str, str] = {
+    "topics": "topics",
+}
+
+
+def run(name: str, arguments: list[str]) -> int:
+    """Runs the tool of that name on its flags; gives the exit code."""
+    from cordwood.surfaces.cli.tools.tool import Terminal  # noqa: PLC0415  # when needed
+
+    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[name]}")
+    code: int = module.run(arguments, Terminal())
+    return code

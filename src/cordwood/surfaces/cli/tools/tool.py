@@ -1,0 +1,204 @@
+"""What the tools share: where their output goes, how they end, and how they reach the cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from cordwood import __version__
+from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.model.properties import parse_properties
+from cordwood.storage.filesystem import OS
+from cordwood.surfaces.cli.tools.options import (
+    OptionError,
+    Options,
+    Usage,
+    UsageError,
+    java_integer,
+)
+from cordwood.surfaces.client.cluster import API_TIMEOUT_MS, REQUEST_TIMEOUT_MS, ClientSettings
+
+_NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
+
+
+class ToolError(CordwoodError):
+    """A tool that ends with a text on stderr and exit code 1."""
+
+
+class Terminal:
+    """Standard input, output and error; text is UTF-8, and surrogates go out as they came in."""
+
+    def __init__(
+        self,
+        stdin: BinaryIO | None = None,
+        stdout: BinaryIO | None = None,
+        stderr: BinaryIO | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self.stdin = stdin or sys.stdin.buffer
+        self._out = stdout or sys.stdout.buffer
+        self._err = stderr or sys.stderr.buffer
+        self.clock = clock or SystemClock()
+
+    def line(self, text: str) -> None:
+        """Adds a line to stdout."""
+        self.write(f"{text}\n".encode("utf-8", "surrogateescape"))
+
+    def write(self, data: bytes) -> None:
+        """Adds bytes to stdout."""
+        self._out.write(data)
+
+    def document(self, value: Any) -> None:
+        """Adds a JSON document to stdout, on a line of its own."""
+        self.line(json.dumps(value))
+
+    def error(self, text: str) -> None:
+        """Writes a line to stderr, after all that went to stdout."""
+        self.flush()
+        self._err.write(f"{text}\n".encode("utf-8", "surrogateescape"))
+        self._err.flush()
+
+    def log(self, level: str, text: str, logger: str) -> None:
+        """Writes a line to stderr as the log of Kafka's tools looks."""
+        moment = datetime.fromtimestamp(self.clock.now_ms() / 1000).astimezone()
+        stamp = moment.strftime("%Y-%m-%d %H:%M:%S,") + f"{self.clock.now_ms() % 1000:03d}"
+        self.error(f"[{stamp}] {level} {text} ({logger})")
+
+    def warn(self, text: str) -> None:
+        """Writes what Kafka's NetworkClient warns of to stderr."""
+        self.log("WARN", text, _NETWORK_CLIENT)
+
+    def flush(self) -> None:
+        """Hands everything on."""
+        self._out.flush()
+
+
+def run_tool(
+    usage: Usage,
+    arguments: list[str],
+    terminal: Terminal,
+    body: Callable[[Options, Terminal], int],
+    *,
+    on_error: Callable[[CordwoodError, Terminal], None],
+    option_errors_show_usage: bool = False,
+) -> int:
+    """Runs a tool's body on its flags and gives the exit code.
+
+    `--help` and `--version` are answered here. A UsageError is shown with the usage; what else goes
+    wrong is shown by `on_error`, in the words of that tool. Exit codes: 0 done, 1 not.
+    """
+    try:
+        options = _parsed(usage, arguments, option_errors_show_usage=option_errors_show_usage)
+        if not arguments:
+            raise UsageError(usage.hint or usage.summary)
+        if options.has("help"):
+            terminal.write(usage.text().encode())
+            code = 0
+        elif options.has("version"):
+            terminal.line(__version__)
+            code = 0
+        else:
+            code = body(options, terminal)
+    except UsageError as error:
+        terminal.error(f"{error}\n{usage.text()}".rstrip())
+        code = 1
+    except CordwoodError as error:
+        on_error(error, terminal)
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    return _flushed(terminal, code)
+
+
+def _parsed(usage: Usage, arguments: list[str], *, option_errors_show_usage: bool) -> Options:
+    try:
+        return usage.parse(arguments)
+    except OptionError as error:
+        if option_errors_show_usage:
+            raise UsageError(str(error)) from error
+        raise
+
+
+def _flushed(terminal: Terminal, code: int) -> int:
+    try:
+        terminal.flush()
+    except BrokenPipeError:
+        return 1
+    return code
+
+
+def print_error(error: CordwoodError, terminal: Terminal) -> None:
+    """Shows an error's text alone."""
+    terminal.error(str(error))
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a file that a flag names.
+
+    Raises:
+        ToolError: it cannot be read; in Java's words.
+    """
+    try:
+        return OS.read_bytes(Path(path))
+    except OSError as error:
+        raise ToolError(f"{path} ({error.strerror})") from error
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The settings in a properties file.
+
+    Raises:
+        ToolError: it cannot be read.
+    """
+    try:
+        return parse_properties(read_file(path).decode("latin-1"), name=path)
+    except ConfigError as error:
+        raise ToolError(str(error)) from error
+
+
+def client_settings(
+    options: Options,
+    *,
+    client_id: str = "adminclient-1",
+    kind: str = "AdminClient",
+    extra: Mapping[str, str] | None = None,
+) -> ClientSettings:
+    """How to reach the cluster that `--bootstrap-server` and `--command-config` name.
+
+    `extra` are client properties given in other ways; they come before those of the file.
+
+    Raises:
+        ToolError: the client is told to use what it does not have.
+    """
+    properties: dict[str, str] = {}
+    file = options.value("command-config")
+    if file is not None:
+        properties = read_properties(file)
+    properties |= extra or {}
+    protocol = properties.get("security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise ToolError(f"security.protocol={protocol}: Cordwood's tools speak PLAINTEXT alone")
+    client_id = properties.get("client.id", client_id)
+    return ClientSettings(
+        bootstrap_servers=options.required("bootstrap-server"),
+        client_id=client_id,
+        name=f"{kind} clientId={client_id}",
+        api_timeout_ms=_ms(properties, "default.api.timeout.ms", API_TIMEOUT_MS),
+        request_timeout_ms=_ms(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS),
+    )
+
+
+def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name)
+    if text is None:
+        return default
+    number = java_integer(text.strip())
+    if number is None or number < 0:
+        raise ToolError(f"Invalid value {text} for configuration {name}: Not a number of type INT")
+    return number

@@ -1,0 +1,516 @@
+"""`cordwood topics`: what kafka-topics does.
+
+Source: org.apache.kafka.tools.TopicCommand (4.3.0).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.surfaces.cli.tools.filters import topics_meant
+from cordwood.surfaces.cli.tools.java_order import java_order
+from cordwood.surfaces.cli.tools.options import (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    COMMON,
+    INT_MAX,
+    Option,
+    Options,
+    Usage,
+    UsageError,
+    java_integer,
+)
+from cordwood.surfaces.cli.tools.tool import (
+    Terminal,
+    ToolError,
+    client_settings,
+    print_error,
+    run_tool,
+)
+from cordwood.surfaces.client.admin import (
+    TOPIC,
+    Admin,
+    ConfigFacts,
+    PartitionFacts,
+    Reassignment,
+    TopicFacts,
+)
+from cordwood.surfaces.client.cluster import Cluster
+from cordwood.surfaces.client.errors import ClientError, RefusedError
+
+_INVALID_TOPIC = 17
+_NO_NAME = "The given topic name '' cannot be represented in a request."
+_TOPIC_EXISTS = 36
+_REPLICATION_MAX = (1 << 15) - 1
+_PARTITIONS_PER_ANSWER = 2000
+_ACTIONS = ("create", "list", "alter", "describe", "delete")
+_REPORTS = (
+    "under-replicated-partitions",
+    "under-min-isr-partitions",
+    "at-min-isr-partitions",
+    "unavailable-partitions",
+)
+_CONFIGS_HINT = " (To alter topic configurations, the kafka-configs tool can be used.)"
+
+USAGE = Usage(
+    tool="topics",
+    summary="This tool helps to create, delete, describe, or change a topic.",
+    hint="Create, delete, describe, or change a topic.",
+    options=(
+        BOOTSTRAP,
+        COMMAND_CONFIG,
+        Option("list", "List the topics."),
+        Option("create", "Create a topic."),
+        Option("delete", "Delete topics."),
+        Option("alter", "Raise the number of partitions of topics."),
+        Option("describe", "Show topics and their partitions."),
+        Option("topic", "A topic's name; a regular expression but with --create.", "NAME"),
+        Option("topic-id", "The id of a topic to describe.", "ID"),
+        Option("config", "A setting of a topic to create; may be repeated.", "NAME=VALUE"),
+        Option("delete-config", "No longer does anything.", "NAME"),
+        Option("partitions", "How many partitions; the cluster's default if left out.", "N"),
+        Option("replication-factor", "How many replicas; the cluster's default.", "N"),
+        Option(
+            "replica-assignment",
+            "Brokers by partition: replicas divided by colons, partitions by commas.",
+            "ID:ID,ID:ID",
+        ),
+        Option("under-replicated-partitions", "Show only partitions that lack replicas."),
+        Option("unavailable-partitions", "Show only partitions without a leader."),
+        Option("under-min-isr-partitions", "Show only partitions below min.insync.replicas."),
+        Option("at-min-isr-partitions", "Show only partitions at min.insync.replicas."),
+        Option("topics-with-overrides", "Show only topics that have settings of their own."),
+        Option("if-exists", "Do nothing where there is no such topic."),
+        Option("if-not-exists", "Do nothing where there is such a topic already."),
+        Option("exclude-internal", "Leave Kafka's own topics out."),
+        Option("partition-size-limit-per-response", "Partitions asked for at once.", "N"),
+        *COMMON,
+    ),
+    examples="""\
+  cordwood topics --bootstrap-server localhost:9092 --create --topic orders --partitions 3 \\
+    --config cleanup.policy=compact
+  cordwood topics --bootstrap-server localhost:9092 --list --exclude-internal
+  cordwood topics --bootstrap-server localhost:9092 --describe --topic 'orders|payments'
+  cordwood topics --bootstrap-server localhost:9092 --alter --topic orders --partitions 6
+  cordwood topics --bootstrap-server localhost:9092 --delete --topic orders --if-exists
+""",
+)
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+    return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
+
+
+def _body(options: Options, terminal: Terminal) -> int:
+    _check(options, terminal)
+    settings = client_settings(options)
+    with Cluster(settings, warn=terminal.warn) as cluster:
+        try:
+            _act(options, Admin(cluster), terminal)
+        except CordwoodError as error:
+            terminal.line(f"Error while executing topic command : {error}")
+            described = error.described if isinstance(error, ClientError) else str(error)
+            terminal.log("ERROR", f"{described}\n", "org.apache.kafka.tools.TopicCommand")
+            return 1
+    return 0
+
+
+def _check(options: Options, terminal: Terminal) -> None:
+    """Refuses flags that do not go together.
+
+    Source: TopicCommandOptions.checkArgs.
+    """
+    if sum(map(options.has, _ACTIONS)) != 1:
+        raise UsageError(
+            "Command must include exactly one action: --list, --describe, --create, --alter or "
+            "--delete"
+        )
+    if options.has("delete-config"):
+        terminal.error(
+            "delete-config option is no longer supported and deprecated since version 4.0. "
+            "The config will be fully removed in future releases."
+        )
+    _check_required(options, terminal)
+    for name, actions in (
+        ("config", ("alter", "create")),
+        ("partitions", ("alter", "create")),
+        ("replication-factor", ("create",)),
+        ("replica-assignment", ("alter", "create")),
+    ):
+        options.forbid(name, *(action for action in _ACTIONS if action not in actions))
+    if options.has("create"):
+        options.forbid("replica-assignment", "partitions", "replication-factor")
+    for report in _REPORTS:
+        others = (action for action in _ACTIONS if action != "describe")
+        options.forbid(report, *others, "topics-with-overrides")
+    options.forbid("topics-with-overrides", *(a for a in _ACTIONS if a != "describe"), *_REPORTS)
+    options.forbid("if-exists", "create", "list")
+    options.forbid("if-not-exists", *(action for action in _ACTIONS if action != "create"))
+    options.forbid("exclude-internal", "create", "alter", "delete")
+
+
+def _check_required(options: Options, terminal: Terminal) -> None:
+    if not options.has("bootstrap-server"):
+        raise ToolError("--bootstrap-server must be specified")
+    if options.has("describe") and options.has("if-exists"):
+        if not options.has("topic") and not options.has("topic-id"):
+            raise UsageError("--topic or --topic-id is required to describe a topic")
+        if options.has("topic") and options.has("topic-id"):
+            terminal.line(
+                "Only topic id will be used when both --topic and --topic-id are specified and "
+                "topicId is not Uuid.ZERO_UUID"
+            )
+    if not options.has("list") and not options.has("describe"):
+        options.require("topic")
+    if options.has("alter"):
+        if options.has("config"):
+            raise UsageError(
+                'Option combination "[[bootstrap-server], [config]]" can\'t be used with option '
+                f'"[alter]"{_CONFIGS_HINT}'
+            )
+        options.require("partitions")
+
+
+def _act(options: Options, admin: Admin, terminal: Terminal) -> None:
+    if options.has("create"):
+        _create(options, admin, terminal)
+    elif options.has("alter"):
+        _alter(options, admin)
+    elif options.has("list"):
+        names = _topics(options, admin)
+        if options.has("json"):
+            terminal.document({"topics": names})
+        else:
+            terminal.line("\n".join(names))
+    elif options.has("describe"):
+        _describe(options, admin, terminal)
+    else:
+        names = _existing(options, admin)
+        if names:
+            admin.delete_topics(names)
+
+
+def _topics(options: Options, admin: Admin) -> list[str]:
+    names = [topic.name for topic in admin.topics()]
+    return topics_meant(
+        names, options.value("topic"), exclude_internal=options.has("exclude-internal")
+    )
+
+
+def _existing(options: Options, admin: Admin) -> list[str]:
+    names = _topics(options, admin)
+    topic = options.value("topic")
+    if topic and not names and not options.has("if-exists"):
+        raise ToolError(f"Topic '{topic}' does not exist as expected")
+    return names
+
+
+def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
+    name = options.required("topic")
+    partitions = options.number("partitions")
+    factor = options.number("replication-factor")
+    assignment = parse_assignment(options.value("replica-assignment") or "")
+    configs = parse_configs(options.values("config"))
+    if not name:
+        raise RefusedError(_INVALID_TOPIC, _NO_NAME)
+    if "_" in name or "." in name:
+        terminal.line(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
+            "('_') could collide. To avoid issues it is best to use either, but not both."
+        )
+    if factor is not None and not 1 <= factor <= _REPLICATION_MAX:
+        raise ToolError(
+            f"The replication factor must be between 1 and {_REPLICATION_MAX} inclusive"
+        )
+    if partitions is not None and partitions < 1:
+        raise ToolError("The partitions must be greater than 0")
+    try:
+        admin.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=factor,
+            assignment=assignment,
+            configs=configs,
+        )
+    except RefusedError as error:
+        if error.code != _TOPIC_EXISTS or not options.has("if-not-exists"):
+            raise
+        return
+    if options.has("json"):
+        terminal.document({"created": name})
+    else:
+        terminal.line(f"Created topic {name}.")
+
+
+def parse_configs(texts: Sequence[str]) -> dict[str, str]:
+    """The settings of `--config name=value`.
+
+    Raises:
+        ToolError: one is not of that form.
+    """
+    found = {}
+    for text in texts:
+        # As String.split does, an empty value at the end does not count.
+        name, _, value = text.rstrip("=").partition("=")
+        if not value or "=" in value:
+            raise ToolError(
+                "requirement failed: Invalid topic config: all configs to be added must be in "
+                'the format "key=val".'
+            )
+        found[name.strip()] = value.strip()
+    return found
+
+
+def parse_assignment(text: str) -> dict[int, list[int]]:
+    """The brokers of each partition, from `1:2,2:3`.
+
+    Raises:
+        ToolError: a broker is no number or comes twice, or partitions have different numbers of
+            replicas.
+    """
+    found: dict[int, list[int]] = {}
+    for partition, brokers in enumerate(text.split(",") if text else []):
+        ids = [_broker_id(part.strip()) for part in brokers.split(":")]
+        twice = sorted({one for one in ids if ids.count(one) > 1})
+        if twice:
+            raise ToolError(
+                "Partition replica lists may not contain duplicate entries: "
+                + ",".join(map(str, twice))
+            )
+        if found and len(ids) != len(found[0]):
+            raise ToolError(f"Partition {partition} has different replication factor: {ids}")
+        found[partition] = ids
+    return found
+
+
+def _broker_id(text: str) -> int:
+    number = java_integer(text)
+    if number is None:
+        raise ToolError(f'For input string: "{text}"')
+    return number
+
+
+def _alter(options: Options, admin: Admin) -> None:
+    count = options.number("partitions")
+    assignment = parse_assignment(options.value("replica-assignment") or "")
+    names = _existing(options, admin)
+    if not names or count is None:
+        return
+    if not assignment:
+        admin.create_partitions(dict.fromkeys(names, count))
+        return
+    for topic in admin.describe_topics(names):
+        new = list(assignment.values())[len(topic.partitions) :]
+        admin.create_partitions({topic.name: count}, new)
+
+
+# ---- describe
+
+
+class _View(NamedTuple):
+    """What to show of the topics."""
+
+    options: Options
+    live: frozenset[int]
+
+    @property
+    def reports(self) -> list[str]:
+        return [name for name in _REPORTS if self.options.has(name)]
+
+    def shows(
+        self,
+        partition: PartitionFacts,
+        reassignment: Reassignment | None,
+        configs: Mapping[str, ConfigFacts],
+    ) -> bool:
+        """True if that partition is to be shown."""
+        if not self.reports:
+            return True
+        min_isr = int(configs["min.insync.replicas"].value or 1)
+        has_leader = partition.leader >= 0
+        judged = {
+            "under-replicated-partitions": (
+                _replication_factor(partition, reassignment) > len(partition.isr)
+            ),
+            "unavailable-partitions": not has_leader or partition.leader not in self.live,
+            "under-min-isr-partitions": not has_leader or len(partition.isr) < min_isr,
+            "at-min-isr-partitions": len(partition.isr) == min_isr,
+        }
+        return any(judged[name] for name in self.reports)
+
+
+def _describe(options: Options, admin: Admin, terminal: Terminal) -> None:
+    topics = _described(options, admin)
+    configs = {
+        topic.name: {config.name: config for config in admin.describe_configs(TOPIC, topic.name)}
+        for topic in topics
+    }
+    live = frozenset(node.id for node in admin.describe_cluster().nodes)
+    reassignments = admin.reassignments(
+        TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions
+    )
+    view = _View(options, live)
+    if options.has("json"):
+        terminal.document(
+            {"topics": [_document(t, configs[t.name], reassignments, view) for t in topics]}
+        )
+        return
+    for topic in topics:
+        _show_topic(topic, configs[topic.name], reassignments, view, terminal)
+
+
+def _described(options: Options, admin: Admin) -> list[TopicFacts]:
+    topic_id = parse_topic_id(options.value("topic-id"))
+    if topic_id is not None:
+        known = {topic.topic_id for topic in admin.topics()}
+        if topic_id in known:
+            return admin.topics_by_id([topic_id])
+        if options.has("if-exists"):
+            return []
+        raise ToolError(f"TopicId '{shown_id(topic_id)}' does not exist as expected")
+    names = _existing(options, admin)
+    if not names:
+        return []
+    limit = options.number("partition-size-limit-per-response", bound=INT_MAX)
+    found = {
+        topic.name: topic
+        for topic in admin.describe_topics(names, partitions_max=limit or _PARTITIONS_PER_ANSWER)
+    }
+    ordered = names
+    for _ in range(2):
+        ordered = java_order(ordered, lambda name: name, capacity=len(names))
+    return [found[name] for name in ordered]
+
+
+def parse_topic_id(text: str | None) -> UUID | None:
+    """The id that Kafka writes in Base64; None for none and for zero.
+
+    Raises:
+        ToolError: it is not of that form.
+    """
+    if text is None:
+        return None
+    if len(text) > 24:
+        raise ToolError(
+            f"Input string with prefix `{text[:24]}` is too long to be decoded as a base64 UUID"
+        )
+    if len(text) == 1:
+        raise ToolError("Input byte[] should at least have 2 bytes for base64 bytes")
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError as error:
+        raise ToolError(f"Illegal base64 in {text}") from error
+    if len(data) != 16:
+        raise ToolError(
+            f"Input string `{text}` decoded as {len(data)} bytes, which is not equal to the "
+            "expected 16 bytes of a base64-encoded UUID"
+        )
+    found = UUID(bytes=data)
+    return found if found.int else None
+
+
+def shown_id(topic_id: UUID) -> str:
+    """An id as Kafka writes it."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def _replication_factor(partition: PartitionFacts, reassignment: Reassignment | None) -> int:
+    if reassignment is None:
+        return len(partition.replicas)
+    changing = {*reassignment.adding, *reassignment.removing}
+    if not changing & set(partition.replicas):
+        return len(partition.replicas)
+    return len(reassignment.replicas) - len(reassignment.adding)
+
+
+def _show_topic(
+    topic: TopicFacts,
+    configs: Mapping[str, ConfigFacts],
+    reassignments: Mapping[TopicPartition, Reassignment],
+    view: _View,
+    terminal: Terminal,
+) -> None:
+    own = [config for config in configs.values() if not config.is_default]
+    with_overrides = view.options.has("topics-with-overrides")
+    if not view.reports and (own or not with_overrides):
+        first = topic.partitions[0]
+        factor = _replication_factor(
+            first, reassignments.get(TopicPartition(topic.name, first.partition))
+        )
+        shown = ",".join(f"{config.name}={_text(config.value)}" for config in own)
+        parts = [f"Topic: {topic.name}"]
+        if topic.topic_id is not None:
+            parts.append(f"TopicId: {shown_id(topic.topic_id)}")
+        parts += [
+            f"PartitionCount: {len(topic.partitions)}",
+            f"ReplicationFactor: {factor}",
+            f"Configs: {shown}",
+        ]
+        terminal.line("\t".join(parts))
+    if with_overrides:
+        return
+    for partition in topic.partitions:
+        reassignment = reassignments.get(TopicPartition(topic.name, partition.partition))
+        if view.shows(partition, reassignment, configs):
+            _show_partition(topic.name, partition, reassignment, terminal)
+
+
+def _show_partition(
+    topic: str, facts: PartitionFacts, reassignment: Reassignment | None, terminal: Terminal
+) -> None:
+    parts = [
+        f"\tTopic: {topic}",
+        f"Partition: {facts.partition}",
+        f"Leader: {facts.leader if facts.leader >= 0 else 'none'}",
+        f"Replicas: {_ids(facts.replicas)}",
+        f"Isr: {_ids(facts.isr)}",
+    ]
+    if reassignment is not None:
+        parts += [
+            f"Adding Replicas: {_ids(reassignment.adding)}",
+            f"Removing Replicas: {_ids(reassignment.removing)}",
+        ]
+    parts += [
+        f"Elr: {'N/A' if facts.elr is None else _ids(facts.elr)}",
+        f"LastKnownElr: {'N/A' if facts.last_known_elr is None else _ids(facts.last_known_elr)}",
+    ]
+    terminal.line("\t".join(parts))
+
+
+def _document(
+    topic: TopicFacts,
+    configs: Mapping[str, ConfigFacts],
+    reassignments: Mapping[TopicPartition, Reassignment],
+    view: _View,
+) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "topicId": None if topic.topic_id is None else shown_id(topic.topic_id),
+        "configs": {c.name: c.value for c in configs.values() if not c.is_default},
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader if p.leader >= 0 else None,
+                "replicas": p.replicas,
+                "isr": p.isr,
+                "elr": p.elr,
+                "lastKnownElr": p.last_known_elr,
+            }
+            for p in topic.partitions
+            if view.shows(p, reassignments.get(TopicPartition(topic.name, p.partition)), configs)
+        ],
+    }
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value

@@ -1,0 +1,122 @@
+"""Runs a row of `tool_cases` with Kafka's tool and with Cordwood's, and makes both comparable.
+
+What may differ: times, ids, Java's stack traces, the usage that follows a refused command line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.surfaces.cli.tools.tool import Terminal
+from cordwood.testing.kafka_tools import KafkaTools, ToolResult
+from cordwood.testing.tool_cases import Case
+
+KAFKA_PREFIX, OWN_PREFIX = "kaf", "cor"
+
+_STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]", re.MULTILINE)
+_TOPIC_ID = re.compile(r"(TopicId: )[\w-]{22}")
+_USAGE = re.compile(r"^(Option +Description|Usage: |usage: )")
+_LOGGED_CLASS = re.compile(r"(ERROR )[\w.$]+(?:Exception|Error): ")
+_TRACE = re.compile(
+    r"^(\tat |Caused by: |\t?\.\.\. \d+ more"
+    r"|(?!java\.util\.concurrent\.ExecutionException)(?:Exception in thread .*|java\.[\w.$]+|joptsimple\.[\w.$]+|net\.sourceforge\.[\w.$]+"
+    r"|org\.apache\.kafka\.[\w.$]+|com\.fasterxml\.[\w.$]+)(?:Exception|Error|Invalid\w+|Regex\w+)"
+    r"(?:: .*)?$)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What both sides said to a command line, made comparable."""
+
+    case: Case
+    kafka: ToolResult
+    own: ToolResult
+
+    @property
+    def is_equal(self) -> bool:
+        """True if exit code and all that was printed agree."""
+        return self.kafka == self.own
+
+    def __str__(self) -> str:
+        sides = (("Kafka", self.kafka), ("Cordwood", self.own))
+        return f"$ {self.case.line}\n" + "\n".join(
+            f"--- {name}: exit code {said.code}\n{said.out}--- {name}, stderr:\n{said.err}"
+            for name, said in sides
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """Both sides, a broker, and the files that command lines name."""
+
+    tools: KafkaTools
+    bootstrap: str
+    files: Mapping[str, Path]
+    tag: str = ""
+
+    def compare(self, case: Case) -> Comparison:
+        """Runs one row on both sides."""
+        kafka = self._kafka(case)
+        own = self._own(case)
+        return Comparison(case=case, kafka=kafka, own=own)
+
+    def _kafka(self, case: Case) -> ToolResult:
+        prefix = KAFKA_PREFIX + self.tag
+        tool, *args = self._words(case, prefix)
+        said = self.tools.run(tool, *args, stdin=_own_names(case.stdin, prefix))
+        return comparable(said, prefix, ordered=case.ordered)
+
+    def _own(self, case: Case) -> ToolResult:
+        prefix = OWN_PREFIX + self.tag
+        tool, *args = self._words(case, prefix)
+        out, err = io.BytesIO(), io.BytesIO()
+        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[tool]}")
+        stdin = io.BytesIO(_own_names(case.stdin, prefix))
+        code = module.run(args, Terminal(stdin, out, err))
+        said = ToolResult(code, out.getvalue().decode(), err.getvalue().decode())
+        return comparable(said, prefix, ordered=case.ordered)
+
+    def _words(self, case: Case, prefix: str) -> list[str]:
+        words = []
+        for word in shlex.split(case.line):
+            file = self.files.get(word.removeprefix("@")) if word.startswith("@") else None
+            if file is not None:
+                own = file.with_name(f"{prefix}-{file.name}")
+                own.write_bytes(_own_names(file.read_bytes(), prefix))
+                words.append(str(own))
+            else:
+                words.append(word.replace("%", prefix))
+        if case.bootstrap:
+            words += ["--bootstrap-server", self.bootstrap]
+        return words
+
+
+def _own_names(data: bytes, prefix: str) -> bytes:
+    return data.replace(b"%", prefix.encode())
+
+
+def comparable(said: ToolResult, prefix: str, *, ordered: bool) -> ToolResult:
+    """What a side said without what may differ."""
+    out = _TOPIC_ID.sub(r"\1ID", said.out.replace(prefix, "%"))
+    if not ordered:
+        out = "\n".join(sorted(out.splitlines()))
+    return ToolResult(said.code, out, _errors(said.err.replace(prefix, "%")))
+
+
+def _errors(text: str) -> str:
+    lines = []
+    for line in _STAMP.sub("[TIME]", text).splitlines():
+        if _USAGE.match(line):
+            break
+        if line and not _TRACE.match(line):
+            lines.append(_LOGGED_CLASS.sub(r"\1", line))
+    return "\n".join(lines)
+
