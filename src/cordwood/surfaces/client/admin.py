@@ -106,6 +106,15 @@ class LogDirFacts:
     replicas: Mapping[TopicPartition, ReplicaFacts] = field(default_factory=dict)
 
 
+class GroupFacts(NamedTuple):
+    """A group as a list of groups tells of it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    kind: str
+
+
 class Reassignment(NamedTuple):
     """Replicas on their way in and out."""
 
@@ -139,6 +148,23 @@ class Admin:
         self._cluster.learn(list(nodes))
         fenced = {int(b.broker_id) for b in answer.brokers if getattr(b, "is_fenced", False)}
         return ClusterFacts(answer.cluster_id, int(answer.controller_id), nodes, frozenset(fenced))
+
+    def groups(self) -> list[GroupFacts]:
+        """All groups of all brokers."""
+        found = []
+        for node in self.describe_cluster().nodes:
+            answer = self._cluster.call("list_groups", {}, node_id=node.id)
+            require(answer.error_code)
+            found += [
+                GroupFacts(
+                    group.group_id,
+                    group.protocol_type,
+                    getattr(group, "group_state", ""),
+                    getattr(group, "group_type", ""),
+                )
+                for group in answer.groups
+            ]
+        return found
 
     def unregister_broker(self, broker_id: int) -> None:
         """Makes the cluster forget a broker."""

@@ -52,7 +52,7 @@ class RefusedError(ClientError):
 
     def __init__(self, code: int, message: str | None = None) -> None:
         text = error_text(code)
-        super().__init__(message or text.message)
+        super().__init__(text.message if message is None else message)
         self.code = code
         self.java_class = f"{_PACKAGE}.{text.name}"
 

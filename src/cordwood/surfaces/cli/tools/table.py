@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 MODULES: Mapping[str, str] = {
     "topics": "topics",
+    "configs": "configs",
 }
 
 

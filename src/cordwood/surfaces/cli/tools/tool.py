@@ -168,8 +168,9 @@ def client_settings(
     client_id: str = "adminclient-1",
     kind: str = "AdminClient",
     extra: Mapping[str, str] | None = None,
+    servers: str = "bootstrap-server",
 ) -> ClientSettings:
-    """How to reach the cluster that `--bootstrap-server` and `--command-config` name.
+    """How to reach the cluster that `--bootstrap-server` (or `servers`) names.
 
     `extra` are client properties given in other ways; they come before those of the file.
 
@@ -186,7 +187,7 @@ def client_settings(
         raise ToolError(f"security.protocol={protocol}: Cordwood's tools speak PLAINTEXT alone")
     client_id = properties.get("client.id", client_id)
     return ClientSettings(
-        bootstrap_servers=options.required("bootstrap-server"),
+        bootstrap_servers=options.required(servers),
         client_id=client_id,
         name=f"{kind} clientId={client_id}",
         api_timeout_ms=_ms(properties, "default.api.timeout.ms", API_TIMEOUT_MS),

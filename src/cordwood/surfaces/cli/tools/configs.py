@@ -1,0 +1,278 @@
+"""`cordwood configs`: what kafka-configs does.
+
+Source: kafka.admin.ConfigCommand (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from cordwood.model.errors import CordwoodError
+from cordwood.surfaces.cli.tools.config_entities import (
+    BROKER_LOGGERS,
+    BROKERS,
+    CLIENT_METRICS,
+    CLIENTS,
+    GROUPS,
+    IPS,
+    TOPICS,
+    USERS,
+    Entities,
+    check,
+    entities_of,
+)
+from cordwood.surfaces.cli.tools.config_texts import parse_added, parse_deleted
+from cordwood.surfaces.cli.tools.filters import require_legal_name
+from cordwood.surfaces.cli.tools.java_order import java_order
+from cordwood.surfaces.cli.tools.options import (
+    COMMAND_CONFIG,
+    COMMON,
+    Option,
+    OptionError,
+    Options,
+    Usage,
+)
+from cordwood.surfaces.cli.tools.quotas import alter_quotas, describe_quotas
+from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, client_settings, run_tool
+from cordwood.surfaces.client.admin import (
+    BROKER,
+    BROKER_LOGGER,
+    DELETE,
+    GROUP,
+    SET,
+    TOPIC,
+    Admin,
+    ConfigFacts,
+)
+from cordwood.surfaces.client.admin import CLIENT_METRICS as CLIENT_METRICS_RESOURCE
+from cordwood.surfaces.client.cluster import Cluster
+from cordwood.surfaces.client.errors import ClientError, NotSupportedError
+
+_RESOURCES = {
+    TOPICS: TOPIC,
+    BROKERS: BROKER,
+    BROKER_LOGGERS: BROKER_LOGGER,
+    CLIENT_METRICS: CLIENT_METRICS_RESOURCE,
+    GROUPS: GROUP,
+}
+_DYNAMIC = {
+    TOPICS: "DYNAMIC_TOPIC_CONFIG",
+    BROKERS: "DYNAMIC_BROKER_CONFIG",
+    CLIENT_METRICS: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    GROUPS: "DYNAMIC_GROUP_CONFIG",
+}
+
+USAGE = Usage(
+    tool="configs",
+    summary=(
+        "This tool helps to manipulate and describe entity config for a topic, client, user, "
+        "broker, ip, client-metrics or group"
+    ),
+    options=(
+        Option("bootstrap-server", "The brokers to begin with.", "HOST:PORT,..."),
+        Option("bootstrap-controller", "The controllers to begin with.", "HOST:PORT,..."),
+        COMMAND_CONFIG,
+        Option("alter", "Change settings."),
+        Option("describe", "Show settings."),
+        Option("all", "Show all settings, not only those that were set at run time."),
+        Option(
+            "entity-type",
+            "topics, clients, users, brokers, broker-loggers, ips, client-metrics or groups.",
+            "TYPE",
+        ),
+        Option("entity-name", "The name of a topic, client, user, broker …", "NAME"),
+        Option("entity-default", "The defaults of clients, users, brokers or ips."),
+        Option("add-config", "Settings to set; [] around values with commas.", "K=V,K=[V,V]"),
+        Option("add-config-file", "A properties file of settings to set.", "FILE"),
+        Option("delete-config", "Settings to take back.", "K,K"),
+        Option("topic", "Instead of --entity-type topics --entity-name.", "NAME"),
+        Option("client", "Instead of --entity-type clients --entity-name.", "ID"),
+        Option("client-defaults", "Instead of --entity-type clients --entity-default."),
+        Option("user", "Instead of --entity-type users --entity-name.", "PRINCIPAL"),
+        Option("user-defaults", "Instead of --entity-type users --entity-default."),
+        Option("broker", "Instead of --entity-type brokers --entity-name.", "ID"),
+        Option("broker-defaults", "Instead of --entity-type brokers --entity-default."),
+        Option("broker-logger", "Instead of --entity-type broker-loggers …", "ID"),
+        Option("ip-defaults", "Instead of --entity-type ips --entity-default."),
+        Option("ip", "Instead of --entity-type ips --entity-name.", "IP"),
+        Option("group", "Instead of --entity-type groups --entity-name.", "ID"),
+        Option("client-metrics", "Instead of --entity-type client-metrics …", "NAME"),
+        *COMMON,
+    ),
+    examples="""\
+  cordwood configs --bootstrap-server localhost:9092 --describe --topic orders --all
+  cordwood configs --bootstrap-server localhost:9092 --alter --topic orders \\
+    --add-config cleanup.policy=[compact,delete],retention.ms=86400000
+  cordwood configs --bootstrap-server localhost:9092 --alter --topic orders \\
+    --delete-config retention.ms
+  cordwood configs --bootstrap-server localhost:9092 --alter --broker-defaults \\
+    --add-config log.cleaner.threads=2
+""",
+)
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+
+    def explain(error: CordwoodError, terminal: Terminal) -> None:
+        plain = isinstance(error, ToolError | OptionError | NotSupportedError)
+        if isinstance(error, ClientError) and not plain:
+            terminal.error(
+                f"Error while executing config command with args '{' '.join(arguments)}'"
+            )
+            terminal.error(f"java.util.concurrent.ExecutionException: {error.described}")
+        else:
+            terminal.error(str(error))
+
+    return run_tool(USAGE, arguments, terminal, _body, on_error=explain)
+
+
+def _body(options: Options, terminal: Terminal) -> int:
+    check(options)
+    servers = "bootstrap-server"
+    if not options.has(servers):
+        servers = "bootstrap-controller"
+    entities = entities_of(options)
+    settings = client_settings(options, servers=servers)
+    if options.has("alter") and len(entities.types) != len(entities.names):
+        raise ToolError("An entity name must be specified for every entity type")
+    with Cluster(settings, warn=terminal.warn) as cluster:
+        if options.has("alter"):
+            _alter(options, entities, cluster, terminal)
+        else:
+            _describe(options, entities, cluster, terminal)
+    return 0
+
+
+# ---- alter
+
+
+def _alter(options: Options, entities: Entities, cluster: Cluster, terminal: Terminal) -> None:
+    kind, name = entities.types[0], entities.names[0]
+    added = parse_added(options)
+    deleted = parse_deleted(options)
+    if kind in {USERS, CLIENTS, IPS}:
+        alter_quotas(cluster, entities, added, deleted)
+    else:
+        admin = Admin(cluster)
+        if kind == BROKER_LOGGERS:
+            _check_loggers(admin, name, [*deleted, *added])
+        changes: list[tuple[str, int, str | None]] = [(key, DELETE, "") for key in deleted]
+        changes += [(key, SET, value) for key, value in added.items()]
+        admin.alter_configs(_RESOURCES[kind], name, changes)
+    if options.has("json"):
+        terminal.document({"type": kind, "name": name or None, "set": added, "deleted": deleted})
+    elif name:
+        terminal.line(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        terminal.line(f"Completed updating default config for {kind} in the cluster.")
+
+
+def _check_loggers(admin: Admin, broker: str, loggers: Sequence[str]) -> None:
+    known = {config.name for config in admin.describe_configs(BROKER_LOGGER, broker)}
+    unknown = [name for name in loggers if name not in known]
+    if unknown:
+        raise ToolError(f"Invalid broker logger(s): {','.join(unknown)}")
+
+
+# ---- describe
+
+
+def _describe(options: Options, entities: Entities, cluster: Cluster, terminal: Terminal) -> None:
+    kind = entities.types[0]
+    if kind in {USERS, CLIENTS, IPS}:
+        describe_quotas(cluster, entities, terminal, is_json=options.has("json"))
+        return
+    admin = Admin(cluster)
+    name = entities.names[0] if entities.names else None
+    describe_all = options.has("all")
+    if name is not None and not describe_all and not _exists(admin, kind, name):
+        if options.has("json"):
+            terminal.document({"entities": []})
+        else:
+            terminal.line(
+                f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config."
+            )
+        return
+    found = []
+    for entity in _all_names(admin, kind) if name is None else [name]:
+        if not options.has("json"):
+            _show_title(kind, entity, terminal, describe_all=describe_all)
+        configs = _configs(admin, kind, entity, describe_all=describe_all)
+        found.append(_document(kind, entity, configs))
+        if not options.has("json"):
+            for config in configs:
+                terminal.line(_line(config))
+    if options.has("json"):
+        terminal.document({"entities": found})
+
+
+def _exists(admin: Admin, kind: str, name: str) -> bool:
+    if kind == TOPICS:
+        require_legal_name(name)
+        return name in {topic.name for topic in admin.topics()}
+    if kind in {BROKERS, BROKER_LOGGERS}:
+        return not name or name in {str(node.id) for node in admin.describe_cluster().nodes}
+    return name in set(_all_names(admin, kind))
+
+
+def _all_names(admin: Admin, kind: str) -> list[str]:
+    if kind == TOPICS:
+        return java_order((topic.name for topic in admin.topics()), str)
+    if kind in {BROKERS, BROKER_LOGGERS}:
+        return [*(str(node.id) for node in admin.describe_cluster().nodes), ""]
+    if kind == CLIENT_METRICS:
+        return java_order(admin.config_resources(CLIENT_METRICS_RESOURCE), str)
+    names = [group.group_id for group in admin.groups()]
+    with suppress(NotSupportedError):
+        names += admin.config_resources(GROUP)
+    return list(dict.fromkeys(names))
+
+
+def _configs(admin: Admin, kind: str, name: str, *, describe_all: bool) -> list[ConfigFacts]:
+    if kind == TOPICS:
+        require_legal_name(name)
+    source = _DYNAMIC.get(kind)
+    if kind == BROKERS and not name:
+        source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    found = admin.describe_configs(_RESOURCES[kind], name)
+    wanted = [c for c in found if describe_all or source is None or c.source == source]
+    return sorted(wanted, key=lambda config: config.name)
+
+
+def _show_title(kind: str, name: str, terminal: Terminal, *, describe_all: bool) -> None:
+    if name:
+        which = "All" if describe_all else "Dynamic"
+        terminal.line(f"{which} configs for {kind[:-1]} {name} are:")
+    else:
+        terminal.line(f"Default configs for {kind} in the cluster are:")
+
+
+def _line(config: ConfigFacts) -> str:
+    synonyms = ", ".join(
+        f"{synonym.source}:{synonym.name}={_text(synonym.value)}" for synonym in config.synonyms
+    )
+    sensitive = "true" if config.is_sensitive else "false"
+    return f"  {config.name}={_text(config.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _document(kind: str, name: str, configs: Sequence[ConfigFacts]) -> dict[str, object]:
+    return {
+        "type": kind,
+        "name": name or None,
+        "configs": [
+            {
+                "name": config.name,
+                "value": config.value,
+                "source": config.source,
+                "sensitive": config.is_sensitive,
+                "synonyms": [synonym._asdict() for synonym in config.synonyms],
+            }
+            for config in configs
+        ],
+    }
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
