@@ -129,11 +129,14 @@ class JavaHashMap(Mapping[K, V]):
 
 def spread_hash(key: int | str) -> int:
     """`HashMap.hash` of a Long or a String, as an unsigned number of 32 bits."""
-    value = 0
-    if isinstance(key, int):
-        value = (key ^ (key >> 32)) & 0xFFFFFFFF
-    else:
-        encoded = key.encode("utf-16-be", "surrogatepass")
-        for high, low in zip(encoded[::2], encoded[1::2], strict=True):
-            value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    value = (key ^ (key >> 32)) & 0xFFFFFFFF if isinstance(key, int) else string_hash(key)
     return value ^ (value >> 16)
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`, as an unsigned number of 32 bits."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value

@@ -3,7 +3,8 @@
 Groups of other protocols (consumer, share and streams groups) are known by name only: their records
 stay in the log as they are.
 
-Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.replay, GroupMetadataManager.replay.
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.replay,
+GroupMetadataManager.replay.
 """
 
 from __future__ import annotations

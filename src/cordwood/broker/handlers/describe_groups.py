@@ -1,0 +1,82 @@
+"""DescribeGroups (15), versions 0 to 6: states and members of classic groups.
+
+Versions: 3 authorized operations, 4 static members, 5 flexible, 6 GROUP_ID_NOT_FOUND (KIP-1043)
+where older versions are told of a dead group.
+
+Source: kafka.server.KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager.describeGroups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.group import ClassicGroup, GroupState
+from cordwood.broker.handlers.cluster_facts import NOT_ASKED
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_NOT_FOUND_SINCE = 6
+
+# Read, delete, describe, describe configs, alter configs: bits by AclOperation.
+_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers from memory."""
+    wants_operations = bool(field(request, "include_authorized_operations"))
+    operations = _GROUP_OPERATIONS if wants_operations else NOT_ASKED
+    groups = []
+    for group_id in request.groups:
+        described = _describe(broker, group_id, call.api_version)
+        if not described.get("error_code"):
+            described["authorized_operations"] = operations
+        groups.append(described)
+    return {"groups": groups}
+
+
+def _describe(broker: Broker, group_id: str, version: int) -> dict[str, Any]:
+    try:
+        group = broker.groups.describe(group_id)
+        is_other = group is None and broker.groups.is_of_other_protocol(group_id)
+    except KafkaError as error:
+        return {"group_id": group_id, "error_code": error.code, "group_state": ""}
+    if group is not None:
+        return _described(group)
+    answer: dict[str, Any] = {"group_id": group_id, "group_state": GroupState.DEAD.value}
+    if version >= _NOT_FOUND_SINCE:
+        answer["error_code"] = GroupError.GROUP_ID_NOT_FOUND
+        answer["error_message"] = (
+            f"Group {group_id} is not a classic group."
+            if is_other
+            else f"Group {group_id} not found."
+        )
+    return answer
+
+
+def _described(group: ClassicGroup) -> dict[str, Any]:
+    is_stable = group.state is GroupState.STABLE
+    return {
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": (group.protocol_name or "") if is_stable else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client.client_id,
+                "client_host": member.client.client_host,
+                "member_metadata": member.metadata(group.protocol_name) if is_stable else b"",
+                "member_assignment": member.assignment,
+            }
+            for member in group.members()
+        ],
+    }
+
+
+API = Api(15, "DescribeGroups", 0, 6, handle)

@@ -1,0 +1,89 @@
+"""FindCoordinator (10), versions 0 to 6: which broker coordinates a group.
+
+Versions: 1 kinds of keys, 3 flexible, 4 several keys at once (KIP-699), 6 share groups. The topic
+that groups are kept in is made when somebody first asks; that client is told to ask again.
+
+Not served: coordinators of transactions (COORDINATOR_NOT_AVAILABLE) and of share groups
+(INVALID_REQUEST, as of a Kafka without them).
+
+Source: kafka.server.KafkaApis.handleFindCoordinatorRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.topic import TOPIC, ensure_topic
+from cordwood.model.kafka_errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_BATCHED_SINCE = 4
+_NO_NODE = {"node_id": -1, "host": "", "port": -1}
+_MESSAGES = {
+    GroupError.NONE: "NONE",
+    GroupError.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    GroupError.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the "
+        "message was sent to an incompatible broker. See the broker logs for more details."
+    ),
+}
+
+
+class _Found(NamedTuple):
+    error_code: GroupError
+    node: dict[str, Any]
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers with this broker, or why not."""
+    kind = getattr(request, "key_type", _GROUP)
+    if call.api_version >= _BATCHED_SINCE:
+        return {
+            "coordinators": [
+                _coordinator(broker, kind, key, call) for key in request.coordinator_keys
+            ]
+        }
+    found = _find(broker, kind, request.key, call)
+    return {
+        "error_code": found.error_code,
+        "error_message": _MESSAGES[found.error_code],
+        **found.node,
+    }
+
+
+def _coordinator(broker: Broker, kind: int, key: str, call: Call) -> dict[str, Any]:
+    if kind not in {_GROUP, _TRANSACTION, _SHARE}:
+        code = GroupError.INVALID_REQUEST
+        return {"key": key, "error_code": code, "error_message": _MESSAGES[code], **_NO_NODE}
+    found = _find(broker, kind, key, call)
+    return {"key": key, "error_code": found.error_code, "error_message": "", **found.node}
+
+
+def _find(broker: Broker, kind: int, key: str, call: Call) -> _Found:
+    if kind == _SHARE:
+        return _Found(GroupError.INVALID_REQUEST, _NO_NODE)
+    if kind == _TRANSACTION:
+        return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
+    if kind != _GROUP:
+        raise InvalidRequestError(f"Unknown coordinator type received: {kind}")
+    image = broker.image
+    if TOPIC not in image.topics:
+        ensure_topic(broker.controller, broker.groups.settings)
+        return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
+    partition = image.partition(TOPIC, broker.groups.partition_for(key))
+    leader = None if partition is None else image.brokers.get(partition.leader)
+    endpoint = None if leader is None or leader.fenced else leader.endpoint(call.listener)
+    if leader is None or endpoint is None:
+        return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
+    return _Found(
+        GroupError.NONE,
+        {"node_id": leader.broker_id, "host": endpoint.host, "port": endpoint.port},
+    )
+
+
+API = Api(10, "FindCoordinator", 0, 6, handle)

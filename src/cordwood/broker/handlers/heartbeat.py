@@ -1,0 +1,30 @@
+"""Heartbeat (12), versions 0 to 4: a member is alive, and hears whether to rejoin.
+
+Versions: 3 static members, 4 flexible.
+
+Source: kafka.server.KafkaApis.handleHeartbeatRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Answers with an error code alone."""
+    code = broker.groups.heartbeat(
+        request.group_id,
+        request.member_id,
+        field(request, "group_instance_id"),
+        request.generation_id,
+    )
+    return {"error_code": code}
+
+
+API = Api(12, "Heartbeat", 0, 4, handle)

@@ -1,0 +1,78 @@
+"""JoinGroup (11), versions 0 to 9: a member joins its group, and waits for the others.
+
+Versions: 1 rebalance timeout, 4 a member id is given first (KIP-394), 5 static members (KIP-345),
+6 flexible, 7 the protocol's type, 8 a reason, 9 skipped assignments (KIP-814).
+
+Source: kafka.server.KafkaApis.handleJoinGroupRequest, JoinGroupRequest, JoinGroupResponse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.groups.member import Client, JoinAnswer, JoinRequest, Protocol
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_MEMBER_ID_REQUIRED_SINCE = 4
+_NULLABLE_PROTOCOL_SINCE = 7
+_SKIPS_ASSIGNMENT_SINCE = 9
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers when the group's next generation begins."""
+    answered: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+
+    def reply(answer: JoinAnswer) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    broker.groups.join(_question(request, call), reply)
+    return _later(answered, call.api_version)
+
+
+async def _later(answered: asyncio.Future[JoinAnswer], version: int) -> Fields:
+    return _fields(await answered, version)
+
+
+def _question(request: Any, call: Call) -> JoinRequest:
+    session_timeout_ms = field(request, "session_timeout")
+    rebalance_timeout_ms = field(request, "rebalance_timeout")
+    return JoinRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=field(request, "group_instance_id"),
+        client=Client(call.client_id or "", f"/{call.client_host}"),
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=(
+            session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
+        ),
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
+        needs_member_id=call.api_version >= _MEMBER_ID_REQUIRED_SINCE,
+        may_skip_assignment=call.api_version >= _SKIPS_ASSIGNMENT_SINCE,
+        reason=field(request, "reason"),
+    )
+
+
+def _fields(answer: JoinAnswer, version: int) -> Fields:
+    protocol_name = answer.protocol_name
+    if protocol_name is None and version < _NULLABLE_PROTOCOL_SINCE:
+        protocol_name = ""
+    return {
+        "error_code": answer.error_code,
+        "generation_id": answer.generation_id,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": protocol_name,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": [member._asdict() for member in answer.members],
+    }
+
+
+API = Api(11, "JoinGroup", 0, 9, handle)

@@ -1,0 +1,43 @@
+"""LeaveGroup (13), versions 0 to 5: members leave, or an administrator takes them out.
+
+Versions: 3 several members, static ones too (KIP-345), 4 flexible, 5 a reason.
+
+Source: kafka.server.KafkaApis.handleLeaveGroupRequest, LeaveGroupResponse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.groups.member import LeavingMember
+from cordwood.model.kafka_errors import KafkaError
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_SEVERAL_SINCE = 3
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers for each member; for one alone, in old versions, as for all."""
+    is_single = call.api_version < _SEVERAL_SINCE
+    leaving = (
+        [LeavingMember(request.member_id)]
+        if is_single
+        else [
+            LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
+            for each in request.members
+        ]
+    )
+    try:
+        answers = broker.groups.leave(request.group_id, leaving)
+    except KafkaError as error:
+        return {"error_code": error.code}
+    return {
+        "error_code": answers[0].error_code if is_single else 0,
+        "members": [answer._asdict() for answer in answers],
+    }
+
+
+API = Api(13, "LeaveGroup", 0, 5, handle)

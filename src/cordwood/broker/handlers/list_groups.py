@@ -1,0 +1,54 @@
+"""ListGroups (16), versions 0 to 5: all groups, or those in some states and of some types.
+
+Versions: 3 flexible, 4 states (KIP-518), 5 types (KIP-848). Waits until all groups are known.
+
+Source: kafka.server.KafkaApis.handleListGroupsRequest, GroupCoordinatorService.listGroups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Answers from memory."""
+    loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def go_on() -> None:
+        if not loaded.done():
+            loaded.set_result(None)
+
+    broker.groups.when_loaded(go_on)
+    return _list(broker, request) if loaded.done() else _later(broker, request, loaded)
+
+
+async def _later(broker: Broker, request: Any, loaded: asyncio.Future[None]) -> Fields:
+    await loaded
+    return _list(broker, request)
+
+
+def _list(broker: Broker, request: Any) -> Fields:
+    groups = broker.groups.list_groups(
+        field(request, "states_filter", ()), field(request, "types_filter", ())
+    )
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state,
+                "group_type": group.group_type,
+            }
+            for group in groups
+        ]
+    }
+
+
+API = Api(16, "ListGroups", 0, 5, handle)

@@ -1,0 +1,115 @@
+"""OffsetCommit (8), versions 2 to 10: a group's offsets are committed.
+
+Versions: 5 without a retention time, 6 leader epochs, 7 static members, 8 flexible, 10 topic ids.
+
+Source: kafka.server.KafkaApis.handleOffsetCommitRequest, OffsetCommitResponse.Builder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.format.message_schema import uuid_text
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_TOPIC_IDS_SINCE = 10
+_ZERO = UUID(int=0)
+
+
+class _Asked:
+    """A topic of the request, and what is to be answered of it by partition."""
+
+    def __init__(self, broker: Broker, topic: Any, *, by_id: bool) -> None:
+        self.topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
+        image = broker.image
+        self.name: str | None = image.topic_names.get(self.topic_id) if by_id else topic.name
+        known = None if self.name is None else image.topics.get(self.name)
+        self.partitions = topic.partitions
+        missing = (
+            GroupError.UNKNOWN_TOPIC_ID
+            if self.name is None
+            else GroupError.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        self.errors: list[int] = [
+            GroupError.NONE
+            if known is not None and each.partition_index in known.partitions
+            else missing
+            for each in topic.partitions
+        ]
+
+    def to_commit(self) -> CommitTopic | None:
+        """What of it can be committed."""
+        partitions = tuple(
+            CommitPartition(
+                each.partition_index,
+                each.committed_offset,
+                getattr(each, "committed_leader_epoch", -1),
+                each.committed_metadata,
+            )
+            for each, error in zip(self.partitions, self.errors, strict=True)
+            if not error
+        )
+        if self.name is None or not partitions:
+            return None
+        return CommitTopic(self.name, partitions, uuid_text(self.topic_id.bytes))
+
+    def fail(self, code: int) -> None:
+        """Answers with that error wherever there is none yet."""
+        self.errors = [error or code for error in self.errors]
+
+    def fields(self) -> dict[str, Any]:
+        """The topic of the response."""
+        return {
+            "name": self.name or "",
+            "topic_id": self.topic_id,
+            "partitions": [
+                {"partition_index": each.partition_index, "error_code": error}
+                for each, error in zip(self.partitions, self.errors, strict=True)
+            ],
+        }
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers once the offsets are written."""
+    by_id = call.api_version >= _TOPIC_IDS_SINCE
+    asked = [_Asked(broker, topic, by_id=by_id) for topic in request.topics]
+    topics = tuple(topic for each in asked if (topic := each.to_commit()) is not None)
+    if topics:
+        retention_ms = field(request, "retention_time")
+        question = CommitRequest(
+            group_id=request.group_id,
+            topics=topics,
+            member_id=request.member_id,
+            group_instance_id=field(request, "group_instance_id"),
+            generation_id=request.generation_id_or_member_epoch,
+            retention_ms=-1 if retention_ms is None else retention_ms,
+            api_version=call.api_version,
+        )
+        try:
+            broker.groups.commit(question)
+        except KafkaError as error:
+            for each in asked:
+                each.fail(error.code)
+        else:
+            _refuse_long_metadata(broker, asked)
+    return {"topics": [each.fields() for each in asked]}
+
+
+def _refuse_long_metadata(broker: Broker, asked: list[_Asked]) -> None:
+    for topic in asked:
+        for number, each in enumerate(topic.partitions):
+            if not topic.errors[number] and broker.groups.is_metadata_too_long(
+                each.committed_metadata
+            ):
+                topic.errors[number] = GroupError.OFFSET_METADATA_TOO_LARGE
+
+
+API = Api(8, "OffsetCommit", 2, 10, handle)

@@ -1,0 +1,128 @@
+"""OffsetFetch (9), versions 1 to 10: the offsets that groups have committed.
+
+Versions: 2 null for all partitions and an error for the whole, 5 leader epochs, 6 flexible, 7 those
+that a transaction may change can be waited for (KIP-447), 8 several groups (KIP-709), 9 members of
+the consumer protocol, 10 topic ids.
+
+Source: kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
+from cordwood.format.message_schema import uuid_text
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_TOP_LEVEL_ERROR_SINCE = 2
+_GROUPS_SINCE = 8
+_TOPIC_IDS_SINCE = 10
+_ZERO = UUID(int=0)
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers from memory."""
+    require_stable = bool(field(request, "require_stable"))
+    version = call.api_version
+    if version >= _GROUPS_SINCE:
+        return {
+            "groups": [
+                _group(broker, each, version, require_stable=require_stable)
+                for each in request.groups
+            ]
+        }
+    return _group(broker, request, version, require_stable=require_stable)
+
+
+def _group(broker: Broker, asked: Any, version: int, *, require_stable: bool) -> dict[str, Any]:
+    by_id = version >= _TOPIC_IDS_SINCE
+    known: list[FetchTopic] | None = None
+    unknown: list[dict[str, Any]] = []
+    if asked.topics is not None:
+        known = []
+        for topic in asked.topics:
+            topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
+            name = broker.image.topic_names.get(topic_id) if by_id else topic.name
+            if name is None:
+                unknown.append(_unknown(topic_id, topic.partition_indexes))
+            else:
+                known.append(
+                    FetchTopic(name, tuple(topic.partition_indexes), uuid_text(topic_id.bytes))
+                )
+    try:
+        found = broker.groups.fetch(asked.group_id, known, require_stable=require_stable)
+    except KafkaError as error:
+        return _failed(asked, error.code, version)
+    answered = [_topic(broker, topic, by_id=by_id) for topic in found]
+    return {
+        "group_id": asked.group_id,
+        "topics": [topic for topic in answered if topic is not None] + unknown,
+    }
+
+
+def _failed(asked: Any, code: int, version: int) -> dict[str, Any]:
+    answer = {"group_id": asked.group_id, "error_code": code, "topics": []}
+    if version < _TOP_LEVEL_ERROR_SINCE:
+        # There is no other place for the error.
+        answer["topics"] = [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _partition(FetchedOffset(index, error_code=code))
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in asked.topics
+        ]
+    return answer
+
+
+def _topic(broker: Broker, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:
+    """A topic of the response; None for one that has no id to name it by."""
+    topic_id = _ZERO
+    if by_id:
+        known = broker.image.topics.get(topic.name)
+        if known is None:
+            return None
+        topic_id = known.topic_id
+    return {
+        "name": topic.name,
+        "topic_id": topic_id,
+        "partitions": [_partition(each) for each in topic.partitions],
+    }
+
+
+def _partition(found: FetchedOffset) -> dict[str, Any]:
+    return {
+        "partition_index": found.partition,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "error_code": found.error_code,
+    }
+
+
+def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "topic_id": topic_id,
+        "partitions": [
+            {
+                "partition_index": index,
+                "committed_offset": -1,
+                "metadata": "",
+                "error_code": GroupError.UNKNOWN_TOPIC_ID,
+            }
+            for index in partitions
+        ],
+    }
+
+
+API = Api(9, "OffsetFetch", 1, 10, handle)

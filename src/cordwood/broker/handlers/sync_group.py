@@ -1,0 +1,56 @@
+"""SyncGroup (14), versions 0 to 5: a member asks for its assignment, the leader brings all.
+
+Versions: 3 static members, 4 flexible, 5 the protocol's type and name.
+
+Source: kafka.server.KafkaApis.handleSyncGroupRequest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.member import SyncAnswer, SyncRequest
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_PROTOCOL_REQUIRED_SINCE = 5
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers when the leader has brought the assignments."""
+    protocol_type, protocol_name = field(request, "protocol_type"), field(request, "protocol_name")
+    if call.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
+        return _fields(SyncAnswer(error_code=GroupError.INCONSISTENT_GROUP_PROTOCOL))
+    answered: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+
+    def reply(answer: SyncAnswer) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    question = SyncRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=field(request, "group_instance_id"),
+        generation_id=request.generation_id,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        assignments=tuple((each.member_id, bytes(each.assignment)) for each in request.assignments),
+    )
+    broker.groups.sync(question, reply)
+    return _later(answered)
+
+
+async def _later(answered: asyncio.Future[SyncAnswer]) -> Fields:
+    return _fields(await answered)
+
+
+def _fields(answer: SyncAnswer) -> Fields:
+    return answer._asdict()
+
+
+API = Api(14, "SyncGroup", 0, 5, handle)
