@@ -27,10 +27,12 @@ class Kind(StrEnum):
     """
 
     BOOLEAN = "BOOLEAN"
+    CLASS = "CLASS"
     DOUBLE = "DOUBLE"
     INT = "INT"
     LIST = "LIST"
     LONG = "LONG"
+    PASSWORD = "PASSWORD"  # noqa: S105  # the name of a type
     SHORT = "SHORT"
     STRING = "STRING"
 
@@ -40,15 +42,18 @@ class Rule:
     """What the value of a setting must be.
 
     `at_least` and `at_most` are inclusive; `or_equal` is one more number that is fine although it
-    lies outside them. `choices` are the strings (or list elements) allowed, any if empty.
+    lies outside them. `choices` are the strings (or list elements) allowed, any if empty;
+    `any_case` says that capitals do not matter. `offset_reset` is for a share group's start.
     """
 
     kind: Kind
-    at_least: int | None = None
-    at_most: int | None = None
+    at_least: float | None = None
+    at_most: float | None = None
     or_equal: int | None = None
     choices: tuple[str, ...] = ()
+    any_case: bool = False
     empty_refused: bool = False
+    offset_reset: bool = False
     element_pattern: str | None = None
     element_note: str = ""
 
@@ -72,6 +77,11 @@ _HEXADECIMAL = re.compile(
     r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?"
 )
 _NAMED_DOUBLE = re.compile(r"([+-]?)(NaN|Infinity)")
+_BY_DURATION = re.compile(
+    r"by_duration:(?i:\+?P(?=[T\d+-])([+-]?\d+D)?"
+    r"(T(?=.)([+-]?\d+H)?([+-]?\d+M)?([+-]?\d+([.,]\d{0,9})?S)?)?)",
+    re.ASCII,
+)
 _JAVA_SPACE = "".join(map(chr, range(33)))
 _LIST_SEPARATOR = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
@@ -91,7 +101,9 @@ def parse_value(name: str, text: str, rule: Rule) -> Value:
                 raise _refusal(name, text, "Expected value to be either true or false")
             return trimmed.lower() == "true"
         case Kind.STRING:
-            _require_choice(name, trimmed, rule)
+            _require_text(name, trimmed, rule)
+            return trimmed
+        case Kind.CLASS | Kind.PASSWORD:
             return trimmed
         case Kind.LIST:
             return _parse_list(name, trimmed, rule)
@@ -150,13 +162,46 @@ def _parse_list(name: str, trimmed: str, rule: Rule) -> tuple[str, ...]:
         raise ConfigError(
             f"Configuration '{name}' must not be empty. Valid values include: {valid}"
         )
-    if len(set(elements)) != len(elements):
-        raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
+    # Said twice counts once: Kafka warns, and goes on.
+    elements = tuple(dict.fromkeys(elements))
     for element in elements:
         if not element:
             raise ConfigError(f"Configuration '{name}' values must not be empty.")
         _require_choice(name, element, rule)
     return elements
+
+
+def _require_text(name: str, text: str, rule: Rule) -> None:
+    if rule.empty_refused and not text:
+        raise _refusal(name, text, "String must be non-empty")
+    if rule.any_case:
+        if text.upper() not in {choice.upper() for choice in rule.choices}:
+            listed = ", ".join(rule.choices)
+            raise _refusal(name, text, f"String must be one of (case insensitive): {listed}")
+        return
+    if rule.offset_reset and not _is_offset_reset(text):
+        raise _refusal(
+            name,
+            text,
+            f"Invalid value `{text}` for configuration {name}. The value must be either "
+            "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        )
+    _require_choice(name, text, rule)
+
+
+def _is_offset_reset(text: str) -> bool:
+    """Whether `text` says where to begin; a duration must not be below zero as a whole."""
+    if text in {"earliest", "latest"}:
+        return True
+    match = _BY_DURATION.fullmatch(text)
+    return match is not None and _seconds(text.partition(":")[2]) >= 0
+
+
+def _seconds(duration: str) -> float:
+    """The length of an ISO 8601 duration of days, hours, minutes and seconds."""
+    units = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
+    parts = re.findall(r"([+-]?[\d.,]+)([DHMS])", duration.upper())
+    return sum(float(number.replace(",", ".")) * units[unit] for number, unit in parts)
 
 
 def _require_choice(name: str, text: str, rule: Rule) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
-from cordwood.model.config_values import Value, format_value
+from cordwood.model.config_values import Kind, Rule, Value, format_value, parse_value
 from cordwood.model.errors import ConfigError
 
 
@@ -84,11 +84,6 @@ def test_refusals_are_in_kafkas_words(name: str, text: str, refusal: str) -> Non
 @pytest.mark.parametrize(
     ("name", "text", "refusal"),
     [
-        (
-            "cleanup.policy",
-            "compact,compact",
-            "Configuration 'cleanup.policy' values must not be duplicated.",
-        ),
         ("cleanup.policy", "compact,", "Configuration 'cleanup.policy' values must not be empty."),
         (
             "cleanup.policy",
@@ -135,7 +130,6 @@ def test_refusals_that_show_another_value(name: str, text: str, refusal: str) ->
 @pytest.mark.parametrize(
     ("name", "text", "refusal"),
     [
-        ("log.dirs", "/a,/a", "Configuration 'log.dirs' values must not be duplicated."),
         (
             "log.dirs",
             "",
@@ -188,3 +182,37 @@ def test_refusals_of_broker_settings(name: str, text: str, refusal: str) -> None
 )
 def test_values_are_printed_as_java_prints_them(value: Value, text: str) -> None:
     assert format_value(value) == text
+
+
+def test_an_element_said_twice_counts_once() -> None:
+    assert TOPIC_SETTINGS["cleanup.policy"].parse("compact,delete,compact") == ("compact", "delete")
+    assert BROKER_SETTINGS["log.dirs"].parse("/a,/a") == ("/a",)
+
+
+_RESET = Rule(kind=Kind.STRING, offset_reset=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["latest", "earliest", "by_duration:PT1H", "by_duration:pt1h", "by_duration:P1DT1.5S",
+     "by_duration:PT1H-5M", "by_duration:PT0S"],
+)  # fmt: skip
+def test_a_share_group_begins_at_an_end_or_some_time_ago(text: str) -> None:
+    assert parse_value("share.auto.offset.reset", text, _RESET) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "none", "LATEST", "by_duration", "by_duration:", "by_duration:P", "by_duration:PT",
+     "by_duration:P1DT", "by_duration:PT-1S", "BY_DURATION:PT1H"],
+)  # fmt: skip
+def test_a_share_group_begins_nowhere_else(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be either 'earliest', 'latest' or of the format"):
+        parse_value("share.auto.offset.reset", text, _RESET)
+
+
+def test_capitals_do_not_matter_where_kafka_says_so() -> None:
+    rule = Rule(kind=Kind.STRING, choices=("DISABLED", "UPGRADE"), any_case=True)
+    assert parse_value("group.consumer.migration.policy", "Upgrade", rule) == "Upgrade"
+    with pytest.raises(ConfigError, match="case insensitive"):
+        parse_value("group.consumer.migration.policy", "x", rule)

@@ -1,0 +1,149 @@
+"""Every setting of Kafka 4.3 by kind of resource, read when first asked for.
+
+Those that have an effect on logs are `model.config`'s; the others, and the order of all, are in
+`kafka_4_3.tsv` beside this module. No fact stands in both.
+
+Source: org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF, LogConfig, GroupConfig,
+ClientMetricsConfigs, org.apache.kafka.server.config.DynamicBrokerConfig and QuotaConfig, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+
+from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.model.config_values import Kind, Rule, Value, format_value, parse_value
+
+_TABLE = "kafka_4_3.tsv"
+_COLUMNS = 8
+
+
+class Dynamic(StrEnum):
+    """Whether a broker's setting can be changed while it runs, and for whom."""
+
+    NO = "-"
+    BROKER = "broker"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigKey:
+    """One setting. `default` None means unset; `internal` ones are not told of unless set."""
+
+    name: str
+    rule: Rule
+    default: Value | None
+    dynamic: Dynamic
+    internal: bool
+    doc: str
+
+    def parse(self, text: str) -> Value:
+        """The value `text` stands for.
+
+        Raises:
+            ConfigError: Kafka would refuse it.
+        """
+        return parse_value(self.name, text, self.rule)
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is never told."""
+        return self.rule.kind is Kind.PASSWORD
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as Kafka prints it."""
+        return None if self.default is None else format_value(self.default)
+
+
+Keys = Mapping[str, ConfigKey]
+
+
+@cache
+def broker_keys() -> Keys:
+    """The settings of a broker, as server.properties has them, in the order of their definition."""
+    return _tables()["broker"]
+
+
+@cache
+def dynamic_keys() -> Keys:
+    """What the records of a broker may hold: its settings, and quotas that exist only there."""
+    tables = _tables()
+    return {**tables["broker"], **tables["quota"]}
+
+
+@cache
+def topic_keys() -> Keys:
+    """The settings of a topic."""
+    return _tables()["topic"]
+
+
+@cache
+def group_keys() -> Keys:
+    """The settings of a group."""
+    return _tables()["group"]
+
+
+@cache
+def client_metrics_keys() -> Keys:
+    """The settings of a subscription of client metrics."""
+    return _tables()["client"]
+
+
+@cache
+def _tables() -> Mapping[str, Keys]:
+    tables: dict[str, dict[str, ConfigKey]] = {}
+    text = resources.files(__package__).joinpath(_TABLE).read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        cells = line.split("\t")
+        assert len(cells) == _COLUMNS, line
+        table, name = cells[0], cells[1]
+        tables.setdefault(table, {})[name] = _key(table, name, cells[2:])
+    return tables
+
+
+def _key(table: str, name: str, cells: list[str]) -> ConfigKey:
+    kind, default, valid, dynamic, internal, doc = cells
+    if kind == "=":
+        known = TOPIC_SETTINGS[name] if table == "topic" else BROKER_SETTINGS[name]
+        rule, value, doc = known.rule, known.default, known.doc
+    else:
+        rule = _rule(Kind(kind), valid)
+        value = None if default == "\\N" else parse_value(name, default, Rule(kind=rule.kind))
+    return ConfigKey(
+        name=name,
+        rule=rule,
+        default=value,
+        dynamic=Dynamic(dynamic),
+        internal=internal == "internal",
+        doc=doc,
+    )
+
+
+def _rule(kind: Kind, valid: str) -> Rule:
+    """The rule that a cell says: `1..`, `0..9`, `in a,b`, `in/i a,b`, `text`, `some in a,b`."""
+    form, _, listed = valid.rpartition("in ") if "in " in valid else (valid, "", "")
+    choices = tuple(listed.split(",")) if listed else ()
+    if ".." in valid:
+        low, _, high = valid.partition("..")
+        return Rule(kind=kind, at_least=_number(low), at_most=_number(high))
+    if valid.startswith("in/i "):
+        return Rule(kind=kind, choices=tuple(valid[5:].split(",")), any_case=True)
+    return Rule(
+        kind=kind,
+        choices=choices,
+        empty_refused=form.strip() in {"some", "text"},
+        offset_reset=valid == "reset",
+    )
+
+
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    return float(text) if "." in text else int(text)

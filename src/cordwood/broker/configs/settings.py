@@ -1,0 +1,250 @@
+"""What server.properties says, checked before anything is served.
+
+What Kafka would refuse is refused. So is what Cordwood cannot keep: a setting that asks for
+encryption, authentication, authorization, tiered storage or several controllers must not be passed
+over in silence. Other settings that have no effect are taken, and described as Kafka does.
+
+Differs: without `listeners` the broker listens on loopback only; `node.id`, `process.roles` and
+`controller.listener.names` need not be given.
+
+Source: kafka.server.KafkaConfig, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cordwood.broker.configs.checks import require_sound
+from cordwood.broker.configs.keys import broker_keys
+from cordwood.broker.configs.listeners import (
+    PLAINTEXT,
+    parse_listeners,
+    protocols_of,
+)
+from cordwood.broker.configs.values import LISTENER_KEY, BrokerValues, Texts, parse_texts
+from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
+from cordwood.model.config_values import format_value
+from cordwood.model.errors import ConfigError, UnsupportedSettingError
+from cordwood.model.properties import parse_properties
+
+OWN_PREFIX: Final = "cordwood."
+_GIVEN: Final[Texts] = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+}
+_NO_PLUGINS: Final = "remove it: Java classes cannot be loaded"
+_REFUSED: Final[Mapping[str, str]] = {
+    "alter.config.policy.class.name": _NO_PLUGINS,
+    "authorizer.class.name": "remove it: every client may do everything",
+    "client.quota.callback.class": _NO_PLUGINS,
+    "config.providers": "write the values themselves",
+    "create.topic.policy.class.name": _NO_PLUGINS,
+    "delegation.token.secret.key": "remove it: delegation tokens are not served",
+    "principal.builder.class": _NO_PLUGINS,
+    "remote.log.storage.system.enable": "set it to false: tiered storage is not served",
+    "security.providers": _NO_PLUGINS,
+}
+_REFUSED_PREFIXES: Final[Mapping[str, str]] = {
+    "sasl.": "remove it: clients are not authenticated",
+    "ssl.": "remove it: connections are not encrypted",
+}
+
+
+class BrokerSettings(BrokerValues):
+    """The static settings of a broker: server.properties over Kafka's defaults.
+
+    `given` are the properties as Kafka has them, with `node.id` and `broker.id` both; `own` those
+    of Cordwood's own (`cordwood.…`); `source` names the file in messages; `warnings` say what has
+    no effect. Everything else is as `BrokerValues` has it.
+    """
+
+    __slots__ = (
+        "advertised_listeners",
+        "controller_listeners",
+        "given",
+        "inter_broker_listener",
+        "listeners",
+        "own",
+        "source",
+        "warnings",
+    )
+
+    def __init__(
+        self, properties: Texts | None = None, *, source: str = "server.properties"
+    ) -> None:
+        """The settings that `properties` come to; none are Kafka's defaults.
+
+        Raises:
+            UnsupportedSettingError: one asks for what Cordwood does not do.
+            ConfigError: one is such that Kafka would not start.
+        """
+        self.source = source
+        texts = dict(properties or {})
+        self.own: Texts = {
+            name: texts.pop(name) for name in list(texts) if name.startswith(OWN_PREFIX)
+        }
+        self.given: Texts = _completed(texts)
+        try:
+            super().__init__(parse_texts(self.given, broker_keys()))
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from error
+        self.warnings: tuple[str, ...] = tuple(
+            f"{source}: {name} is ignored; {advise_on_broker_name(name)}"
+            for name in texts
+            if is_misnamed_broker_setting(name)
+        )
+        if "zookeeper.connect" in texts and "process.roles" not in texts:
+            raise UnsupportedSettingError(
+                "zookeeper.connect",
+                texts["zookeeper.connect"],
+                source=source,
+                remedy="migrate the cluster to KRaft with Kafka 3.9 first",
+            )
+        self._require_served()
+        try:
+            if self.integer("node.id") != self.integer("broker.id"):
+                raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+            self._read_listeners()
+            require_sound(self)
+        except UnsupportedSettingError:
+            raise
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from error
+
+    @classmethod
+    def from_text(cls, text: str, *, source: str = "server.properties") -> BrokerSettings:
+        """The settings in the text of a server.properties."""
+        return cls(parse_properties(text, name=source), source=source)
+
+    @property
+    def node_id(self) -> int:
+        """The number of this node."""
+        return self.integer("node.id")
+
+    @property
+    def rack(self) -> str | None:
+        """Where the broker stands."""
+        return self.text("broker.rack")
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The directories that hold logs, in the order given."""
+        return self.strings("log.dirs") or self.strings("log.dir")
+
+    @property
+    def metadata_log_dir(self) -> str:
+        """The directory that holds the metadata log."""
+        return self.text("metadata.log.dir") or self.log_dirs[0]
+
+    def own_integer(self, name: str, default: int | None = None) -> int | None:
+        """The whole number of `cordwood.<name>`, `default` if it is not given.
+
+        Raises:
+            ConfigError: it is given and no whole number.
+        """
+        text = self.own.get(OWN_PREFIX + name)
+        if text is None:
+            return default
+        try:
+            return int(text.strip())
+        except ValueError as error:
+            raise ConfigError(
+                f"{self.source}: {OWN_PREFIX}{name}={text} is not a whole number"
+            ) from error
+
+    def _require_served(self) -> None:
+        keys = broker_keys()
+        for name in self.given:
+            match = LISTENER_KEY.fullmatch(name)
+            base = match[1] if match else name
+            remedy = _REFUSED.get(base) or next(
+                (why for prefix, why in _REFUSED_PREFIXES.items() if base.startswith(prefix)), None
+            )
+            value = self.all.get(name)
+            is_harmless = name in keys and value in (keys[name].default, "", ())
+            if remedy is not None and not is_harmless:
+                raise self._unsupported(name, remedy)
+        if set(self.strings("process.roles")) != {"broker", "controller"}:
+            raise self._unsupported("process.roles", "set it to broker,controller")
+        for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+            if len(self.strings(name)) > 1:
+                raise self._unsupported(name, "name this node alone: it is its only controller")
+        if self.text("security.inter.broker.protocol") != PLAINTEXT:
+            raise self._unsupported("security.inter.broker.protocol", "set it to PLAINTEXT")
+
+    def _read_listeners(self) -> None:
+        protocols = protocols_of(self, is_given="listener.security.protocol.map" in self.given)
+        controllers = {name.upper() for name in self.strings("controller.listener.names")}
+        listed = parse_listeners("listeners", self.strings("listeners"), protocols)
+        for each in listed:
+            if each.protocol != PLAINTEXT:
+                raise self._unsupported(
+                    "listeners", f"listener {each.name} is {each.protocol}; use PLAINTEXT"
+                )
+        self.controller_listeners = tuple(each for each in listed if each.name in controllers)
+        self.listeners = tuple(each for each in listed if each.name not in controllers)
+        advertised = self.strings("advertised.listeners")
+        self.advertised_listeners = (
+            tuple(
+                each
+                for each in parse_listeners("advertised.listeners", advertised, protocols)
+                if each.name not in controllers
+            )
+            if advertised
+            else self.listeners
+        )
+        self.inter_broker_listener = self._inter_broker_listener()
+
+    def _inter_broker_listener(self) -> str:
+        names = [each.name for each in self.advertised_listeners]
+        listed = {each.name for each in self.listeners}
+        if not names:
+            raise ConfigError(
+                "requirement failed: There must be at least one broker advertised listener. "
+                "Perhaps all listeners appear in controller.listener.names?"
+            )
+        name = self.text("inter.broker.listener.name")
+        chosen = (
+            name.upper()
+            if name
+            else next(
+                (each.name for each in self.advertised_listeners if each.protocol == PLAINTEXT), ""
+            )
+        )
+        if chosen not in names:
+            raise ConfigError(
+                "requirement failed: inter.broker.listener.name must be a listener name defined in "
+                "advertised.listeners. The valid options based on currently configured listeners "
+                f"are {','.join(names)}"
+            )
+        if not listed.issuperset(names):
+            raise ConfigError(
+                "requirement failed: advertised.listeners listener names must be equal to or a "
+                "subset of the ones defined in listeners. "
+                f"Found {','.join(names)}. The valid options based on the current configuration "
+                f"are {','.join(each.name for each in self.listeners)}"
+            )
+        if any(each.host == "0.0.0.0" for each in self.advertised_listeners):  # noqa: S104
+            raise ConfigError(
+                "requirement failed: advertised.listeners cannot use the nonroutable meta-address "
+                "0.0.0.0. Use a routable IP address."
+            )
+        return chosen
+
+    def _unsupported(self, name: str, remedy: str) -> UnsupportedSettingError:
+        text = self.given.get(name)
+        if text is None:
+            value = self.all.get(name)
+            text = "" if value is None else format_value(value)
+        if name in broker_keys() and broker_keys()[name].is_sensitive:
+            text = "[hidden]"
+        return UnsupportedSettingError(name, text, source=self.source, remedy=remedy)
+
+
+def _completed(texts: Texts) -> dict[str, str]:
+    """The properties with what Cordwood takes for granted, `node.id` and `broker.id` alike."""
+    given = {**_GIVEN, **texts}
+    number = texts.get("node.id", texts.get("broker.id", "1"))
+    return {"node.id": number, "broker.id": number, **given}

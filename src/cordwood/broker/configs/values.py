@@ -1,0 +1,359 @@
+"""What is in force for one broker: typed values by Kafka's names, laid over one another by level.
+
+Source: kafka.server.DynamicBrokerConfig.overrideProps, org.apache.kafka.server.config.
+DynamicBrokerConfig.brokerConfigSynonyms, kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Final, overload
+
+from cordwood.broker.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.model.config import TOPIC_SETTINGS, BrokerConfig
+from cordwood.model.config_values import Value
+from cordwood.model.errors import ConfigError
+
+Texts = Mapping[str, str]
+"""Settings as they are written."""
+
+LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+_MECHANISM_KEYS: Final = (
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+    "sasl.login.callback.handler.class",
+    "sasl.jaas.config",
+    "sasl.login.class",
+)
+_FORMS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: forms
+    for forms in (
+        ("log.roll.ms", "log.roll.hours"),
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )
+    for name in forms
+} | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
+
+
+def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
+    """The settings that say the same as `name`, the first that is set wins; `name` among them.
+
+    With `of_listener`, the setting of one listener is followed by that of all listeners.
+    """
+    if name in _FORMS:
+        return _FORMS[name]
+    match = LISTENER_KEY.fullmatch(name) if of_listener else None
+    if match is None:
+        return (name,)
+    base = match[1]
+    return (name, next((key for key in _MECHANISM_KEYS if base.endswith(key)), base))
+
+
+def key_of(name: str) -> ConfigKey | None:
+    """The setting called `name`, be it one listener's; None if Kafka knows none such."""
+    keys = dynamic_keys()
+    return next((keys[each] for each in synonyms_of(name) if each in keys), None)
+
+
+def lay_over(texts: dict[str, str], above: Texts) -> None:
+    """Puts `above` over `texts`: what it sets hides all forms of the same setting beneath."""
+    for name, text in above.items():
+        for form in synonyms_of(name, of_listener=False):
+            texts.pop(form, None)
+        texts[name] = text
+
+
+def parse_texts(texts: Texts, keys: Keys) -> dict[str, Value | None]:
+    """The values of all `keys`: those in `texts`, for the others their defaults.
+
+    Raises:
+        ConfigError: one that Kafka would refuse, the first in the order of `keys`.
+    """
+    values = dict(_defaults(keys))
+    given = texts.keys() & keys.keys()
+    for name in sorted(given, key=_places(keys).__getitem__) if len(given) > 1 else given:
+        values[name] = keys[name].parse(texts[name])
+    return values
+
+
+def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
+    """The values that a broker with these gives to topics without their own.
+
+    Those that no broker setting stands behind are Kafka's defaults; unset ones are left out.
+    """
+    found: dict[str, Value] = {}
+    for name, setting in TOPIC_SETTINGS.items():
+        value: Value | None = None if setting.broker_names else setting.default
+        for broker in setting.broker_names:
+            given = values[broker.name]
+            if given is None:
+                continue
+            assert broker.factor == 1 or isinstance(given, int), broker.name
+            value = given * broker.factor if isinstance(given, int) and broker.factor > 1 else given
+            break
+        if value is not None:
+            found[name] = value
+    for name in ("retention.ms",):
+        found[name] = _unlimited(found[name])
+    return found
+
+
+def _unlimited(value: Value) -> Value:
+    return -1 if isinstance(value, int) and value < 0 else value
+
+
+def parse_topic(texts: Texts, defaults: Mapping[str, Value]) -> dict[str, Value]:
+    """The values of a topic with the settings `texts` of its own, unknown ones left out.
+
+    Raises:
+        ConfigError: one that Kafka would refuse.
+    """
+    values = dict(defaults)
+    for name, key in topic_keys().items():
+        if name in texts:
+            values[name] = key.parse(texts[name])
+    return values
+
+
+class _Integer:
+    """An attribute that is the whole number of the setting called so, with dots for underscores."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.replace("_", ".")
+
+    @overload
+    def __get__(self, values: None, owner: type) -> _Integer: ...
+    @overload
+    def __get__(self, values: BrokerValues, owner: type) -> int: ...
+    def __get__(self, values: BrokerValues | None, owner: type) -> _Integer | int:
+        return self if values is None else values.integer(self.name)
+
+
+class _Flag:
+    """The same for a setting that is true or false."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.replace("_", ".")
+
+    @overload
+    def __get__(self, values: None, owner: type) -> _Flag: ...
+    @overload
+    def __get__(self, values: BrokerValues, owner: type) -> bool: ...
+    def __get__(self, values: BrokerValues | None, owner: type) -> _Flag | bool:
+        return self if values is None else values.flag(self.name)
+
+
+class BrokerValues:
+    """Typed values of a broker's settings, all of them, by Kafka's names.
+
+    The attributes are the ones asked for most; times are in ms unless their name says otherwise,
+    sizes in bytes.
+    """
+
+    __slots__ = ("all",)
+
+    def __init__(self, values: Mapping[str, Value | None]) -> None:
+        self.all = values
+
+    def integer(self, name: str) -> int:
+        """The whole number of `name`, which has a default."""
+        value = self.all[name]
+        assert isinstance(value, int), name
+        return value
+
+    def integer_or_none(self, name: str) -> int | None:
+        """The whole number of `name`, None if it is unset."""
+        return None if self.all[name] is None else self.integer(name)
+
+    def real(self, name: str) -> float:
+        """The number of `name`."""
+        value = self.all[name]
+        assert isinstance(value, int | float), name
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """Whether `name` is true."""
+        value = self.all[name]
+        assert isinstance(value, bool), name
+        return value
+
+    def text(self, name: str) -> str | None:
+        """The text of `name`, None if it is unset."""
+        value = self.all[name]
+        assert value is None or isinstance(value, str), name
+        return value
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """The elements of `name`, none if it is unset."""
+        value = self.all[name]
+        assert value is None or isinstance(value, tuple), name
+        return value or ()
+
+    @property
+    def broker_config(self) -> BrokerConfig:
+        """The part that logs and their cleanup go by."""
+        return BrokerConfig.from_values(
+            {name: value for name, value in self.all.items() if value is not None}
+        )
+
+    auto_create_topics_enable = _Flag()
+    broker_heartbeat_interval_ms = _Integer()
+    broker_session_timeout_ms = _Integer()
+    connection_failed_authentication_delay_ms = _Integer()
+    connections_max_idle_ms = _Integer()
+    controlled_shutdown_enable = _Flag()
+    default_replication_factor = _Integer()
+    delete_records_purgatory_purge_interval_requests = _Integer()
+    delete_topic_enable = _Flag()
+    fetch_max_bytes = _Integer()
+    fetch_purgatory_purge_interval_requests = _Integer()
+    group_consumer_heartbeat_interval_ms = _Integer()
+    group_consumer_max_size = _Integer()
+    group_consumer_session_timeout_ms = _Integer()
+    group_initial_rebalance_delay_ms = _Integer()
+    group_max_session_timeout_ms = _Integer()
+    group_max_size = _Integer()
+    group_min_session_timeout_ms = _Integer()
+    leader_imbalance_check_interval_seconds = _Integer()
+    log_cleaner_backoff_ms = _Integer()
+    log_cleaner_enable = _Flag()
+    log_cleaner_threads = _Integer()
+    log_flush_offset_checkpoint_interval_ms = _Integer()
+    log_flush_scheduler_interval_ms = _Integer()
+    log_flush_start_offset_checkpoint_interval_ms = _Integer()
+    log_initial_task_delay_ms = _Integer()
+    log_retention_check_interval_ms = _Integer()
+    max_connection_creation_rate = _Integer()
+    max_connections = _Integer()
+    max_connections_per_ip = _Integer()
+    max_incremental_fetch_session_cache_slots = _Integer()
+    max_request_partition_size_limit = _Integer()
+    message_max_bytes = _Integer()
+    metadata_log_max_record_bytes_between_snapshots = _Integer()
+    metadata_log_max_snapshot_interval_ms = _Integer()
+    metadata_log_segment_bytes = _Integer()
+    metadata_log_segment_ms = _Integer()
+    metadata_max_idle_interval_ms = _Integer()
+    metadata_max_retention_bytes = _Integer()
+    metadata_max_retention_ms = _Integer()
+    min_insync_replicas = _Integer()
+    num_io_threads = _Integer()
+    num_network_threads = _Integer()
+    num_partitions = _Integer()
+    num_recovery_threads_per_data_dir = _Integer()
+    offset_metadata_max_bytes = _Integer()
+    offsets_commit_timeout_ms = _Integer()
+    offsets_load_buffer_size = _Integer()
+    offsets_retention_check_interval_ms = _Integer()
+    offsets_retention_minutes = _Integer()
+    offsets_topic_compression_codec = _Integer()
+    offsets_topic_num_partitions = _Integer()
+    offsets_topic_replication_factor = _Integer()
+    offsets_topic_segment_bytes = _Integer()
+    producer_id_expiration_check_interval_ms = _Integer()
+    producer_id_expiration_ms = _Integer()
+    producer_purgatory_purge_interval_requests = _Integer()
+    queued_max_request_bytes = _Integer()
+    queued_max_requests = _Integer()
+    replica_high_watermark_checkpoint_interval_ms = _Integer()
+    replica_lag_time_max_ms = _Integer()
+    request_timeout_ms = _Integer()
+    share_coordinator_state_topic_num_partitions = _Integer()
+    share_coordinator_state_topic_replication_factor = _Integer()
+    socket_listen_backlog_size = _Integer()
+    socket_receive_buffer_bytes = _Integer()
+    socket_request_max_bytes = _Integer()
+    socket_send_buffer_bytes = _Integer()
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = _Integer()
+    transaction_max_timeout_ms = _Integer()
+    transaction_partition_verification_enable = _Flag()
+    transaction_remove_expired_transaction_cleanup_interval_ms = _Integer()
+    transaction_state_log_load_buffer_size = _Integer()
+    transaction_state_log_min_isr = _Integer()
+    transaction_state_log_num_partitions = _Integer()
+    transaction_state_log_replication_factor = _Integer()
+    transaction_state_log_segment_bytes = _Integer()
+    transaction_two_phase_commit_enable = _Flag()
+    transactional_id_expiration_ms = _Integer()
+
+    @property
+    def max_connections_per_ip_overrides(self) -> dict[str, int]:
+        """The bound of connections by address, for those with one of their own."""
+        return parse_counts(self.text("max.connections.per.ip.overrides") or "")
+
+
+def parse_counts(text: str) -> dict[str, int]:
+    """Addresses with numbers, of `host:number,host:number`; the text is what Java says of others.
+
+    Raises:
+        ConfigError: an entry is not of that form.
+
+    Source: org.apache.kafka.server.util.Csv.parseCsvMap, Integer.parseInt.
+    """
+    counts: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, number = entry.rpartition(":")
+        if not colon:
+            raise ConfigError(
+                "Error parsing configuration property 'max.connections.per.ip.overrides': "
+                f"begin 0, end -1, length {len(entry)}"
+            )
+        if not re.fullmatch(r"[+-]?\d{1,10}", number.strip()):
+            raise ConfigError(f'For input string: "{number.strip()}"')
+        counts[host.strip()] = int(number)
+    return counts
+
+
+def changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+    """The names whose values differ, those that only one has included."""
+    return {
+        name
+        for name in before.keys() | after.keys()
+        if name not in before or name not in after or before[name] != after[name]
+    }
+
+
+def named(names: Iterable[str]) -> str:
+    """Names as Java prints a set of them: in brackets, in the order of its hash table."""
+    return f"[{', '.join(java_order(names))}]"
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode, as a number of 32 bits without a sign."""
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    return value
+
+
+def java_order(names: Iterable[str]) -> list[str]:
+    """The names in the order of a java.util.HashSet, or of a scala.collection.mutable.HashMap.
+
+    Both have a power of two of places, at most three quarters of them taken, and go by the hash
+    with its upper half mixed in.
+    """
+    pairs = [(value ^ (value >> 16), name) for name in names if (value := java_hash(name)) >= 0]
+    places = 16
+    while len(pairs) > places * 3 // 4:
+        places *= 2
+    return [name for _, name in sorted(pairs, key=lambda pair: pair[0] & (places - 1))]
+
+
+def _defaults(keys: Keys) -> Mapping[str, Value | None]:
+    return _broker_defaults() if keys is broker_keys() else _defaults_of(keys)
+
+
+@cache
+def _broker_defaults() -> Mapping[str, Value | None]:
+    return _defaults_of(broker_keys())
+
+
+def _defaults_of(keys: Keys) -> Mapping[str, Value | None]:
+    return {name: key.default for name, key in keys.items()}
+
+
+def _places(keys: Keys) -> Mapping[str, int]:
+    return {name: place for place, name in enumerate(keys)}

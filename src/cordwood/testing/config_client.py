@@ -1,0 +1,202 @@
+"""Config requests over a socket, to any broker: what it answers, as plain values to compare.
+
+Requests are written by kio alone, not by Cordwood's own protocol package, so that a mistake there
+cannot hide itself.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i8, i16, i32
+
+_CLIENT_ID = "config-client"
+_TIMEOUT_S = 60
+
+Answer = dict[str, Any]
+"""An answer as JSON has it."""
+
+
+class Change(NamedTuple):
+    """One change of IncrementalAlterConfigs: `operation` 0 sets, 1 deletes, 2 appends, 3 takes."""
+
+    name: str
+    value: str | None = None
+    operation: int = 0
+
+
+class ConfigClient:
+    """One connection to the broker at `host`:`port`, one request at a time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=_TIMEOUT_S)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def describe(
+        self,
+        *resources: tuple[int, str],
+        keys: Sequence[str] | None = None,
+        documentation: bool = False,
+        synonyms: bool = True,
+    ) -> list[Answer]:
+        """DescribeConfigs v4: for each resource (type, name) what is said of it."""
+        from kio.schema.describe_configs.v4 import request, response  # noqa: PLC0415
+
+        wanted = None if keys is None else tuple(keys)
+        asked = request.DescribeConfigsRequest(
+            resources=tuple(
+                request.DescribeConfigsResource(
+                    resource_type=i8(kind), resource_name=name, configuration_keys=wanted
+                )
+                for kind, name in resources
+            ),
+            include_synonyms=synonyms,
+            include_documentation=documentation,
+        )
+        answer = self._ask(asked, response.DescribeConfigsResponse)
+        return [_described(result) for result in answer.results]
+
+    def alter(
+        self, *resources: tuple[int, str, Sequence[Change]], validate_only: bool = False
+    ) -> list[Answer]:
+        """IncrementalAlterConfigs v1: the outcome for each resource (type, name, changes)."""
+        from kio.schema.incremental_alter_configs.v1 import request, response  # noqa: PLC0415
+
+        asked = request.IncrementalAlterConfigsRequest(
+            resources=tuple(
+                request.AlterConfigsResource(
+                    resource_type=i8(kind),
+                    resource_name=name,
+                    configs=tuple(
+                        request.AlterableConfig(
+                            name=change.name,
+                            config_operation=i8(change.operation),
+                            value=change.value,
+                        )
+                        for change in changes
+                    ),
+                )
+                for kind, name, changes in resources
+            ),
+            validate_only=validate_only,
+        )
+        answer = self._ask(asked, response.IncrementalAlterConfigsResponse)
+        return [_altered(each) for each in answer.responses]
+
+    def replace(
+        self,
+        *resources: tuple[int, str, Sequence[tuple[str, str | None]]],
+        validate_only: bool = False,
+    ) -> list[Answer]:
+        """AlterConfigs v2: the outcome for each resource (type, name, all its settings)."""
+        from kio.schema.alter_configs.v2 import request, response  # noqa: PLC0415
+
+        asked = request.AlterConfigsRequest(
+            resources=tuple(
+                request.AlterConfigsResource(
+                    resource_type=i8(kind),
+                    resource_name=name,
+                    configs=tuple(
+                        request.AlterableConfig(name=key, value=value) for key, value in settings
+                    ),
+                )
+                for kind, name, settings in resources
+            ),
+            validate_only=validate_only,
+        )
+        answer = self._ask(asked, response.AlterConfigsResponse)
+        return [_altered(each) for each in answer.responses]
+
+    def resources(self, *kinds: int) -> Answer:
+        """ListConfigResources v1: the resources of these kinds, or of all."""
+        from kio.schema.list_config_resources.v1 import request, response  # noqa: PLC0415
+
+        asked = request.ListConfigResourcesRequest(resource_types=tuple(i8(kind) for kind in kinds))
+        answer = self._ask(asked, response.ListConfigResourcesResponse)
+        named = [(int(each.resource_type), each.resource_name) for each in answer.config_resources]
+        return {"error": int(answer.error_code), "resources": sorted(map(list, named))}
+
+    def _ask(self, asked: Any, answers: Any) -> Any:
+        self._correlation_id += 1
+        header_class = asked.__header_schema__
+        out = io.BytesIO()
+        header = header_class(
+            request_api_key=i16(asked.__api_key__),
+            request_api_version=i16(asked.__version__),
+            correlation_id=i32(self._correlation_id),
+            client_id=_CLIENT_ID,
+        )
+        entity_writer(header_class)(out, header)
+        entity_writer(type(asked))(out, asked)
+        body = out.getvalue()
+        self._socket.sendall(struct.pack(">i", len(body)) + body)
+        (size,) = struct.unpack(">i", self._read(4))
+        data = self._read(size)
+        head, used = entity_reader(answers.__header_schema__)(data, 0)
+        assert head.correlation_id == self._correlation_id, "an answer to another question"
+        entity: Any
+        entity, size = entity_reader(answers)(data, used)
+        assert used + size == len(data), "bytes are left over"
+        return entity
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            data += part
+        return data
+
+
+def entries(answer: Mapping[str, Any]) -> dict[str, Answer]:
+    """The entries of a description by name."""
+    return {entry["name"]: entry for entry in answer["entries"]}
+
+
+def _described(result: Any) -> Answer:
+    return {
+        "error": int(result.error_code),
+        "message": result.error_message,
+        "type": int(result.resource_type),
+        "resource": result.resource_name,
+        "entries": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.read_only,
+                "source": int(entry.config_source),
+                "sensitive": entry.is_sensitive,
+                "type": int(entry.config_type),
+                "synonyms": [[each.name, each.value, int(each.source)] for each in entry.synonyms],
+                "documented": entry.documentation is not None,
+            }
+            for entry in result.configs
+        ],
+    }
+
+
+def _altered(each: Any) -> Answer:
+    return {
+        "error": int(each.error_code),
+        "message": each.error_message,
+        "type": int(each.resource_type),
+        "resource": each.resource_name,
+    }
