@@ -230,14 +230,16 @@ def js_client(bootstrap_servers: str) -> ProgramClient:
 
 JAVA_LACKS: Final[Mapping[str, str]] = {}
 GO_LACKS: Final[Mapping[str, str]] = {
-    "reset_by_duration": "franz-go resets to a time, not to an age",
+    "reset_by_duration": "franz-go looks back from the newest record, not from now",
 }
 JS_LACKS: Final[Mapping[str, str]] = {
     "reset_none": "KafkaJS always resets",
     "reset_by_duration": "KafkaJS resets to either end",
     "group_reset_none": "KafkaJS always resets",
 }
-JS_CANNOT_WRITE: Final[Mapping[str, str]] = {}
+JS_CANNOT_WRITE: Final[Mapping[str, str]] = {
+    "null_headers": "KafkaJS takes only texts and bytes as a header's value",
+}
 
 
 def built(name: str, build: Callable[[Path, Path], None]) -> Path:

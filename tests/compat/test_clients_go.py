@@ -1,0 +1,25 @@
+"""franz-go through the same checks as every stock client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cordwood.testing.stock_clients.availability import nothing_missing
+from cordwood.testing.stock_clients.contract import checks_for, run_check
+from cordwood.testing.stock_clients.neutral import Neutral
+from cordwood.testing.stock_clients.program import GO_LACKS, ProgramClient, go_client
+
+
+@pytest.fixture(scope="module")
+def franz_go(stock_broker: str) -> Iterator[ProgramClient]:
+    with nothing_missing():
+        client = go_client(stock_broker)
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("check", checks_for(GO_LACKS))
+def test_franz_go_does(check: str, franz_go: ProgramClient, neutral: Neutral) -> None:
+    run_check(check, franz_go, neutral)
