@@ -1,1 +1,345 @@
-"""Composition root: builds a broker from its settings, starts and stops its parts."""
+"""Composition root: builds a broker from its settings, starts and stops its parts.
+
+The order of a start: directories are formatted if they are empty, and locked; sockets are bound;
+the metadata log is read, and says of which topics there are logs; these are loaded; partitions are
+led; only then are clients served. A stop goes the other way, and leaves `.kafka_cleanshutdown`.
+
+Source: kafka.server.KafkaRaftServer, BrokerServer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from uuid import UUID, uuid4
+
+from cordwood.broker.broker import Broker
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.controller.controller import Controller
+from cordwood.broker.controller.formatting import (
+    format_directories,
+    read_directory,
+    read_previous_broker_epoch,
+)
+from cordwood.broker.controller.settings import ControllerSettings
+from cordwood.broker.dispatch import Dispatcher
+from cordwood.broker.groups.coordinator import GroupCoordinator
+from cordwood.broker.groups.settings import GroupSettings
+from cordwood.broker.handlers import served_apis
+from cordwood.broker.server import Server, ServerLimits
+from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.format.file_names import LOCK
+from cordwood.format.message_schema import uuid_text
+from cordwood.model.chance import SystemChance
+from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import ConfigError
+from cordwood.storage.cluster_image import Endpoint
+from cordwood.storage.filesystem import OS
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log_directory import LoadProgress
+from cordwood.storage.log_manager import LogManager
+from cordwood.storage.scheduler import Scheduler, SchedulerThread
+
+_log = logging.getLogger(__name__)
+
+_SWITCH_S: Final = 0.0005
+_CONTROLLER_PORT: Final = 9093
+
+EngineFactory = Callable[[], ManagedEngine]
+
+
+class Node:
+    """A broker with its embedded controller; `start`, then `stop`, in one event loop."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        clock: Clock | None = None,
+        engine: EngineFactory | None = None,
+    ) -> None:
+        """Nothing is touched yet.
+
+        Args:
+            settings: those of server.properties.
+            clock: the machine's if None.
+            engine: makes what compacts; Spark in a process of its own if None.
+        """
+        self.settings = settings
+        self.clock: Clock = clock or SystemClock()
+        self._engine = engine or spark_engine
+        self._undo: list[tuple[Callable[[], None], bool]] = []
+        self.ports: dict[str, int] = {}
+        self._scheduler: SchedulerThread | None = None
+
+    # ---- start
+
+    async def start(self, progress: LoadProgress | None = None) -> None:
+        """Serves when it returns; where it fails, nothing is left open.
+
+        Raises:
+            DirectoryInUseError, PortInUseError: another process has it.
+            CordwoodError: directories or settings are such that Kafka would not start either.
+        """
+        try:
+            await self._start(progress)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self, progress: LoadProgress | None) -> None:
+        settings = self.settings
+        loop = asyncio.get_running_loop()
+        # A thread that computes gives the interpreter back ten times as often as it would: the
+        # loop must not wait for retention, or for compiled code that is being loaded.
+        switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        self._at_end(lambda: sys.setswitchinterval(switch_s))
+        log_dirs = [Path(name).absolute() for name in settings.log_dirs]
+        cluster_id, directory_ids = self._format(log_dirs)
+        previous_epoch = read_previous_broker_epoch(log_dirs)
+        logs = self._open_logs(log_dirs)
+        server = self._bind()
+        controller = self._open_controller(cluster_id, directory_ids, previous_epoch)
+        configs = ConfigService(settings, controller.image)
+        self._configs = configs
+        broker = Broker(
+            node_id=settings.node_id,
+            cluster_id=cluster_id,
+            clock=self.clock,
+            settings=settings,
+            configs=configs,
+            logs=logs,
+            controller=controller,
+            loop=loop,
+            ports=self.ports,
+        )
+        self.broker = broker
+        logs.broker_epoch = controller.broker_epoch
+        await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
+        self._start_parts(broker)
+        controller.subscribe(broker.publish)
+        broker.publish(None, controller.image)
+        controller.unfence()
+        broker.apis = served_apis()
+        dispatcher = Dispatcher(broker, broker.apis)
+        # What is there now stays: the collector need not look through it again and again.
+        gc.collect()
+        gc.freeze()
+        server.start(loop, dispatcher.answer)
+
+    def _format(self, log_dirs: list[Path]) -> tuple[str, list[UUID]]:
+        """Formats directories that hold nothing; the cluster's id, and those of the directories."""
+        found = [properties for each in log_dirs if (properties := read_directory(each))]
+        if not found:
+            for each in log_dirs:
+                _require_empty(each)
+        cluster_id = (found[0].cluster_id if found else None) or uuid_text(uuid4().bytes)
+        ids = format_directories(
+            log_dirs,
+            node_id=self.settings.node_id,
+            cluster_id=cluster_id,
+            clock=self.clock,
+            controller_endpoints=self._controller_endpoints(),
+        )
+        return cluster_id, ids
+
+    def _controller_endpoints(self) -> list[Endpoint]:
+        listeners = self.settings.controller_listeners
+        if not listeners:  # never served here; a real Kafka started on the directory has one
+            return [Endpoint(name="CONTROLLER", host="localhost", port=_CONTROLLER_PORT)]
+        return [
+            Endpoint(name=each.name, host=each.host or "localhost", port=each.port)
+            for each in listeners
+        ]
+
+    def _open_logs(self, log_dirs: list[Path]) -> LogManager:
+        settings = self.settings
+        context = LogContext(
+            clock=self.clock,
+            scheduler=Scheduler(self.clock, catch_up=False),
+            producer_id_expiration_ms=settings.producer_id_expiration_ms,
+            max_transaction_timeout_ms=settings.transaction_max_timeout_ms,
+            verify_transactions=settings.transaction_partition_verification_enable,
+        )
+        logs = LogManager(
+            log_dirs,
+            broker=settings.broker_config,
+            topic_config=self._topic_config,
+            context=context,
+        )
+        self._at_end(logs.shutdown, waits=True)
+        return logs
+
+    def _topic_config(self, topic: str) -> LogConfig:
+        return self._configs.log_config(topic)
+
+    def _bind(self) -> Server:
+        settings = self.settings
+        server = Server(
+            limits=ServerLimits(
+                max_request_bytes=settings.socket_request_max_bytes,
+                connections_max=settings.max_connections,
+                connections_max_per_ip=settings.max_connections_per_ip,
+                connections_max_idle_ms=settings.connections_max_idle_ms,
+            )
+        )
+        self._at_end(server.stop)
+        self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
+        return server
+
+    def _open_controller(
+        self, cluster_id: str, directory_ids: list[UUID], previous_epoch: int
+    ) -> Controller:
+        settings = self.settings
+        controller = Controller.open(
+            metadata_dir=Path(settings.metadata_log_dir).absolute(),
+            node_id=settings.node_id,
+            cluster_id=cluster_id,
+            directory_ids=directory_ids,
+            listeners=[
+                (
+                    each.name,
+                    each.host or socket.getfqdn(),
+                    each.port or self.ports[each.name],
+                    each.security_protocol,
+                )
+                for each in settings.advertised_listeners
+            ],
+            clock=self.clock,
+            rack=settings.rack,
+            controller_listeners=[
+                (each.name, each.host or "localhost", each.port, each.security_protocol)
+                for each in settings.controller_listeners
+            ],
+            previous_broker_epoch=previous_epoch,
+            settings=_controller_settings(settings),
+        )
+        self._at_end(controller.close)
+        return controller
+
+    def _is_stray(self, log: PartitionLog) -> bool:
+        """Whether the cluster knows of no such replica here.
+
+        Source: org.apache.kafka.storage.internals.log.LogManager.isStrayReplica; KIP-858.
+        """
+        topic = self.broker.image.topics.get(log.topic_partition.topic)
+        if topic is None:
+            return True
+        if log.topic_id is not None and log.topic_id != uuid_text(topic.topic_id.bytes):
+            return True
+        partition = topic.partitions.get(log.topic_partition.partition)
+        return partition is None or self.settings.node_id not in partition.replicas
+
+    def _start_parts(self, broker: Broker) -> None:
+        logs = broker.logs
+        broker.groups = GroupCoordinator(
+            broker, GroupSettings.of(self.settings.all), SystemChance()
+        )
+        self._at_end(broker.groups.close)
+        manager = CleanerManager(logs)
+        engine = self._engine()
+        settings = CleanerSettings.of(logs.broker)
+        broker.cleaner = LogCleaner(logs, manager, engine, self.clock, settings)
+        self._at_end(broker.cleaner.shutdown, waits=True)
+        self._scheduler = SchedulerThread(logs.context.scheduler, self.clock)
+        self._at_end(self._scheduler.stop, waits=True)
+        logs.start_tasks()
+        self._scheduler.start()
+        broker.cleaner.startup()
+        broker.groups.start()
+
+    # ---- afterwards
+
+    def clock_moved(self) -> None:
+        """The clock was moved: whatever is due by it now is done, without waiting for it."""
+        assert self._scheduler is not None
+        self._scheduler.wake()
+        self.broker.cleaner.clock_moved()
+
+    def run_due(self, *, compact: bool = True) -> None:
+        """The clock was moved: returns when all that is due by now is done.
+
+        To be called by any thread but the event loop's.
+
+        Args:
+            compact: also compact what is due.
+        """
+        scheduler = self.broker.logs.context.scheduler
+        cleaner = self.broker.cleaner
+        scheduler.run_due()
+        cleaner.retention_once_now()
+        if compact:
+            cleaner.run_once_now()
+        # What they put off, such as the removal of files, is due in a while, or at once.
+        scheduler.run_due()
+        self.clock_moved()
+
+    async def stop(self) -> None:
+        """Stops in order: clients first, logs last, with the mark of a clean stop."""
+        while self._undo:
+            undo, waits = self._undo.pop()
+            try:
+                if waits:
+                    await asyncio.to_thread(undo)
+                else:
+                    undo()
+            except Exception:
+                _log.exception("Error while stopping")
+
+    def _at_end(self, undo: Callable[[], None], *, waits: bool = False) -> None:
+        """Has `undo` called at the stop, before what was noted earlier.
+
+        Args:
+            undo: what to call.
+            waits: for threads or disks: the event loop goes on meanwhile.
+        """
+        self._undo.append((undo, waits))
+
+
+def spark_engine() -> ManagedEngine:
+    """Spark in a process of its own, started when something is first compacted."""
+    from cordwood.cleanup.spark_process import SparkProcess  # noqa: PLC0415
+
+    return SparkProcess()
+
+
+def _require_empty(log_dir: Path) -> None:
+    """A directory that is not formatted, and holds logs, is somebody's: not ours to format.
+
+    Raises:
+        ConfigError: it does.
+    """
+    held = [entry.name for entry in OS.entries_in(log_dir)] if OS.exists(log_dir) else []
+    kept = [name for name in held if name not in {LOCK, "lost+found"}]
+    if kept:
+        raise ConfigError(
+            f"{log_dir} has no meta.properties but holds {kept[0]}: it is not formatted for Kafka. "
+            "Give an empty directory, or format this one with kafka-storage."
+        )
+
+
+def _controller_settings(settings: BrokerSettings) -> ControllerSettings:
+    return ControllerSettings(
+        num_partitions=settings.num_partitions,
+        default_replication_factor=settings.default_replication_factor,
+        min_insync_replicas=settings.min_insync_replicas,
+        delete_topic_enable=settings.delete_topic_enable,
+        snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
+        snapshot_interval_ms=settings.metadata_log_max_snapshot_interval_ms,
+        retention_bytes=settings.metadata_max_retention_bytes,
+        retention_ms=settings.metadata_max_retention_ms,
+        segment_bytes=settings.metadata_log_segment_bytes,
+        segment_ms=settings.metadata_log_segment_ms,
+    )

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from cordwood.broker.api import Api
+from cordwood.broker.controller.model import NewTopic
+from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
@@ -94,9 +98,11 @@ class Broker:
         self.ports = ports
         self.metrics = BrokerMetrics()
         self.monotonic_s = loop.time
+        self.apis: Mapping[int, Api] = {}
         self.fetch_sessions = FetchSessionCache(
             settings.max_incremental_fetch_session_cache_slots, clock
         )
+        self._producer_ids = range(0)
         self._partitions: dict[str, dict[int, Partition]] = {}
 
     # ---- the image
@@ -192,6 +198,15 @@ class Broker:
                     self.logs.update_topic_config(name, config)
                     break
 
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        """The lowest and highest level of each feature that this broker knows, both inclusive."""
+        return SUPPORTED_FEATURES
+
+    def finalized_features(self) -> Mapping[str, int]:
+        """The level of each feature that is in force."""
+        return self.controller.finalized_features()
+
     # ---- partitions
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -255,6 +270,43 @@ class Broker:
             KafkaError: as `partition` and `PartitionLog.append_as_leader`.
         """
         return self.partition(topic, index).append(records, origin)
+
+    # ---- what requests ask of the controller
+
+    def auto_create_topic(self, name: str) -> None:
+        """Makes a topic as the defaults say: a client has asked for one that is not there.
+
+        Raises:
+            KafkaError: it may not be made.
+        """
+        result = self.controller.create_topics([NewTopic(name=name)], validate_only=False)[0]
+        if isinstance(result, KafkaError):
+            raise result
+
+    def next_producer_id(self) -> int:
+        """An id that no producer has had.
+
+        Raises:
+            KafkaError: the metadata log cannot be written.
+        """
+        if not self._producer_ids:
+            first, count = self.controller.allocate_producer_ids()
+            self._producer_ids = range(first, first + count)
+        found = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return found
+
+    # ---- directories
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """Every log directory, offline ones too."""
+        return [directory.path for directory in self.logs.directories]
+
+    def logs_with_futures(self) -> Iterator[tuple[PartitionLog, bool]]:
+        """Every log, and whether it is the future one of a move."""
+        for log in self.logs.logs():
+            yield log, self.logs.get(log.topic_partition) is not log
 
     # ---- time
 

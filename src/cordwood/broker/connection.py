@@ -117,7 +117,7 @@ class Connection:
                 if frame is None:
                     break
                 reply = self._answer(frame, self.peer)
-                if type(reply) is list:
+                if isinstance(reply, list):
                     self._send(reply)
                 elif reply is not None:
                     self._await(reply)

@@ -29,7 +29,7 @@ class PartitionKey(NamedTuple):
 
     topic_id: UUID | None
     topic: str
-    index: int
+    partition: int
 
 
 class FetchPartition:

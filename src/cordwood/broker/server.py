@@ -41,11 +41,11 @@ class ServerLimits:
 
 
 class Server:
-    """Accepts connections on any number of listeners, and gives their requests to `answer`."""
+    """Accepts connections on any number of listeners, and has their requests answered."""
 
-    def __init__(self, answer: Answer, *, limits: ServerLimits) -> None:
+    def __init__(self, *, limits: ServerLimits) -> None:
         self.limits = limits
-        self._answer = answer
+        self._answer: Answer
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
@@ -60,7 +60,7 @@ class Server:
         return len(self._connections)
 
     def bind(self, listener: str, host: str, port: int) -> int:
-        """Takes an address; nobody is served before `start`.
+        """Takes an address; whoever connects is served from `start` on.
 
         Args:
             listener: its name.
@@ -82,7 +82,8 @@ class Server:
             sock = socket.socket(family, socket.SOCK_STREAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(address)
-            # Taken, but closed to clients until everything is loaded.
+            # Those who come from now on wait until everything is loaded.
+            sock.listen(_BACKLOG)
             sock.setblocking(False)
         except OSError as error:
             where = f"{host or '0.0.0.0'}:{port}"  # noqa: S104  # only in the error's text
@@ -95,20 +96,11 @@ class Server:
         self._bound.append((listener, sock))
         return int(sock.getsockname()[1])
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Serves on every address that was bound.
-
-        Raises:
-            PortInUseError: an address was taken by another process meanwhile.
-        """
+    def start(self, loop: asyncio.AbstractEventLoop, answer: Answer) -> None:
+        """Serves on every address that was bound, by `answer`."""
         self._loop = loop
+        self._answer = answer
         for listener, sock in self._bound:
-            try:
-                sock.listen(_BACKLOG)
-            except OSError as error:
-                raise PortInUseError(
-                    f"Socket server failed to listen at {sock.getsockname()}: {error}"
-                ) from error
             self._listening.append(sock)
             loop.add_reader(sock.fileno(), self._accept, listener, sock)
         self._idle_check = loop.call_later(_IDLE_CHECK_S, self._close_idle)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.controller.topics import require_topic_name
 from cordwood.broker.handlers.cluster_facts import (
     TOPIC_OPERATIONS,
     is_internal,
@@ -80,11 +81,9 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
 
 
 def _unknown(name: str) -> dict[str, Any]:
-    from cordwood.broker.controller.topic_names import require_legal_name  # noqa: PLC0415
-
     code = _UNKNOWN_TOPIC_OR_PARTITION
     try:
-        require_legal_name(name)
+        require_topic_name(name)
     except InvalidTopicError:
         code = _INVALID_TOPIC
     return {"name": name, "error_code": code, "is_internal": is_internal(name)}

@@ -192,17 +192,17 @@ def _read_one(
         return PartitionAnswer(wanted, error_code=error.code)
     except Exception:
         _log.exception(
-            "Error processing fetch with max size %s of %s-%s", left, key.topic, key.index
+            "Error processing fetch with max size %s of %s-%s", left, key.topic, key.partition
         )
         return PartitionAnswer(wanted, error_code=_UNKNOWN_SERVER_ERROR)
 
 
 def _partition(broker: Broker, key: PartitionKey) -> Partition:
     if key.topic_id is None:
-        return broker.partition(key.topic, key.index)
+        return broker.partition(key.topic, key.partition)
     if not key.topic:
         raise UnknownTopicIdError("This server does not host this topic ID.")
-    partition = broker.partition(key.topic, key.index)
+    partition = broker.partition(key.topic, key.partition)
     if partition.topic_id != key.topic_id:
         raise UnknownTopicIdError("This server does not host this topic ID.")
     return partition

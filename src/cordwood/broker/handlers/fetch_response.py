@@ -138,7 +138,7 @@ def _write_partition(out: bytearray, answer: PartitionAnswer, version: int) -> N
     """All up to the length of the records, and where there are none that too."""
     flexible = version >= _FLEXIBLE_SINCE
     head = _PARTITION.pack(
-        answer.wanted.key.index,
+        answer.wanted.key.partition,
         answer.error_code,
         answer.high_watermark,
         answer.last_stable_offset,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.controller.topics import require_topic_name
 from cordwood.broker.handlers.cluster_facts import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -46,18 +47,18 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Answers from the image."""
     version = call.api_version
     image = broker.image
-    wants_operations = field(request, "include_topic_authorized_operations", False)  # noqa: FBT003
+    wants_operations = field(request, "include_topic_authorized_operations", False)
     topics: Iterable[dict[str, Any]]
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_known(broker, topic, call) for topic in image.topics.values()]
     else:
-        may_create = field(request, "allow_auto_topic_creation", True)  # noqa: FBT003
+        may_create = field(request, "allow_auto_topic_creation", True)
         topics = [_asked(broker, topic, call, may_create=may_create) for topic in request.topics]
     topics = [
         topic | {"topic_authorized_operations": TOPIC_OPERATIONS if wants_operations else NOT_ASKED}
         for topic in topics
     ]
-    wants_cluster = field(request, "include_cluster_authorized_operations", False)  # noqa: FBT003
+    wants_cluster = field(request, "include_cluster_authorized_operations", False)
     return {
         "brokers": brokers_of(image, call.listener, "node_id"),
         "cluster_id": broker.cluster_id,
@@ -83,10 +84,8 @@ def _asked(broker: Broker, asked: Any, call: Call, *, may_create: bool) -> dict[
         return _known(broker, topic, call)
     if may_create and broker.settings.auto_create_topics_enable:
         return _unknown(name, _create(broker, name))
-    from cordwood.broker.controller.topic_names import require_legal_name  # noqa: PLC0415
-
     try:
-        require_legal_name(name)
+        require_topic_name(name)
     except KafkaError:
         return _unknown(name, _INVALID_TOPIC)
     return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)

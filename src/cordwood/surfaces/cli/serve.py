@@ -1,0 +1,152 @@
+"""`cordwood serve`: a broker in the foreground.
+
+Source: kafka.Kafka (bin/kafka-server-start.sh).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cordwood.model.errors import CordwoodError, DirectoryInUseError
+
+_USAGE = 2
+_IN_USE = 3
+_FAILED = 1
+
+_EPILOG = """
+Examples:
+
+  cordwood serve --log-dir /tmp/logs                      on 127.0.0.1:9092, formatted if empty
+
+  cordwood serve --config server.properties               as a real Kafka's
+
+  cordwood serve --config server.properties --override log.cleaner.threads=2
+
+  cordwood serve --log-dir /tmp/logs --port 0 --test-clock   then: cordwood clock --advance 7d
+"""
+
+_log = logging.getLogger("cordwood.serve")
+
+
+def serve_command(
+    config: Annotated[
+        Path | None, typer.Option(help="A server.properties, as kafka-server-start takes it.")
+    ] = None,
+    log_dir: Annotated[
+        list[Path] | None,
+        typer.Option(help="log.dirs; may be given several times. Formatted if empty."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Listen on 127.0.0.1 at this port; 0 for any free one.")
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Overrides a key of the server.properties."),
+    ] = None,
+    http_port: Annotated[
+        int,
+        typer.Option(
+            help="Metrics (/metrics) and the cleaner's status are served on 127.0.0.1 here; 0 for "
+            "any free port, -1 for none."
+        ),
+    ] = 9464,
+    test_clock: Annotated[
+        bool,
+        typer.Option(
+            "--test-clock",
+            help="A clock that `cordwood clock --advance` moves; retention and expiry follow.",
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Log at DEBUG instead of INFO.")
+    ] = False,
+) -> None:
+    """Runs a Kafka broker, until it is told to stop by SIGTERM or Ctrl-C."""
+    from cordwood.broker.configs.settings import BrokerSettings  # noqa: PLC0415
+    from cordwood.model.clock import MovableClock, SystemClock  # noqa: PLC0415
+    from cordwood.model.properties import parse_properties  # noqa: PLC0415
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)",
+    )
+    try:
+        given: dict[str, str] = {}
+        source = "the command line"
+        if config is not None:
+            source = str(config)
+            given = dict(parse_properties(config.read_text(encoding="utf-8"), name=source))
+        given |= _from_options(log_dir, port, override or [])
+        if config is None:
+            given = {"offsets.topic.replication.factor": "1"} | given
+        settings = BrokerSettings(given, source=source)
+    except (CordwoodError, OSError) as error:
+        typer.echo(f"cordwood serve: {error}", err=True)
+        raise typer.Exit(_USAGE) from error
+    for warning in settings.warnings:
+        _log.warning("%s", warning)
+    clock = MovableClock() if test_clock else SystemClock()
+    try:
+        _run_until_told(settings, clock, None if http_port < 0 else http_port)
+    except DirectoryInUseError as error:
+        typer.echo(f"cordwood serve: {error}", err=True)
+        raise typer.Exit(_IN_USE) from error
+    except CordwoodError as error:
+        typer.echo(f"cordwood serve: {error}", err=True)
+        raise typer.Exit(_FAILED) from error
+
+
+def _from_options(
+    log_dirs: list[Path] | None, port: int | None, overrides: list[str]
+) -> dict[str, str]:
+    given: dict[str, str] = {}
+    if log_dirs:
+        given["log.dirs"] = ",".join(str(each) for each in log_dirs)
+    if port is not None:
+        given["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
+    for each in overrides:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise CordwoodError(f"--override {each} is not of the form key=value")
+        given[key.strip()] = value.strip()
+    return given
+
+
+def _run_until_told(settings: object, clock: object, http_port: int | None) -> None:
+    import uvloop  # noqa: PLC0415
+
+    uvloop.run(_serve(settings, clock, http_port))
+
+
+async def _serve(settings: object, clock: object, http_port: int | None) -> None:
+    from cordwood.node import Node  # noqa: PLC0415
+    from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
+
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    node = Node(settings, clock=clock)  # type: ignore[arg-type]
+    await node.start()
+    endpoint = None
+    try:
+        if http_port is not None:
+            endpoint = HttpEndpoint(node, http_port)
+            _log.info("Metrics and status are at %s", endpoint.url)
+        where = ", ".join(f"{name}://127.0.0.1:{port}" for name, port in node.ports.items())
+        _log.info("Kafka Server started (%s)", where)
+        await told.wait()
+        _log.info("Shutting down")
+    finally:
+        if endpoint is not None:
+            endpoint.close()
+        await node.stop()
+    _log.info("Shut down completed")
