@@ -15,7 +15,7 @@ from cordwood.broker.api import Api, Call, Encoded, Fields, Part, Peer
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
-from cordwood.protocol.messages import encode, read, request_class, response_class
+from cordwood.protocol.messages import encode, read_request, request_class, response_class
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -63,7 +63,7 @@ class Dispatcher:
         flexible = _has_flexible_header(key, version)
         if flexible:
             at = skip_tags(frame, at)
-        request = read(request_class(key, version), frame, at)
+        request = read_request(key, version, frame, at)
         call = Call(version, header.client_id, peer, header.correlation_id)
         metrics = self._broker.metrics
         begun = self._broker.monotonic_s()

@@ -78,28 +78,35 @@ def read(message: type[Any], data: bytes | memoryview, offset: int = 0) -> Any:
     Raises:
         MalformedMessageError: it does not.
     """
+    value, end = _read(message, data, offset)
+    if end != len(data):
+        raise MalformedMessageError(
+            f"{message.__name__} version {message.__version__} ends at byte {end} of {len(data)}"
+        )
+    return value
+
+
+def read_request(api_key: int, version: int, body: bytes | memoryview, offset: int = 0) -> Any:
+    """Reads the body of a request, from `offset` on.
+
+    Bytes behind it are passed over, as Kafka does: librdkafka sends a field of Metadata that its
+    version no longer has.
+
+    Raises:
+        MalformedMessageError: the bytes are not such a request.
+        UnknownMessageError: there is no such API or version.
+    """
+    return _read(request_class(api_key, version), body, offset)[0]
+
+
+def _read(message: type[Any], data: bytes | memoryview, offset: int) -> tuple[Any, int]:
     try:
         value, size = entity_reader(message)(data, offset)
     except Exception as error:
         raise MalformedMessageError(
             f"{message.__name__} version {message.__version__}: {error or type(error).__name__}"
         ) from error
-    if offset + size != len(data):
-        raise MalformedMessageError(
-            f"{message.__name__} version {message.__version__} ends at byte {offset + size} of "
-            f"{len(data)}"
-        )
-    return value
-
-
-def read_request(api_key: int, version: int, body: bytes | memoryview) -> Any:
-    """Reads the body of a request, its header aside.
-
-    Raises:
-        MalformedMessageError: the bytes are not such a request.
-        UnknownMessageError: there is no such API or version.
-    """
-    return read(request_class(api_key, version), body)
+    return value, offset + size
 
 
 def field(entity: Any, name: str, default: Any = None) -> Any:
