@@ -1,34 +1,86 @@
-"""The `cordwood` command: one subcommand a module."""
+"""The `cordwood` command: one subcommand a module, imported when it is called."""
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from cordwood import __version__
-from cordwood.surfaces.cli.clean import EPILOG, clean_command
-from cordwood.surfaces.cli.dump_log import dump_log
+from cordwood.surfaces.cli.tools import table
+
+
+class _Subcommand(NamedTuple):
+    """Where a subcommand's function is; the module's `EPILOG` is shown below its help."""
+
+    module: str
+    function: str
+
+
+# Those of Kafka's tools, which take Kafka's flags, are in `tools.table`.
+_OWN = {
+    "clean": _Subcommand("clean", "clean_command"),
+    "serve": _Subcommand("serve", "serve_command"),
+}
+_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+class _Commands(TyperGroup):
+    """Imports a subcommand's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*_OWN, *table.MODULES, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _OWN:
+            return _own(cmd_name, _OWN[cmd_name])
+        if cmd_name in table.MODULES:
+            return _tool(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+def _own(name: str, where: _Subcommand) -> click.Command:
+    module = importlib.import_module(f"cordwood.surfaces.cli.{where.module}")
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name, epilog=getattr(module, "EPILOG", None))(getattr(module, where.function))
+    return typer.main.get_command(alone)
+
+
+def _tool(name: str) -> click.Command:
+    def run(arguments: tuple[str, ...]) -> None:
+        raise typer.Exit(table.run(name, list(arguments)))
+
+    return click.Command(
+        name,
+        callback=run,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        add_help_option=False,
+        context_settings=_PASSED_ON,
+        help=f"As kafka-{name}, with its flags.",
+    )
+
 
 app = typer.Typer(
     name="cordwood",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Apache Kafka's partition log and its cleanup: cleans log directories, shows files.",
+    help="Apache Kafka's partition log and its cleanup: a broker, its tools, and a cleaner of "
+    "directories.",
 )
-app.command("clean", epilog=EPILOG)(clean_command)
 
 
-@app.command(
-    "dump-log",
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-)
+@app.command("dump-log", add_help_option=False, context_settings=_PASSED_ON)
 def _dump_log(context: typer.Context) -> None:
     """Print what a segment, index, snapshot or checkpoint file holds, as kafka-dump-log does."""
+    from cordwood.surfaces.cli.dump_log import dump_log  # noqa: PLC0415  # when it is called
+
     raise typer.Exit(dump_log(context.args))
 
 

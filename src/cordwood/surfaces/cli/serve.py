@@ -20,7 +20,7 @@ _USAGE = 2
 _IN_USE = 3
 _FAILED = 1
 
-_EPILOG = """
+EPILOG = """
 Examples:
 
   cordwood serve --log-dir /tmp/logs                      on 127.0.0.1:9092, formatted if empty
@@ -128,7 +128,6 @@ def _run_until_told(settings: object, clock: object, http_port: int | None) -> N
 
 async def _serve(settings: object, clock: object, http_port: int | None) -> None:
     from cordwood.node import Node  # noqa: PLC0415
-    from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
@@ -139,6 +138,8 @@ async def _serve(settings: object, clock: object, http_port: int | None) -> None
     endpoint = None
     try:
         if http_port is not None:
+            from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
+
             endpoint = HttpEndpoint(node, http_port)
             _log.info("Metrics and status are at %s", endpoint.url)
         where = ", ".join(f"{name}://127.0.0.1:{port}" for name, port in node.ports.items())
