@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.message_schema import MessageValue, read_message, schemas
+from cordwood.format.message_schema import MessageValue, encode_message, read_message, schemas
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.model.errors import CorruptError
@@ -194,3 +196,14 @@ def parse_kraft_control_value(control_type: ControlType, value: bytes | None) ->
         raise CorruptError(f"{control_type.name} without a version")
     (version,) = struct.unpack_from(">h", value)
     return read_message(schema, version, ByteReader(value))
+
+
+def build_kraft_control_value(
+    control_type: ControlType, version: int, fields: Mapping[str, Any]
+) -> bytes:
+    """The value of a KRaft control record; fields that are not given have their defaults.
+
+    Raises:
+        UnsupportedVersionError: the record has no such version.
+    """
+    return encode_message(_SCHEMA_OF_TYPE[control_type], version, {**fields, "version": version})

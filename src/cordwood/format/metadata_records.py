@@ -196,6 +196,10 @@ message ClearElrRecord key=28 versions=0 flexible=0+
 """
 )
 
+_DEFAULTS = {
+    name: {field.name: field.default for field in schema.fields} for name, schema in SCHEMAS.items()
+}
+
 SCHEMA_OF_API_KEY = {schema.key: schema for schema in SCHEMAS.values()}
 
 
@@ -243,6 +247,11 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
     message = read_message(schema, version, reader)
     reader.require_end(schema.name)
     return MetadataRecord(api_key=api_key, name=schema.name, version=version, fields=message.fields)
+
+
+def with_defaults(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record with the defaults of those that are not given."""
+    return {**_DEFAULTS[name], **fields}
 
 
 def encode_metadata_record(name: str, version: int, fields: Mapping[str, Any]) -> bytes:

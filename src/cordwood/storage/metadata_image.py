@@ -15,7 +15,7 @@ org.apache.kafka.raft.internals.KafkaRaftLog, Kafka 4.3; KIP-630, KIP-868.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,16 @@ from cordwood.model.errors import CorruptError, UnsupportedVersionError
 from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.image_delta import ImageDelta
 
+__all__ = [
+    "MetadataImage",
+    "Replay",
+    "read_metadata_image",
+    "read_snapshot_records",
+    "replay_metadata_log",
+]
+
 ReadBytes = Callable[[Path], bytes]
+NamesIn = Callable[[Path], Iterable[str]]
 
 
 def read_metadata_image(
@@ -54,22 +63,46 @@ def read_metadata_image(
     return replace(replay.image(), may_have_uncommitted_suffix=voters != 1)
 
 
-def replay_metadata_log(directory: Path, *, read_bytes: ReadBytes = Path.read_bytes) -> Replay:
+def replay_metadata_log(
+    directory: Path, *, read_bytes: ReadBytes = Path.read_bytes, names_in: NamesIn | None = None
+) -> Replay:
     """What the records in `directory` come to, with a transaction that is still open.
+
+    `read_bytes` and `names_in` are those of a file system other than the machine's.
 
     Raises:
         CorruptError, UnsupportedVersionError, OSError: as for `read_metadata_image`.
     """
     replay = Replay()
-    snapshots, logs = _files(directory)
+    names = names_in(directory) if names_in else [path.name for path in directory.iterdir()]
+    snapshots, logs = _files(directory, names)
     if snapshots:
         newest = snapshots[-1]
         _replay_snapshot(newest, read_bytes(newest.path), replay)
         if _is_behind(logs, newest, read_bytes):
             logs = []
             replay.log_is_behind = True
+        replay.snapshot_offset = newest.end_offset
     _replay_log(logs, read_bytes, replay)
     return replay
+
+
+def read_snapshot_records(path: Path, data: bytes) -> list[MetadataRecord]:
+    """The records of a snapshot, or of `bootstrap.checkpoint`, that are not KRaft's own.
+
+    Raises:
+        CorruptError: the file is malformed.
+        UnsupportedVersionError: a record is of a kind or version that Kafka 4.3 does not know.
+    """
+    found = []
+    for position, batch in _batches(path, data):
+        if batch.header.is_control:
+            continue
+        try:
+            found += [decode_metadata_record(each.value or b"") for each in batch.iter_records()]
+        except CorruptError as error:
+            raise type(error)(error.reason, path=str(path), position=position) from error
+    return found
 
 
 class Replay:
@@ -77,7 +110,7 @@ class Replay:
 
     `next_offset` is one past the last record, `epoch` that of its batch. `voters` are those of the
     last KRAFT_VOTERS record as its fields have them, None before one. `log_is_behind` says that the
-    log ends before the newest snapshot does, so that Kafka would empty it.
+    log ends before the newest snapshot does, which ends at `snapshot_offset`: Kafka would empty it.
     """
 
     def __init__(self) -> None:
@@ -87,6 +120,8 @@ class Replay:
         self.voters: Sequence[Mapping[str, Any]] | None = None
         self.kraft_version = 0
         self.log_is_behind = False
+        self.snapshot_offset = 0
+        self.bytes_since_snapshot = 0
         self.data_records = 0
         self._delta = ImageDelta()
 
@@ -138,11 +173,11 @@ class _LogFile:
     base_offset: int
 
 
-def _files(directory: Path) -> tuple[list[_Snapshot], list[_LogFile]]:
+def _files(directory: Path, names: Iterable[str]) -> tuple[list[_Snapshot], list[_LogFile]]:
     """Snapshots and log files, each from the oldest to the newest."""
     snapshots: list[_Snapshot] = []
     logs: list[_LogFile] = []
-    for path in directory.iterdir():
+    for path in [directory / name for name in names]:
         name = classify(path.name)
         if name.base_offset is None or name.state:
             continue
@@ -224,6 +259,7 @@ def _replay_log(logs: Sequence[_LogFile], read_bytes: ReadBytes, replay: Replay)
             replay.next_offset = header.next_offset
             replay.epoch = header.partition_leader_epoch
             replay.timestamp_ms = header.max_timestamp
+            replay.bytes_since_snapshot += header.size_bytes
 
 
 def _batches(path: Path, data: bytes) -> Iterator[tuple[int, RecordBatch]]:

@@ -1,0 +1,141 @@
+"""Quotas of clients: Kafka's checks, and the records.
+
+Source: org.apache.kafka.controller.ClientQuotaControlManager, QuotaConfig; KIP-546, KIP-612.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+
+from cordwood.broker.controller.cluster_view import RECORDS_MAX, ClusterView
+from cordwood.broker.controller.metadata_records import quota_record
+from cordwood.broker.controller.model import QuotaChange, Records
+from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, PolicyViolationError
+from cordwood.storage.cluster_image import QuotaEntity
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+_INT_MAX = (1 << 31) - 1
+_LONG_MAX = (1 << 63) - 1
+
+#: The highest value of each key by kind of entity, None for numbers with a fraction.
+_USER_KEYS: Mapping[str, tuple[str, int] | None] = {
+    "producer_byte_rate": ("LONG", _LONG_MAX),
+    "consumer_byte_rate": ("LONG", _LONG_MAX),
+    "request_percentage": None,
+    "controller_mutation_rate": None,
+}
+_IP_KEYS: Mapping[str, tuple[str, int] | None] = {"connection_creation_rate": ("INT", _INT_MAX)}
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+
+
+def alter_client_quotas(
+    view: ClusterView, changes: Sequence[QuotaChange]
+) -> tuple[Records, list[KafkaError | None]]:
+    """The records of quotas that change, and what is wrong with each entity's.
+
+    Raises:
+        PolicyViolationError: they come to more than 10,000 records.
+    """
+    records: Records = []
+    by_entity: dict[QuotaEntity, KafkaError | None] = {}
+    for change in changes:
+        entity = change.key
+        if entity in by_entity:
+            by_entity[entity] = InvalidRequestError(
+                f"Ignoring duplicate entity {_entity_text(change)}"
+            )
+            continue
+        try:
+            records += _records_of(view, change)
+        except KafkaError as error:
+            by_entity[entity] = error
+        else:
+            by_entity[entity] = None
+    if len(records) > RECORDS_MAX:
+        raise PolicyViolationError("Unable to perform excessively large batch operation.")
+    return records, [by_entity[each.key] for each in changes]
+
+
+def _records_of(view: ClusterView, change: QuotaChange) -> Records:
+    keys = _keys_of(change)
+    names = [key for key, _ in change.ops]
+    repeated = next((key for key in names if names.count(key) > 1), None)
+    if repeated is not None:
+        raise InvalidRequestError(
+            f"Duplicate quota key {repeated} not updating quota for this entity "
+            f"{_entity_text(change)}"
+        )
+    current = view.image.client_quotas.get(change.key, {})
+    records: Records = []
+    for key, value in change.ops:
+        if value is None:
+            if key in current:
+                records.append(quota_record(change.key, key, None))
+            continue
+        _require_value(keys, key, value)
+        if current.get(key) != value:
+            records.append(quota_record(change.key, key, value))
+    return records
+
+
+def _keys_of(change: QuotaChange) -> Mapping[str, tuple[str, int] | None]:
+    """The keys that an entity may have a quota of."""
+    if not change.entity:
+        raise InvalidRequestError("Invalid empty client quota entity")
+    found: dict[str, str | None] = {}
+    for kind, name in change.entity:
+        if kind in found:
+            raise InvalidRequestError(f"Invalid client quota entity, duplicate entity entry {kind}")
+        if kind not in {USER, CLIENT_ID, IP}:
+            raise InvalidRequestError(f"Unhandled client quota entity type: {kind}")
+        if name is not None and not name:
+            raise InvalidRequestError(f"Empty {kind} not supported")
+        found[kind] = name
+    if IP not in found:
+        return _USER_KEYS
+    if len(found) > 1:
+        # The missing blank is Kafka's.
+        raise InvalidRequestError(
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or "
+            "ClientId"
+        )
+    if not _is_address(found[IP]):
+        raise InvalidRequestError(f"{found[IP]} is not a valid IP or resolvable host.")
+    return _IP_KEYS
+
+
+def _is_address(name: str | None) -> bool:
+    """Whether a name can be an address; one of a host is not looked up."""
+    if name is None:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return _HOST.fullmatch(name) is not None and not name.replace(".", "").isdigit()
+    return True
+
+
+def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: float) -> None:
+    if key not in keys:
+        raise InvalidRequestError(f"Invalid configuration key {key}")
+    if value <= 0.0:
+        raise InvalidRequestError(f"Quota {key} must be greater than 0")
+    limit = keys[key]
+    if limit is None:
+        return
+    kind, highest = limit
+    if value > highest:
+        article = "an" if kind == "INT" else "a"
+        raise InvalidRequestError(f"Proposed value for {key} is too large for {article} {kind}.")
+    if abs(value % 1.0) > 1e-6:
+        raise InvalidRequestError(f"{key} cannot be a fractional value.")
+
+
+def _entity_text(change: QuotaChange) -> str:
+    """An entity as Java prints it."""
+    entries = ", ".join(
+        f"{kind}={'null' if name is None else name}" for kind, name in change.entity
+    )
+    return f"ClientQuotaEntity(entries={{{entries}}})"

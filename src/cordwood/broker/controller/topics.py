@@ -1,0 +1,327 @@
+"""Topics made and deleted, partitions added: Kafka's checks, and the records.
+
+Source: org.apache.kafka.controller.ReplicationControlManager.createTopics, deleteTopics,
+createPartitions; org.apache.kafka.common.internals.Topic.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+
+from cordwood.broker.controller.cluster_view import RECORDS_MAX, ClusterView
+from cordwood.broker.controller.metadata_records import (
+    ApiRecord,
+    config_record,
+    has_elr,
+    partition_record,
+    text_of,
+    topic_record,
+)
+from cordwood.broker.controller.model import CreatedTopic, NewPartitions, NewTopic, Records
+from cordwood.broker.controller.settings import fresh_uuid
+from cordwood.model.config import ConfigResource
+from cordwood.model.kafka_errors import (
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    KafkaError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from cordwood.storage.cluster_image import MetadataImage, PartitionImage
+
+NAME_LENGTH_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+MIN_ISR = "min.insync.replicas"
+
+
+def require_topic_name(name: str) -> None:
+    """Checks the name of a topic.
+
+    Raises:
+        InvalidTopicError: no topic can be called so.
+
+    Source: Topic.validate.
+    """
+    said = "Topic name is invalid: "
+    if not name:
+        raise InvalidTopicError(f"{said}the empty string is not allowed")
+    if name in {".", ".."}:
+        raise InvalidTopicError(f"{said}'.' or '..' is not allowed")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidTopicError(
+            f"{said}the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+        )
+    if not _LEGAL.fullmatch(name):
+        raise InvalidTopicError(
+            f"{said}'{name}' contains one or more characters other than ASCII alphanumerics, '.', "
+            "'_' and '-'"
+        )
+
+
+class CollidingNames:
+    """Topics whose names differ in nothing but dots and underscores, which metrics cannot tell."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._by_unified: dict[str, str] = {}
+        for name in image.topics:
+            if "." in name or "_" in name:
+                self._by_unified.setdefault(name.replace(".", "_"), name)
+
+    def require_distinct(self, name: str) -> None:
+        """Refuses a name that collides with a topic's.
+
+        Raises:
+            InvalidTopicError: it does.
+        """
+        if "." not in name and "_" not in name:
+            return
+        other = self._by_unified.get(name.replace(".", "_"))
+        if other is not None:
+            raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
+
+
+def create_topics(
+    view: ClusterView, topics: Sequence[NewTopic]
+) -> tuple[Records, list[CreatedTopic | KafkaError]]:
+    """The records of topics to be made, and what becomes of each.
+
+    Raises:
+        PolicyViolationError: they come to more than 10,000 records.
+    """
+    _require_partitions_bounded(sum(_partitions_asked_for(view, each) for each in topics))
+    records: Records = []
+    results: list[CreatedTopic | KafkaError] = []
+    colliding = (
+        CollidingNames(view.image)
+        if any("." in each.name or "_" in each.name for each in topics)
+        else None
+    )
+    names = [each.name for each in topics]
+    for topic in topics:
+        try:
+            if names.count(topic.name) > 1:
+                raise InvalidRequestError("Duplicate topic name.")
+            _require_new(view.image, topic, colliding)
+            made = _create_topic(view, topic, records)
+        except KafkaError as error:
+            results.append(error)
+        else:
+            results.append(made)
+        _require_bounded(records)
+    return records, results
+
+
+def _partitions_asked_for(view: ClusterView, topic: NewTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return (
+        view.settings.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+    )
+
+
+def _require_new(image: MetadataImage, topic: NewTopic, colliding: CollidingNames | None) -> None:
+    # An existing topic collides with itself as well; that it exists is the better answer.
+    if topic.name in image.topics:
+        raise TopicAlreadyExistsError(f"Topic '{topic.name}' already exists.")
+    require_topic_name(topic.name)
+    if colliding is not None:
+        colliding.require_distinct(topic.name)
+    without_value = [key for key, value in topic.configs.items() if value is None]
+    if without_value:
+        raise InvalidConfigError(
+            f"Null value not supported for topic configs: {','.join(without_value)}"
+        )
+
+
+def _create_topic(view: ClusterView, topic: NewTopic, records: Records) -> CreatedTopic:
+    partitions = (
+        _assigned_partitions(view, topic) if topic.assignments else _placed_partitions(view, topic)
+    )
+    topic_id = fresh_uuid(view.chance)
+    records.append(topic_record(topic.name, topic_id))
+    records += _config_records(view, topic)
+    level = view.image.metadata_version
+    records += [
+        partition_record(topic_id, number, partition, level)
+        for number, partition in enumerate(partitions)
+    ]
+    return CreatedTopic(topic.name, topic_id, len(partitions), len(partitions[0].replicas))
+
+
+def _config_records(view: ClusterView, topic: NewTopic) -> Iterable[ApiRecord]:
+    for key, value in topic.configs.items():
+        yield config_record(ConfigResource.TOPIC, topic.name, key, value)
+    if MIN_ISR in topic.configs and has_elr(view.image.features):
+        yield clear_elr_record(topic.name)
+
+
+def clear_elr_record(topic: str) -> ApiRecord:
+    """Has the eligible leader replicas of a topic forgotten, of all topics if it is ''."""
+    return ApiRecord("ClearElrRecord", 0, {"topicName": topic})
+
+
+def _assigned_partitions(view: ClusterView, topic: NewTopic) -> list[PartitionImage]:
+    said = "A manual partition assignment was specified, but"
+    if topic.replication_factor != -1:
+        raise InvalidRequestError(f"{said} replication factor was not set to -1.")
+    if topic.num_partitions != -1:
+        raise InvalidRequestError(f"{said} numPartitions was not set to -1.")
+    found: dict[int, PartitionImage] = {}
+    replication_factor: int | None = None
+    for number, brokers in topic.assignments:
+        if number in found:
+            raise InvalidReplicaAssignmentError(
+                f"Found multiple manual partition assignments for partition {number}"
+            )
+        view.require_assignable(brokers, replication_factor)
+        replication_factor = len(brokers)
+        found[number] = _active_partition(view, number, brokers)
+    if sorted(found) != list(range(len(found))):
+        raise InvalidReplicaAssignmentError(
+            "partitions should be a consecutive 0-based integer sequence"
+        )
+    return [found[number] for number in range(len(found))]
+
+
+def _active_partition(view: ClusterView, number: int, brokers: Sequence[int]) -> PartitionImage:
+    partition = view.new_partition(brokers)
+    if partition is None:
+        raise InvalidReplicaAssignmentError(
+            "All brokers specified in the manual partition assignment for partition "
+            f"{number} are fenced or in controlled shutdown."
+        )
+    return partition
+
+
+def _placed_partitions(view: ClusterView, topic: NewTopic) -> list[PartitionImage]:
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise InvalidReplicationFactorError(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        raise InvalidPartitionsError(
+            "Number of partitions was set to an invalid non-positive value."
+        )
+    count, factor = topic.num_partitions, topic.replication_factor
+    if count == -1:
+        count = view.settings.num_partitions
+    if factor == -1:
+        factor = view.settings.default_replication_factor
+    try:
+        return _placed(view, count, factor)
+    except InvalidReplicationFactorError as error:
+        said = f"Unable to replicate the partition {factor} time(s): "
+        text = str(error)
+        raise InvalidReplicationFactorError(
+            text if text.startswith(said) else said + text
+        ) from error
+
+
+def _placed(view: ClusterView, count: int, factor: int) -> list[PartitionImage]:
+    partitions = []
+    for replicas in view.place(count, factor):
+        partition = view.new_partition(replicas)
+        if partition is None:
+            raise InvalidReplicationFactorError(
+                f"Unable to replicate the partition {factor} time(s): All brokers are currently "
+                "fenced or in controlled shutdown."
+            )
+        partitions.append(partition)
+    return partitions
+
+
+def create_partitions(
+    view: ClusterView, topics: Sequence[NewPartitions]
+) -> tuple[Records, list[KafkaError | None]]:
+    """The records of partitions to be added, and what is wrong with each topic's.
+
+    Raises:
+        PolicyViolationError: they come to more than 10,000 records.
+    """
+    records: Records = []
+    results: list[KafkaError | None] = []
+    for topic in topics:
+        try:
+            records += _more_partitions(view, topic)
+        except KafkaError as error:
+            results.append(error)
+        else:
+            results.append(None)
+        _require_bounded(records)
+    return records, results
+
+
+def _more_partitions(view: ClusterView, wanted: NewPartitions) -> Records:
+    topic = view.image.topics.get(wanted.topic)
+    if topic is None:
+        raise UnknownTopicOrPartitionError
+    there = len(topic.partitions)
+    if wanted.count == there:
+        raise InvalidPartitionsError(f"Topic already has {there} partition(s).")
+    if wanted.count < there:
+        raise InvalidPartitionsError(
+            f"The topic {wanted.topic} currently has {there} partition(s); {wanted.count} would "
+            "not be an increase."
+        )
+    additional = wanted.count - there
+    factor = len(topic.partitions[0].replicas)
+    _require_partitions_bounded(additional)
+    if wanted.assignments is None:
+        added = _placed(view, additional, factor)
+    else:
+        if len(wanted.assignments) != additional:
+            raise InvalidReplicaAssignmentError(
+                f"Attempted to add {additional} additional partition(s), but only "
+                f"{len(wanted.assignments)} assignment(s) were specified."
+            )
+        added = []
+        for number, brokers in enumerate(wanted.assignments, start=there):
+            view.require_assignable(brokers, factor)
+            added.append(_active_partition(view, number, brokers))
+    level = view.image.metadata_version
+    return [
+        partition_record(topic.topic_id, number, partition, level)
+        for number, partition in enumerate(added, start=there)
+    ]
+
+
+def delete_topics(
+    view: ClusterView, wanted: Sequence[uuid.UUID | str]
+) -> tuple[Records, list[KafkaError | None]]:
+    """The records of topics to be deleted, by id or name, and which of them are not there."""
+    records: Records = []
+    results: list[KafkaError | None] = []
+    image = view.image
+    for each in wanted:
+        error: KafkaError | None = None
+        if isinstance(each, uuid.UUID):
+            topic_id = each
+            if each not in image.topic_names:
+                error = UnknownTopicIdError("This server does not host this topic ID.")
+        elif each in image.topics:
+            topic_id = image.topics[each].topic_id
+        else:
+            error = UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+        results.append(error)
+        if error is None:
+            records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": text_of(topic_id)}))
+    _require_bounded(records)
+    return records, results
+
+
+def _require_partitions_bounded(count: int) -> None:
+    if count > RECORDS_MAX:
+        raise PolicyViolationError("Excessively large number of partitions per request.")
+
+
+def _require_bounded(records: Records) -> None:
+    if len(records) > RECORDS_MAX:
+        raise PolicyViolationError("Unable to perform excessively large batch operation.")
