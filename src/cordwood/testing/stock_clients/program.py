@@ -14,6 +14,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
@@ -193,9 +194,9 @@ def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = Non
 
 def go_client(bootstrap_servers: str) -> ProgramClient:
     """franz-go. Needs Go, and for the first build the Go module proxy."""
-    _need("go", "install Go")
 
     def build(source: Path, target: Path) -> None:
+        _need("go", "install Go")
         _fetch(["go", "mod", "download"], source)
         _run(["go", "build", "-mod=readonly", "-o", str(target / "client"), "."], source)
 
@@ -211,9 +212,9 @@ def go_client(bootstrap_servers: str) -> ProgramClient:
 def js_client(bootstrap_servers: str) -> ProgramClient:
     """KafkaJS. Needs Node.js and npm, and for the first build the npm registry."""
     _need("node", "install Node.js")
-    _need("npm", "install npm")
 
     def build(source: Path, target: Path) -> None:
+        _need("npm", "install npm")
         for path in source.iterdir():
             if path.is_file():
                 shutil.copy(path, target)
@@ -225,6 +226,56 @@ def js_client(bootstrap_servers: str) -> ProgramClient:
         name="kafkajs",
         lacks=JS_LACKS,
         cannot_write=JS_CANNOT_WRITE,
+    )
+
+
+class SparkClient(ProgramClient):
+    """Spark: batches through the common interface, and streams from one topic to another."""
+
+    def stream(
+        self,
+        topic: str,
+        to: str,
+        checkpoint: Path,
+        *,
+        start: Start,
+        reset: str = "none",
+        per_trigger: int | None = None,
+    ) -> list[int]:
+        """Copies what there is from where the checkpoint ends; how many records in each batch.
+
+        Raises:
+            NoOffsetError: records are gone that were not read, and `reset` is none.
+        """
+        begin = {"start": start.kind, "at": start.at, "checkpoint": str(checkpoint)}
+        batches: list[int] = self._ask(
+            "stream", topic, to=to, reset=reset, perTrigger=per_trigger, **begin
+        )
+        return batches
+
+
+def spark_client(bootstrap_servers: str) -> SparkClient:
+    """Spark 4.0 in an environment of its own. Needs Java and Maven, and at first PyPI."""
+    _need("java", "install Java 17 or newer")
+
+    def build(source: Path, target: Path) -> None:
+        _need("mvn", "install Maven")
+        uv = [sys.executable, "-m", "uv"]
+        python = ["--python", str(target / "venv" / "bin" / "python")]
+        _run([*uv, "venv", "-q", "--python", sys.executable, str(target / "venv")], source)
+        pinned = ["--require-hashes", "-r", "requirements.txt"]
+        _fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
+        goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        _fetch(["mvn", "-q", "-B", *goals, f"-DoutputDirectory={target / 'jars'}"], source)
+
+    home = built("spark", build)
+    python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
+    return SparkClient(
+        bootstrap_servers,
+        [str(python), "-E", str(main), str(home / "jars")],
+        name="spark",
+        lacks=SPARK_LACKS,
+        cannot_write=SPARK_CANNOT_WRITE,
     )
 
 
@@ -240,6 +291,19 @@ JS_LACKS: Final[Mapping[str, str]] = {
 JS_CANNOT_WRITE: Final[Mapping[str, str]] = {
     "null_headers": "KafkaJS takes only texts and bytes as a header's value",
 }
+
+SPARK_LACKS: Final[Mapping[str, str]] = {
+    "reset_earliest_from_past_the_end": "Spark never begins past the end",
+    "reset_latest": "a batch ends where the log does",
+    "reset_by_duration": "Spark goes on at the log start",
+    "start_from_now": "a batch ends where the log does",
+    "admin": "Spark makes no topics",
+    "group": "Spark keeps its offsets itself",
+    "group_reset_earliest": "Spark keeps its offsets itself",
+    "group_reset_latest": "Spark keeps its offsets itself",
+    "group_reset_none": "Spark keeps its offsets itself",
+}
+SPARK_CANNOT_WRITE: Final[Mapping[str, str]] = {"timestamps": "the sink has no such column"}
 
 
 def built(name: str, build: Callable[[Path, Path], None]) -> Path:
