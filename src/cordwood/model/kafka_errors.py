@@ -18,6 +18,10 @@ class KafkaError(CordwoodError):
     code: int = -1
 
 
+class UnknownServerError(KafkaError):
+    """What a broker did not expect; clients are told no more."""
+
+
 class OffsetOutOfRangeError(KafkaError):
     """An offset outside the log, or above the high watermark where it must not be."""
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from cordwood.broker.configs.keys import Dynamic, broker_keys, dynamic_keys, group_keys
+from cordwood.broker.configs.loggers import LoggerLevels
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import (
     LISTENER_KEY,
@@ -60,6 +61,7 @@ class ConfigService:
         self.dynamic: Texts = _NOTHING
         self.dynamic_default: Texts = _NOTHING
         self.values: BrokerValues = settings
+        self.loggers = LoggerLevels()
         self._watches: list[_Watch] = []
         self._topic_defaults: dict[str, Value] = topic_defaults(settings.all)
         self._log_configs: dict[str, LogConfig] = {}

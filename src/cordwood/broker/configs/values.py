@@ -55,6 +55,8 @@ def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
 def key_of(name: str) -> ConfigKey | None:
     """The setting called `name`, be it one listener's; None if Kafka knows none such."""
     keys = dynamic_keys()
+    if name in keys:
+        return keys[name]
     return next((keys[each] for each in synonyms_of(name) if each in keys), None)
 
 

@@ -1,0 +1,388 @@
+"""Changes of settings, checked as Kafka checks them before they are written down.
+
+A broker's own are checked by the broker against all its settings, the others by the controller
+against those of their resource. Each resource of a request succeeds or fails for itself.
+
+Source: kafka.server.ConfigAdminManager, ControllerConfigurationValidator,
+org.apache.kafka.controller.ConfigurationControlManager, DynamicBrokerConfig.validateConfigs,
+Kafka 4.3; KIP-133, KIP-339, KIP-412, KIP-966.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from cordwood.broker.configs.checks import require_reachable, require_sound
+from cordwood.broker.configs.describe import parse_node_id
+from cordwood.broker.configs.keys import Dynamic, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.broker.configs.resource_checks import (
+    require_client_metrics,
+    require_group,
+    require_topic,
+)
+from cordwood.broker.configs.service import ConfigService, is_per_broker, is_store_of_keys, usable
+from cordwood.broker.configs.values import (
+    LISTENER_KEY,
+    BrokerValues,
+    Texts,
+    changed,
+    lay_over,
+    named,
+    parse_texts,
+)
+from cordwood.broker.controller.model import ConfigChange
+from cordwood.model.config import ConfigResource
+from cordwood.model.config_values import Kind
+from cordwood.model.errors import ConfigError
+from cordwood.model.kafka_errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    KafkaError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from cordwood.model.topic_names import require_topic_name
+
+_log = logging.getLogger(__name__)
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_OPERATION_NAMES: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+_MIN_ISR: Final = "min.insync.replicas"
+_ELR_FEATURE: Final = "eligible.leader.replicas.version"
+_KNOWN_CLASSES: Final = "org.apache.kafka."
+
+Outcome = ConfigChange | KafkaError | None
+"""What to write down, why nothing is to be, or None if there is nothing to write."""
+
+
+class Alteration(NamedTuple):
+    """One setting of a request: `operation` is that of IncrementalAlterConfigs."""
+
+    name: str
+    value: str | None
+    operation: int = SET
+
+
+class Resource(NamedTuple):
+    """One resource of a request."""
+
+    kind: int
+    name: str
+    alterations: Sequence[Alteration]
+
+
+def check_incremental(
+    service: ConfigService, resources: Sequence[Resource], *, validate_only: bool
+) -> list[Outcome]:
+    """What IncrementalAlterConfigs comes to for each resource.
+
+    Levels of loggers are changed here and now unless `validate_only`; nothing else is.
+    """
+    return _each(
+        resources,
+        lambda resource: _check(service, resource, validate_only=validate_only, replaces=False),
+    )
+
+
+def check_replacement(service: ConfigService, resources: Sequence[Resource]) -> list[Outcome]:
+    """What AlterConfigs comes to for each resource: what is not named is taken away."""
+    return _each(
+        resources, lambda resource: _check(service, resource, validate_only=True, replaces=True)
+    )
+
+
+def _each(
+    resources: Sequence[Resource], check: Callable[[Resource], ConfigChange | None]
+) -> list[Outcome]:
+    times = Counter((resource.kind, resource.name) for resource in resources)
+    outcomes: list[Outcome] = []
+    for resource in resources:
+        if times[resource.kind, resource.name] > 1:
+            outcomes.append(InvalidRequestError("Each resource must appear at most once."))
+            continue
+        try:
+            outcomes.append(check(resource))
+        except KafkaError as error:
+            _log.info("Changing the settings of %s %s: %s", resource.kind, resource.name, error)
+            outcomes.append(error)
+    return outcomes
+
+
+def _check(
+    service: ConfigService, resource: Resource, *, validate_only: bool, replaces: bool
+) -> ConfigChange | None:
+    """The change, checked by the broker first and then by the controller.
+
+    Raises:
+        KafkaError: it is refused.
+    """
+    _require_well_formed(resource)
+    match resource.kind:
+        case ConfigResource.BROKER_LOGGER if not replaces:
+            _change_levels(service, resource, validate_only=validate_only)
+            return None
+        case ConfigResource.BROKER:
+            _check_broker(service, resource, replaces=replaces)
+        case ConfigResource.TOPIC | ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
+            pass
+        case _:
+            raise InvalidRequestError(f"Unknown resource type {resource.kind}")
+    old = service.recorded(resource.kind, resource.name)
+    changes = _replaced(old, resource) if replaces else _altered(old, resource)
+    new = {name: text for name, text in {**old, **changes}.items() if text is not None}
+    try:
+        _check_by_controller(service, resource, changes, new)
+    except ConfigError as error:
+        raise InvalidConfigError(str(error)) from error
+    return ConfigChange(resource_type=resource.kind, name=resource.name, values=changes)
+
+
+def _require_well_formed(resource: Resource) -> None:
+    names = [each.name for each in resource.alterations]
+    if len(set(names)) != len(names):
+        raise InvalidRequestError("Error due to duplicate config keys")
+    without = [
+        each.name
+        for each in resource.alterations
+        if each.value is None and each.operation != DELETE
+    ]
+    if without:
+        raise InvalidRequestError(f"Null value not supported for : {', '.join(without)}")
+
+
+# ---- loggers
+
+
+def _change_levels(service: ConfigService, resource: Resource, *, validate_only: bool) -> None:
+    own = service.settings.node_id
+    if _node_id(resource.name) != own:
+        raise InvalidRequestError(
+            f"Unexpected node id. Expected {own}, but received {resource.name}"
+        )
+    for each in resource.alterations:
+        service.loggers.require_change(each.name, each.value, each.operation)
+    if not validate_only:
+        for each in resource.alterations:
+            service.loggers.change(each.name, each.value if each.operation == SET else None)
+
+
+def _node_id(name: str) -> int:
+    try:
+        return parse_node_id(name)
+    except ValueError:
+        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
+
+
+# ---- what the broker checks
+
+
+def _check_broker(service: ConfigService, resource: Resource, *, replaces: bool) -> None:
+    own = service.settings.node_id
+    if resource.name and _node_id(resource.name) != own:
+        raise InvalidRequestError(
+            f"Unexpected broker id, expected {own}, but received {resource.name}"
+        )
+    for_all = not resource.name
+    if replaces:
+        texts = {each.name: each.value or "" for each in resource.alterations}
+    else:
+        # The name as written: another spelling of the number is another resource.
+        recorded = service.recorded(ConfigResource.BROKER, resource.name)
+        texts = dict(usable(recorded, for_all=for_all))
+        for each in resource.alterations:
+            _apply_to_broker(texts, each)
+    try:
+        require_dynamic(service, texts, for_all=for_all)
+    except ConfigError as error:
+        raise InvalidRequestError(str(error)) from error
+
+
+def _apply_to_broker(texts: dict[str, str], change: Alteration) -> None:
+    """One alteration, applied to the settings recorded for a broker.
+
+    Raises:
+        InvalidRequestError, InvalidConfigError: it cannot be.
+
+    Source: ConfigAdminManager.prepareIncrementalConfigs.
+    """
+    match change.operation:
+        case 0:
+            texts[change.name] = change.value or ""
+        case 1:
+            texts.pop(change.name, None)
+        case 2 | 3:
+            key = broker_keys().get(change.name)
+            if key is None:
+                raise InvalidConfigError(f"Unknown config name: {change.name}")
+            if key.rule.kind is not Kind.LIST:
+                verb = "append" if change.operation == APPEND else "subtract"
+                raise InvalidConfigError(
+                    f"Config value {verb} is not allowed for config key: {change.name}"
+                )
+            old = _split(texts.get(change.name, key.default_text))
+            texts[change.name] = _combined(old, change)
+        case _:
+            raise InvalidRequestError(f"Unknown operations type {change.operation}")
+
+
+def require_dynamic(service: ConfigService, texts: Texts, *, for_all: bool) -> None:
+    """Checks that a broker's record may hold `texts`, and that this broker can go on with them.
+
+    Raises:
+        ConfigError: it may not, or cannot.
+
+    Source: DynamicBrokerConfig.validateConfigs and processReconfiguration.
+    """
+    keys = dynamic_keys()
+    _refuse(
+        [name for name in texts if name in keys and keys[name].dynamic is Dynamic.NO],
+        "Cannot update these configs dynamically",
+    )
+    _refuse(
+        [name for name in texts if is_store_of_keys(name)],
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix",
+    )
+    _require_valid_values(texts)
+    if for_all:
+        _refuse(
+            [name for name in texts if is_per_broker(name)],
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+    wanted = dict(service.settings.given)
+    for each in (texts, service.dynamic) if for_all else (service.dynamic_default, texts):
+        lay_over(wanted, each)
+    values = BrokerValues(parse_texts(wanted, broker_keys()))
+    require_sound(values)
+    now = service.effective_texts(dynamic=service.dynamic, dynamic_default=service.dynamic_default)
+    require_reachable(service.values, values, changed(now, wanted))
+
+
+def _refuse(names: Sequence[str], why: str) -> None:
+    if names:
+        raise ConfigError(f"{why}: {named(names)}")
+
+
+def _require_valid_values(texts: Texts) -> None:
+    plain = {
+        (match[1] if (match := LISTENER_KEY.fullmatch(name)) else name): text
+        for name, text in texts.items()
+    }
+    for name, key in dynamic_keys().items():
+        if name not in plain:
+            continue
+        value = key.parse(plain[name])
+        if key.rule.kind is Kind.CLASS and not str(value).startswith(_KNOWN_CLASSES):
+            raise ConfigError(
+                f"Invalid value {value} for configuration {name}: Class {value} could not be found."
+            )
+
+
+# ---- what the controller checks
+
+
+def _check_by_controller(
+    service: ConfigService,
+    resource: Resource,
+    changes: Mapping[str, str | None],
+    new: Texts,
+) -> None:
+    match resource.kind:
+        case ConfigResource.TOPIC:
+            if not resource.name:
+                raise InvalidRequestError("Default topic resources are not allowed.")
+            require_topic_name(resource.name)
+            require_topic(service, new)
+            if resource.name not in service.image.topics:
+                raise UnknownTopicOrPartitionError(f"The topic '{resource.name}' does not exist.")
+        case ConfigResource.BROKER:
+            _require_eligible_replicas(service, resource.name, changes)
+        case ConfigResource.CLIENT_METRICS:
+            require_client_metrics(resource.name, new)
+        case _:
+            if not resource.name:
+                raise InvalidRequestError("Default group resources are not allowed.")
+            require_group(service, new)
+
+
+def _require_eligible_replicas(
+    service: ConfigService, name: str, changes: Mapping[str, str | None]
+) -> None:
+    """With eligible leader replicas the least number in sync is the cluster's alone (KIP-966)."""
+    if _MIN_ISR not in changes or not service.image.features.get(_ELR_FEATURE, 0):
+        return
+    if name:
+        raise InvalidConfigError(f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled.")
+    if changes[_MIN_ISR] is None:
+        raise InvalidConfigError(
+            f"Cluster-level {_MIN_ISR} cannot be removed while ELR is enabled."
+        )
+
+
+def _replaced(old: Texts, resource: Resource) -> dict[str, str | None]:
+    """The changes that leave the resource with the settings of the request alone."""
+    is_broker = resource.kind == ConfigResource.BROKER
+    changes: dict[str, str | None] = {
+        each.name: each.value
+        for each in resource.alterations
+        if is_broker or old.get(each.name) != each.value
+    }
+    named_ones = {each.name for each in resource.alterations}
+    return changes | dict.fromkeys(name for name in old if name not in named_ones)
+
+
+def _altered(old: Texts, resource: Resource) -> dict[str, str | None]:
+    """The changes that the alterations of a request come to.
+
+    Raises:
+        InvalidConfigError: a setting that is no list is to be added to or taken from.
+        UnknownServerError: there is no such operation.
+    """
+    changes: dict[str, str | None] = {}
+    for each in resource.alterations:
+        before = old.get(each.name)
+        match each.operation:
+            case 0:
+                after = each.value
+            case 1:
+                after = None
+            case 2 | 3:
+                after = _combined(_parts(resource.kind, each, before), each)
+            case _:
+                raise UnknownServerError("")
+        # A broker is told of what stays the same too: files it names may be new.
+        if after != before or resource.kind == ConfigResource.BROKER:
+            changes[each.name] = after
+    return changes
+
+
+def _parts(kind: int, change: Alteration, before: str | None) -> list[str]:
+    tables: Mapping[int, Keys] = {
+        int(ConfigResource.TOPIC): topic_keys(),
+        int(ConfigResource.BROKER): broker_keys(),
+    }
+    key = tables.get(kind, {}).get(change.name)
+    if key is None or key.rule.kind is not Kind.LIST:
+        raise InvalidConfigError(
+            f"Can't {_OPERATION_NAMES[change.operation]} to key {change.name} because its type is "
+            "not LIST."
+        )
+    return _split(key.default_text if before is None else before)
+
+
+def _split(text: str | None) -> list[str]:
+    return [part for part in (text or "").split(",") if part]
+
+
+def _combined(old: list[str], change: Alteration) -> str:
+    parts = (change.value or "").split(",")
+    if change.operation == APPEND:
+        return ",".join([*old, *(part for part in parts if part not in old)])
+    left = list(old)
+    for part in parts:
+        if part in left:
+            left.remove(part)
+    return ",".join(left)

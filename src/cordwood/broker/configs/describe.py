@@ -1,0 +1,328 @@
+"""What DescribeConfigs says of a resource: each setting with where its value comes from.
+
+Entries are in the order in which Kafka gives them, which is that of Java's hash tables.
+
+Source: kafka.server.ConfigHelper, Kafka 4.3; KIP-226, KIP-569, KIP-714, KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+from cordwood.broker.configs.keys import (
+    ConfigKey,
+    Dynamic,
+    Keys,
+    broker_keys,
+    client_metrics_keys,
+    dynamic_keys,
+    group_keys,
+    topic_keys,
+)
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic, synonyms_of
+from cordwood.model.config import BROKER_NAME_OF_TOPIC_SETTING, ConfigResource
+from cordwood.model.config_values import Kind, Value, format_value
+from cordwood.model.kafka_errors import (
+    InvalidRequestError,
+    UnknownTopicOrPartitionError,
+)
+from cordwood.model.topic_names import require_topic_name
+
+TYPE_CODES: Final[Mapping[Kind, int]] = {
+    Kind.BOOLEAN: 1,
+    Kind.STRING: 2,
+    Kind.INT: 3,
+    Kind.SHORT: 4,
+    Kind.LONG: 5,
+    Kind.DOUBLE: 6,
+    Kind.LIST: 7,
+    Kind.CLASS: 8,
+    Kind.PASSWORD: 9,
+}
+UNKNOWN_TYPE: Final = 0
+
+
+class Origin(IntEnum):
+    """Where a value comes from.
+
+    Source: org.apache.kafka.common.requests.DescribeConfigsResponse.ConfigSource.
+    """
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+Entry = dict[str, Any]
+"""A DescribeConfigsResourceResult's fields."""
+
+_Synonym = tuple[str, str | None, Origin]
+
+
+def describe(
+    service: ConfigService,
+    kind: int,
+    name: str,
+    *,
+    wanted: Collection[str] | None = None,
+    documentation: bool = False,
+) -> list[Entry]:
+    """The entries of a resource, with their synonyms; `wanted` names those asked for, None all.
+
+    Raises:
+        UnknownTopicOrPartitionError: there is no such topic; its text is empty, as Kafka leaves it.
+        InvalidTopicError: it could not be a topic's name.
+        InvalidRequestError: this broker does not know such a resource.
+    """
+    match kind:
+        case ConfigResource.TOPIC:
+            entries = _topic(service, name)
+        case ConfigResource.BROKER:
+            entries = _broker(service, name)
+        case ConfigResource.BROKER_LOGGER:
+            entries = _loggers(service, name)
+        case ConfigResource.CLIENT_METRICS:
+            entries = _client_metrics(service, name)
+        case ConfigResource.GROUP:
+            entries = _group(service, name)
+        case _:
+            raise InvalidRequestError(f"Unexpected resource type {kind} for resource {name}")
+    if wanted:
+        entries = [entry for entry in entries if entry["name"] in wanted]
+    if documentation:
+        _document(entries, kind)
+    return entries
+
+
+def describe_topic(service: ConfigService, texts: Texts) -> list[Entry]:
+    """The entries of a topic that has the settings `texts` of its own."""
+    values = parse_topic(texts, service.topic_defaults)
+    return [
+        _topic_entry(service, name, texts, values)
+        for name in (*_internal_ones(topic_keys(), texts), *_told(topic_keys()))
+    ]
+
+
+def _topic(service: ConfigService, name: str) -> list[Entry]:
+    require_topic_name(name)
+    if name not in service.image.topics:
+        raise UnknownTopicOrPartitionError("")
+    return describe_topic(service, service.recorded(ConfigResource.TOPIC, name))
+
+
+def _topic_entry(
+    service: ConfigService, name: str, texts: Texts, values: Mapping[str, Value]
+) -> Entry:
+    key = topic_keys()[name]
+    text = format_value(values[name])
+    broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
+    synonyms = [] if broker_name is None else _synonyms(service, broker_name)
+    if name in texts:
+        synonyms.insert(0, (name, text, Origin.TOPIC))
+    return _entry(name, text, key, synonyms)
+
+
+def _broker(service: ConfigService, name: str) -> list[Entry]:
+    if not name:
+        return [
+            _default_entry(service, each, text)
+            for each, text in _in_java_order(service.dynamic_default)
+        ]
+    own = service.settings.node_id
+    if _number(name, "Broker") != own:
+        raise InvalidRequestError(
+            f"Unexpected broker id, expected {own} or empty string, but received {name}"
+        )
+    texts = service.effective_texts(
+        dynamic=service.dynamic, dynamic_default=service.dynamic_default
+    )
+    told = _told(broker_keys())
+    known = frozenset(told)
+    unknown = [each for each in java_order(texts) if each not in known]
+    return [
+        *(_broker_entry(service, each, texts[each]) for each in unknown),
+        *(_broker_entry(service, each, _text(service.values.all[each])) for each in told),
+    ]
+
+
+def _broker_entry(service: ConfigService, name: str, text: str | None) -> Entry:
+    synonyms = _synonyms(service, name)
+    return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
+
+
+def _default_entry(service: ConfigService, name: str, text: str) -> Entry:
+    synonyms = [
+        each for each in _synonyms(service, name) if each[2] is Origin.DYNAMIC_DEFAULT_BROKER
+    ]
+    return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
+
+
+def _is_read_only(name: str) -> bool:
+    key = dynamic_keys().get(name)
+    return key is None or key.dynamic is Dynamic.NO
+
+
+def _synonyms(service: ConfigService, name: str) -> list[_Synonym]:
+    """Where a broker's setting stands, the strongest first, all that are above it left out."""
+    names = synonyms_of(name)
+    key = key_of(name)
+    is_secret = key is None or key.is_sensitive
+    defaults = broker_keys()
+    found: list[_Synonym] = []
+    for texts, origin in (
+        (service.dynamic, Origin.DYNAMIC_BROKER),
+        (service.dynamic_default, Origin.DYNAMIC_DEFAULT_BROKER),
+        (service.settings.given, Origin.STATIC_BROKER),
+    ):
+        found += [
+            (each, None if is_secret else texts[each], origin) for each in names if each in texts
+        ]
+    for each in names:
+        text = defaults[each].default_text if each in defaults else None
+        if text is not None:
+            found.append((each, None if is_secret else text, Origin.DEFAULT))
+    first = next((place for place, each in enumerate(found) if each[0] == name), len(found))
+    return found[first:]
+
+
+def _group(service: ConfigService, name: str) -> list[Entry]:
+    if not name:
+        raise InvalidRequestError("Group name must not be empty")
+    texts = service.recorded(ConfigResource.GROUP, name)
+    values = service.group_values(name)
+    entries = []
+    for each in _told(group_keys()):
+        key = group_keys()[each]
+        text = _text(values[each])
+        broker_name = f"group.{each}"
+        synonyms = _synonyms(service, broker_name) if broker_name in broker_keys() else []
+        if each in texts:
+            synonyms.insert(0, (each, text, Origin.GROUP))
+        if broker_name not in broker_keys():
+            synonyms.append((each, key.default_text, Origin.DEFAULT))
+        entries.append(_entry(each, text, key, synonyms))
+    return entries
+
+
+def _client_metrics(service: ConfigService, name: str) -> list[Entry]:
+    if not name:
+        raise InvalidRequestError("Client metrics subscription name must not be empty")
+    texts = service.recorded(ConfigResource.CLIENT_METRICS, name)
+    entries = []
+    for each in _told(client_metrics_keys()):
+        key = client_metrics_keys()[each]
+        text = texts.get(each)
+        synonyms: list[_Synonym] = [] if text is None else [(each, text, Origin.CLIENT_METRICS)]
+        entries.append(_entry(each, key.default_text if text is None else text, key, synonyms))
+    return entries
+
+
+def _loggers(service: ConfigService, name: str) -> list[Entry]:
+    own = service.settings.node_id
+    if not name:
+        raise InvalidRequestError("Broker id must not be empty")
+    if _number(name, "Broker") != own:
+        raise InvalidRequestError(f"Unexpected broker id, expected {own} but received {name}")
+    return [
+        {
+            "name": each,
+            "value": level,
+            "read_only": False,
+            "config_source": int(Origin.BROKER_LOGGER),
+            "is_sensitive": False,
+            "synonyms": [],
+            "config_type": UNKNOWN_TYPE,
+            "documentation": "",
+        }
+        for each, level in service.loggers.all().items()
+    ]
+
+
+def _entry(
+    name: str,
+    text: str | None,
+    key: ConfigKey | None,
+    synonyms: list[_Synonym],
+    *,
+    read_only: bool = False,
+) -> Entry:
+    is_secret = key is None or key.is_sensitive
+    origin = synonyms[0][2] if synonyms else Origin.DEFAULT
+    return {
+        "name": name,
+        "value": None if is_secret else text,
+        "read_only": read_only,
+        "config_source": int(origin),
+        "is_sensitive": is_secret,
+        "synonyms": [
+            {"name": each, "value": value, "source": int(source)}
+            for each, value, source in synonyms
+        ],
+        "config_type": UNKNOWN_TYPE if key is None else TYPE_CODES[key.rule.kind],
+        "documentation": None,
+    }
+
+
+def _document(entries: list[Entry], kind: int) -> None:
+    for entry in entries:
+        name = entry["name"]
+        match kind:
+            case ConfigResource.TOPIC:
+                key = topic_keys().get(name)
+            case ConfigResource.GROUP:
+                key = group_keys().get(name)
+            case ConfigResource.CLIENT_METRICS:
+                key = client_metrics_keys().get(name)
+            case ConfigResource.BROKER:
+                key = broker_keys().get(name)
+            case _:
+                continue
+        entry["documentation"] = None if key is None else key.doc
+
+
+def _told(keys: Keys) -> list[str]:
+    return java_order(name for name, key in keys.items() if not key.internal)
+
+
+def _internal_ones(keys: Keys, texts: Texts) -> list[str]:
+    return [name for name in java_order(texts) if name in keys and keys[name].internal]
+
+
+def _in_java_order(texts: Texts) -> list[tuple[str, str]]:
+    return [(name, texts[name]) for name in java_order(texts)]
+
+
+def _text(value: Value | None) -> str | None:
+    return None if value is None else format_value(value)
+
+
+def _number(name: str, what: str) -> int:
+    """A resource's name as the number it must be.
+
+    Raises:
+        InvalidRequestError: it is none.
+    """
+    try:
+        return parse_node_id(name)
+    except ValueError:
+        raise InvalidRequestError(f"{what} id must be an integer, but it is: {name}") from None
+
+
+def parse_node_id(name: str) -> int:
+    """The number that Java's Integer.parseInt makes of `name`.
+
+    Raises:
+        ValueError: it makes none.
+    """
+    digits = name[1:] if name[:1] in {"+", "-"} else name
+    if not digits.isdecimal() or len(digits) > 64 or not -(2**31) <= int(name) < 2**31:
+        raise ValueError(name)
+    return int(name)

@@ -1,0 +1,35 @@
+"""AlterConfigs (33), versions 0 to 2: gives a resource these settings and no others.
+
+Versions: 2 flexible. Topics, this broker or '' for all, client metrics, groups.
+
+Source: kafka.server.ConfigAdminManager.preprocess, ConfigurationControlManager.legacyAlterConfigs,
+Kafka 4.3; KIP-133.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.configs.alter import Alteration, Resource, check_replacement
+from cordwood.broker.handlers.config_changes import carry_out
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Checks each resource for itself, then writes down all that may be."""
+    resources = [
+        Resource(
+            each.resource_type,
+            each.resource_name,
+            [Alteration(config.name, config.value) for config in each.configs],
+        )
+        for each in request.resources
+    ]
+    outcomes = check_replacement(broker.configs, resources)
+    return carry_out(broker, request.resources, outcomes, validate_only=request.validate_only)
+
+
+API = Api(33, "AlterConfigs", 0, 2, handle)

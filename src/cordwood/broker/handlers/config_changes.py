@@ -1,0 +1,45 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: write down, and answer.
+
+Source: kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest, ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.configs.alter import Outcome
+from cordwood.broker.controller.model import ConfigChange
+from cordwood.model.kafka_errors import KafkaError
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def carry_out(
+    broker: Broker, asked: Iterable[Any], outcomes: Sequence[Outcome], *, validate_only: bool
+) -> dict[str, object]:
+    """The response's fields, after the changes that are allowed were written down."""
+    errors: list[KafkaError | None] = [
+        outcome if isinstance(outcome, KafkaError) else None for outcome in outcomes
+    ]
+    places = [place for place, each in enumerate(outcomes) if isinstance(each, ConfigChange)]
+    changes = [each for each in outcomes if isinstance(each, ConfigChange)]
+    if changes:
+        try:
+            results = broker.controller.alter_configs(changes, validate_only=validate_only)
+        except KafkaError as error:
+            results = [error] * len(changes)
+        for place, result in zip(places, results, strict=True):
+            errors[place] = result
+    return {
+        "responses": [
+            {
+                "error_code": 0 if error is None else error.code,
+                "error_message": None if error is None else str(error) or None,
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
+            }
+            for resource, error in zip(asked, errors, strict=True)
+        ]
+    }

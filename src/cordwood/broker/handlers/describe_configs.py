@@ -1,0 +1,71 @@
+"""DescribeConfigs (32), versions 1 to 4: settings with their values, origins and synonyms.
+
+Versions: 1 synonyms, 3 types and documentation, 4 flexible. Topics, brokers (this one, or '' for
+what is recorded for all), their loggers, client metrics and groups. Documentation is Cordwood's.
+
+Source: kafka.server.ConfigHelper.handleDescribeConfigsRequest, Kafka 4.3; KIP-133, KIP-226,
+KIP-569, KIP-1142.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.configs.describe import describe
+from cordwood.model.config import ConfigResource
+from cordwood.model.errors import ConfigError
+from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Answers from the image and the settings in force; a kind that none is fails all of them."""
+    kinds = {int(kind) for kind in ConfigResource}
+    if any(asked.resource_type not in kinds for asked in request.resources):
+        error = InvalidRequestError(_MALFORMED)
+        return {"results": [_refused(asked, error) for asked in request.resources]}
+    return {"results": [_described(broker, asked, request) for asked in request.resources]}
+
+
+def _described(broker: Broker, asked: Any, request: Any) -> dict[str, Any]:
+    try:
+        entries = describe(
+            broker.configs,
+            asked.resource_type,
+            asked.resource_name,
+            wanted=asked.configuration_keys,
+            documentation=field(request, "include_documentation", False),
+        )
+    except KafkaError as error:
+        return _refused(asked, error)
+    except ConfigError as error:
+        return _refused(asked, InvalidConfigError(str(error)))
+    if not request.include_synonyms:
+        entries = [entry | {"synonyms": []} for entry in entries]
+    return _result(asked, 0, "", entries)
+
+
+def _refused(asked: Any, error: KafkaError) -> dict[str, Any]:
+    return _result(asked, error.code, str(error), [])
+
+
+def _result(asked: Any, code: int, text: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": text,
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+        "configs": entries,
+    }
+
+
+API = Api(32, "DescribeConfigs", 1, 4, handle)

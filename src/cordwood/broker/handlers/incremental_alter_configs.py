@@ -1,0 +1,38 @@
+"""IncrementalAlterConfigs (44), versions 0 to 1: sets, deletes, appends to, takes from settings.
+
+Versions: 1 flexible. Topics, this broker or '' for all, its loggers, client metrics, groups.
+
+Source: kafka.server.ConfigAdminManager.preprocess,
+ConfigurationControlManager.incrementalAlterConfigs, Kafka 4.3; KIP-339, KIP-412.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.configs.alter import Alteration, Resource, check_incremental
+from cordwood.broker.handlers.config_changes import carry_out
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Checks each resource for itself, then writes down all that may be."""
+    resources = [
+        Resource(
+            each.resource_type,
+            each.resource_name,
+            [
+                Alteration(config.name, config.value, config.config_operation)
+                for config in each.configs
+            ],
+        )
+        for each in request.resources
+    ]
+    outcomes = check_incremental(broker.configs, resources, validate_only=request.validate_only)
+    return carry_out(broker, request.resources, outcomes, validate_only=request.validate_only)
+
+
+API = Api(44, "IncrementalAlterConfigs", 0, 1, handle)

@@ -1,0 +1,54 @@
+"""ListConfigResources (74), versions 0 to 1: what there is that DescribeConfigs can be asked of.
+
+Versions: 0 only names the subscriptions of client metrics, 1 resources of the kinds asked for, all
+if none is. Topics and brokers are those there are; groups and subscriptions those with settings.
+
+Source: kafka.server.KafkaApis.handleListConfigResources, Kafka 4.3; KIP-1000, KIP-1142.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.model.config import ConfigResource
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_UNSUPPORTED_VERSION = 35
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Answers from the image."""
+    if call.api_version == 0:
+        wanted = [int(ConfigResource.CLIENT_METRICS)]
+    else:
+        wanted = [int(kind) for kind in request.resource_types] or [
+            int(kind) for kind in ConfigResource
+        ]
+    if not set(wanted).issubset(int(kind) for kind in ConfigResource):
+        return {"error_code": _UNSUPPORTED_VERSION, "config_resources": []}
+    return {
+        "error_code": 0,
+        "config_resources": [
+            {"resource_name": name, "resource_type": kind}
+            for kind in dict.fromkeys(wanted)
+            for name in _names(broker, kind)
+        ],
+    }
+
+
+def _names(broker: Broker, kind: int) -> Iterable[str]:
+    image = broker.image
+    match kind:
+        case ConfigResource.TOPIC:
+            return list(image.topics)
+        case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER:
+            return [str(number) for number in image.brokers]
+        case _:
+            return [name for each, name in image.configs if each == kind]
+
+
+API = Api(74, "ListConfigResources", 0, 1, handle)
