@@ -1,0 +1,151 @@
+"""When offsets and groups are forgotten: offsets.retention.minutes, by the movable clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.member import LeavingMember, Protocol
+from cordwood.broker.groups.settings import GroupSettings
+from cordwood.testing.groups_under_test import GroupBroker, GroupRun
+
+WEEK_MS = 7 * 24 * 60 * 60 * 1_000
+SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> GroupBroker:
+    return GroupBroker(tmp_path, topics={"t": 1, "u": 1})
+
+
+@pytest.fixture
+def run(broker: GroupBroker) -> GroupRun:
+    return GroupRun(broker)
+
+
+def test_offsets_are_looked_at_in_every_check_interval(run: GroupRun, broker: GroupBroker) -> None:
+    run.groups.start()
+    assert broker.periods == {"delete-expired-group-metadata": 600_000}
+
+
+def test_offset_of_a_standalone_consumer_expires_a_week_after_its_commit(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    run.commit(1)
+    broker.clock.advance(WEEK_MS - 1)
+    run.groups.expire_offsets()
+    assert run.offset() == 1
+    broker.clock.advance(1)
+    run.groups.expire_offsets()
+    assert (run.offset(), run.state()) == (-1, None)
+
+
+def test_later_commit_begins_the_week_anew(run: GroupRun, broker: GroupBroker) -> None:
+    run.commit(1)
+    broker.clock.advance(WEEK_MS - 1)
+    run.commit(2)
+    broker.clock.advance(WEEK_MS - 1)
+    run.groups.expire_offsets()
+    assert run.offset() == 2
+
+
+def test_offsets_of_an_empty_group_expire_a_week_after_it_became_so(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    (leader,) = run.stable()
+    run.commit(1, member_id=leader, generation_id=1)
+    for _ in range(3):
+        broker.clock.advance(WEEK_MS)
+        run.groups.expire_offsets()
+        assert run.offset() == 1, "a group with members that subscribe to who knows what"
+    run.groups.leave("g", [LeavingMember(leader)])
+    broker.clock.advance(WEEK_MS - 1)
+    run.groups.expire_offsets()
+    assert run.offset() == 1
+    broker.clock.advance(1)
+    run.groups.expire_offsets()
+    assert (run.offset(), run.state()) == (-1, None)
+
+
+def test_running_group_keeps_what_it_subscribes_to_and_forgets_the_rest(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    (leader,) = run.stable(protocols=(Protocol("range", SUBSCRIBED_TO_T),))
+    for topic in ("t", "u"):
+        run.commit(1, topic=topic, member_id=leader, generation_id=1)
+    broker.clock.advance(WEEK_MS)
+    run.groups.expire_offsets()
+    assert (run.offset("t"), run.offset("u")) == (1, -1)
+    assert run.heartbeat(leader, 1) == GroupError.NONE
+
+
+def test_rebalancing_group_forgets_nothing(run: GroupRun, broker: GroupBroker) -> None:
+    (leader,) = run.stable(protocols=(Protocol("range", SUBSCRIBED_TO_T),))
+    run.commit(1, topic="u", member_id=leader, generation_id=1)
+    broker.clock.advance(WEEK_MS)
+    run.join(run.member_id(protocols=(Protocol("range", SUBSCRIBED_TO_T),)))
+    run.groups.expire_offsets()
+    assert run.offset("u") == 1
+
+
+def test_group_of_others_than_consumers_keeps_its_offsets_while_it_has_members(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    (leader,) = run.stable(protocol_type="connect")
+    run.commit(1, member_id=leader, generation_id=1)
+    broker.clock.advance(WEEK_MS)
+    run.groups.expire_offsets()
+    assert run.offset() == 1
+
+
+def test_retention_that_an_old_client_asked_for_counts(run: GroupRun, broker: GroupBroker) -> None:
+    run.commit(1, retention_ms=1_000)
+    run.commit(2, topic="u", retention_ms=2 * WEEK_MS)
+    broker.clock.advance(999)
+    run.groups.expire_offsets()
+    assert run.offset() == 1
+    broker.clock.advance(1)
+    run.groups.expire_offsets()
+    assert run.offset() == -1
+    again = run.restarted()
+    broker.clock.advance(WEEK_MS)
+    again.groups.expire_offsets()
+    assert again.offset("u") == 2
+
+
+def test_empty_group_without_offsets_goes_at_the_next_check(run: GroupRun) -> None:
+    (leader,) = run.stable()
+    run.groups.leave("g", [LeavingMember(leader)])
+    run.groups.expire_offsets()
+    assert run.state() is None
+    assert run.restarted().state() is None
+
+
+def test_group_that_keeps_one_offset_stays(run: GroupRun, broker: GroupBroker) -> None:
+    run.commit(1)
+    broker.clock.advance(WEEK_MS - 1)
+    run.commit(2, topic="u")
+    broker.clock.advance(1)
+    run.groups.expire_offsets()
+    assert (run.offset(), run.offset("u")) == (-1, 2)
+    assert run.state() is not None
+
+
+def test_empty_group_goes_on_ageing_while_the_broker_is_down(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    (leader,) = run.stable()
+    run.commit(1, member_id=leader, generation_id=1)
+    run.groups.leave("g", [LeavingMember(leader)])
+    broker.clock.advance(WEEK_MS)
+    again = run.restarted()
+    again.groups.expire_offsets()
+    assert again.offset() == -1
+
+
+def test_retention_is_read_in_minutes() -> None:
+    settings = GroupSettings.of({"offsets.retention.minutes": 3, "offsets.topic.num.partitions": 7})
+    assert settings.offsets_retention_ms == 180_000
+    assert settings.topic_partitions == 7

@@ -1,0 +1,219 @@
+"""Commits, look-ups and deletions of offsets, as in Kafka's OffsetMetadataManagerTest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.member import LeavingMember, Protocol
+from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.broker.groups.topic import TOPIC
+from cordwood.format.message_schema import uuid_text
+from cordwood.model.kafka_errors import KafkaError, RecordTooLargeError
+from cordwood.testing.groups_under_test import GroupBroker, GroupRun
+
+DELAY_MS = 3_000
+SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # version 0, ["t"], no user data
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> GroupBroker:
+    return GroupBroker(tmp_path, topics={"t": 2, "u": 1})
+
+
+@pytest.fixture
+def run(broker: GroupBroker) -> GroupRun:
+    return GroupRun(broker)
+
+
+def test_committed_offset_is_found_and_another_partition_has_none(run: GroupRun) -> None:
+    assert run.commit(42, metadata="m") == GroupError.NONE
+    found = run.fetched()
+    assert (found.offset, found.metadata, found.leader_epoch) == (42, "m", -1)
+    assert run.offset(partition=1) == -1
+    assert run.offset(group="other") == -1
+
+
+def test_later_commit_takes_the_place_of_the_earlier_even_if_it_is_smaller(run: GroupRun) -> None:
+    run.commit(42)
+    run.commit(7)
+    assert run.offset() == 7
+
+
+def test_all_offsets_of_a_group_are_found_at_once(run: GroupRun) -> None:
+    run.commit(1)
+    run.commit(2, partition=1)
+    run.commit(3, topic="u")
+    found = run.groups.fetch("g", None, require_stable=False)
+    told = {(t.name, p.partition): p.offset for t in found for p in t.partitions}
+    assert told == {("t", 0): 1, ("t", 1): 2, ("u", 0): 3}
+
+
+def test_null_metadata_is_as_none(run: GroupRun) -> None:
+    run.commit(1, metadata=None)
+    assert run.fetched().metadata == ""
+
+
+@pytest.mark.parametrize("metadata", ["x" * 4_097, "\N{GRINNING FACE}" * 2_049])
+def test_too_long_metadata_is_refused_and_the_other_partitions_are_committed(
+    run: GroupRun, metadata: str
+) -> None:
+    parts = (CommitPartition(0, 5, -1, metadata), CommitPartition(1, 6, -1, "short"))
+    run.groups.commit(CommitRequest(group_id="g", topics=(CommitTopic("t", parts),)))
+    assert run.groups.is_metadata_too_long(metadata)
+    assert (run.offset(), run.offset(partition=1)) == (-1, 6)
+
+
+@pytest.mark.parametrize("metadata", ["x" * 4_096, "\N{GRINNING FACE}" * 2_048])
+def test_metadata_is_measured_in_utf_16_units(run: GroupRun, metadata: str) -> None:
+    assert not run.groups.is_metadata_too_long(metadata)
+    run.commit(1, metadata=metadata)
+    assert run.fetched().metadata == metadata
+
+
+def test_commit_of_a_generation_to_a_group_that_is_not_there_is_refused(run: GroupRun) -> None:
+    assert run.commit(1, generation_id=1, member_id="m") == GroupError.GROUP_ID_NOT_FOUND
+    old = run.commit(1, generation_id=1, member_id="m", api_version=8)
+    assert old == GroupError.ILLEGAL_GENERATION
+
+
+def test_member_commits_in_its_generation_only(run: GroupRun) -> None:
+    (leader,) = run.stable()
+    assert run.commit(1, member_id=leader, generation_id=1) == GroupError.NONE
+    assert run.commit(2, member_id=leader, generation_id=2) == GroupError.ILLEGAL_GENERATION
+    assert run.commit(2, member_id="nobody", generation_id=1) == GroupError.UNKNOWN_MEMBER_ID
+    assert run.offset() == 1
+
+
+def test_who_is_no_member_does_not_commit_to_a_group_that_has_some(run: GroupRun) -> None:
+    run.stable()
+    assert run.commit(1) == GroupError.UNKNOWN_MEMBER_ID
+
+
+def test_anybody_commits_to_a_group_that_has_become_empty(run: GroupRun) -> None:
+    (leader,) = run.stable()
+    run.groups.leave("g", [LeavingMember(leader)])
+    assert run.commit(9) == GroupError.NONE
+    assert run.commit(9, member_id=leader, generation_id=1) == GroupError.UNKNOWN_MEMBER_ID
+
+
+def test_members_commit_while_others_rejoin_but_not_while_they_are_assigned(run: GroupRun) -> None:
+    (leader,) = run.stable()
+    newcomer = run.member_id()
+    run.join(newcomer)
+    assert run.commit(1, member_id=leader, generation_id=1) == GroupError.NONE
+    run.join(leader)
+    assert run.commit(2, member_id=leader, generation_id=2) == GroupError.REBALANCE_IN_PROGRESS
+
+
+def test_commit_keeps_the_session_alive(run: GroupRun) -> None:
+    (leader,) = run.stable()
+    for _ in range(3):
+        run.timers.advance(9_999)
+        assert run.commit(1, member_id=leader, generation_id=1) == GroupError.NONE
+
+
+def test_commit_that_cannot_be_written_is_not_seen(run: GroupRun, broker: GroupBroker) -> None:
+    run.commit(1)
+    broker.fails_with = RecordTooLargeError("too large")
+    assert run.commit(2) == GroupError.UNKNOWN_SERVER_ERROR
+    assert run.offset() == 1
+
+
+def test_offset_of_a_topic_that_was_made_anew_is_none(run: GroupRun, broker: GroupBroker) -> None:
+    old = uuid_text(broker.image.topics["t"].topic_id.bytes)
+    run.commit(5, topic_id=old)
+    broker.recreate("t")
+    new = uuid_text(broker.image.topics["t"].topic_id.bytes)
+    assert run.fetched(topic_id=new).offset == -1
+    assert run.fetched(topic_id=old).offset == 5
+    assert run.fetched().offset == 5, "who does not say which topic is told of any"
+
+
+def test_deleted_topic_takes_its_offsets_with_it(run: GroupRun, broker: GroupBroker) -> None:
+    run.commit(1)
+    run.commit(2, topic="u")
+    broker.delete("t")
+    run.groups.on_topics_deleted(["t"])
+    assert (run.offset(), run.offset("u")) == (-1, 2)
+    assert run.restarted().offset() == -1
+
+
+def test_offset_for_the_new_topic_outlives_the_deletion_of_the_old(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    broker.recreate("t")
+    run.commit(5, topic_id=uuid_text(broker.image.topics["t"].topic_id.bytes))
+    run.groups.on_topics_deleted(["t"])
+    assert run.offset() == 5
+
+
+def test_deleted_offsets_are_gone(run: GroupRun) -> None:
+    run.commit(1)
+    run.commit(2, partition=1)
+    assert run.groups.delete_offsets("g", [("t", 0), ("u", 0)]) == [0, 0]
+    assert (run.offset(), run.offset(partition=1)) == (-1, 2)
+    again = run.restarted()
+    assert (again.offset(), again.offset(partition=1)) == (-1, 2)
+
+
+def test_offset_of_a_subscribed_topic_is_not_deleted(run: GroupRun) -> None:
+    (leader,) = run.stable(protocols=(Protocol("range", SUBSCRIBED_TO_T),))
+    for topic in ("t", "u"):
+        run.commit(1, topic=topic, member_id=leader, generation_id=1)
+    answers = run.groups.delete_offsets("g", [("t", 0), ("u", 0)])
+    assert answers == [GroupError.GROUP_SUBSCRIBED_TO_TOPIC, GroupError.NONE]
+
+
+def test_offsets_of_a_group_with_members_that_are_no_consumers_are_not_deleted(
+    run: GroupRun,
+) -> None:
+    run.stable(protocol_type="connect")
+    with pytest.raises(KafkaError) as refused:
+        run.groups.delete_offsets("g", [("t", 0)])
+    assert refused.value.code == GroupError.NON_EMPTY_GROUP
+
+
+@pytest.mark.parametrize(
+    ("group_id", "code"),
+    [("nobody", GroupError.GROUP_ID_NOT_FOUND), ("", GroupError.INVALID_GROUP_ID)],
+)
+def test_offsets_of_no_group_are_not_deleted(run: GroupRun, group_id: str, code: int) -> None:
+    with pytest.raises(KafkaError) as refused:
+        run.groups.delete_offsets(group_id, [("t", 0)])
+    assert refused.value.code == code
+
+
+def test_empty_group_is_deleted_with_its_offsets(run: GroupRun) -> None:
+    (leader,) = run.stable()
+    run.commit(1, member_id=leader, generation_id=1)
+    assert run.groups.delete_group("g") == GroupError.NON_EMPTY_GROUP
+    run.groups.leave("g", [LeavingMember(leader)])
+    assert run.groups.delete_group("g") == GroupError.NONE
+    assert run.groups.delete_group("g") == GroupError.GROUP_ID_NOT_FOUND
+    assert (run.offset(), run.state()) == (-1, None)
+    again = run.restarted()
+    assert (again.offset(), again.state(), again.groups.list_groups()) == (-1, None, [])
+
+
+def test_group_that_was_deleted_can_be_joined_anew(run: GroupRun) -> None:
+    given = run.member_id()
+    run.groups.delete_group("g")
+    assert run.join(given)[0].error_code == GroupError.UNKNOWN_MEMBER_ID
+    assert run.stable()
+
+
+def test_many_tombstones_are_written_in_batches_that_the_log_takes(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    name = "t" * 200
+    parts = tuple(CommitPartition(number, number) for number in range(2_000))
+    run.groups.commit(CommitRequest(group_id="g", topics=(CommitTopic(name, parts),)))
+    before = len(broker.records())
+    assert run.groups.delete_group("g") == GroupError.NONE
+    assert len(broker.records()) == before + 2_001
+    assert len(broker.log(TOPIC, 0).segments) == 1
+    assert len({record.offset for record in broker.records()}) == before + 2_001
+    assert run.offset(name, 1_999) == -1
