@@ -1,0 +1,62 @@
+"""Random requests, as raw messages, answered by a real Kafka and by Cordwood."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from cordwood.model.properties import parse_properties
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.differential import Broker, Transcript, record, replay, report
+from cordwood.testing.differential_script import RandomScript
+from cordwood.testing.kafka import RealKafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+
+SHORT, LONG = 400, 1300
+OF_THE_PLACE = ("listeners", "log.dirs", "process.roles", "controller.", "advertised.listeners")
+
+
+def same_properties(kafka: RealKafka) -> dict[str, str]:
+    """The real Kafka's settings, but for where it listens and writes."""
+    properties = parse_properties(kafka.config_file.read_text(), name="server.properties")
+    return {key: value for key, value in properties.items() if not key.startswith(OF_THE_PLACE)}
+
+
+def compare(root: Path, seed: int, count: int) -> None:
+    """One script, first answered by Kafka, then by Cordwood."""
+    with RealKafka(root / "kafka") as kafka:
+        kafka.start_without_cleaning()
+        first = Broker(kafka.port, kafka.log_dirs[0])
+        with RunningBroker(same_properties(kafka), log_dir=root / "cordwood") as running:
+            second = Broker(running.port, root / "cordwood")
+            both = common_versions(first, second)
+            script = RandomScript(seed, count, int(time.time() * 1000), both)
+            transcript: Transcript = record(first, seed, script)
+            differences = replay(second, transcript)
+    print(f"seed {seed}: {len(transcript.exchanges)} requests answered by both")
+    assert not differences, report(seed, differences)
+
+
+def common_versions(first: Broker, second: Broker) -> dict[int, range]:
+    """The versions that both serve, by API key; an empty range where there are none."""
+    one, other = first.wire.versions(), second.wire.versions()
+    return {
+        key: range(max(one[key].start, other[key].start), min(one[key].stop, other[key].stop))
+        for key in one
+        if key in other
+    }
+
+
+def test_random_requests_are_answered_alike(tmp_path: Path) -> None:
+    seed = int(os.environ.get("CORDWOOD_DIFFERENTIAL_SEED", "1"))
+    compare(tmp_path, seed, SHORT)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_many_random_requests_are_answered_alike(tmp_path: Path, seed: int) -> None:
+    compare(tmp_path, seed, LONG)
