@@ -21,7 +21,8 @@ from uuid import UUID, uuid4
 
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
+from cordwood.broker.configs.values import BrokerValues
 from cordwood.broker.controller.controller import Controller
 from cordwood.broker.controller.formatting import (
     format_directories,
@@ -35,7 +36,12 @@ from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.server import Server, ServerLimits
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.cleaner_settings import (
+    SPARK_IDLE_MS,
+    UNCLEANABLE_RETRY_MAX_MS,
+    UNCLEANABLE_RETRY_MS,
+    CleanerSettings,
+)
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.format.file_names import LOCK
 from cordwood.format.message_schema import uuid_text
@@ -55,6 +61,16 @@ _log = logging.getLogger(__name__)
 
 _SWITCH_S: Final = 0.0005
 _CONTROLLER_PORT: Final = 9093
+_SNAPSHOT_CHECK_MS: Final = 60_000
+_CLEANER_KEYS: Final = (
+    "log.cleaner.threads",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.backoff.ms",
+)
+_CONNECTION_KEYS: Final = ("max.connections", "max.connections.per.ip")
 
 EngineFactory = Callable[[], ManagedEngine]
 
@@ -126,12 +142,15 @@ class Node:
             ports=self.ports,
         )
         self.broker = broker
+        logs.defaults = configs.log_config("")
         logs.broker_epoch = controller.broker_epoch
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
         self._start_parts(broker)
         controller.subscribe(broker.publish)
         broker.publish(None, controller.image)
         controller.unfence()
+        broker.schedule("metadata-snapshot", _SNAPSHOT_CHECK_MS, controller.snapshot_if_due)
+        self._follow_settings(broker)
         broker.apis = served_apis()
         dispatcher = Dispatcher(broker, broker.apis)
         # What is there now stays: the collector need not look through it again and again.
@@ -185,16 +204,33 @@ class Node:
     def _topic_config(self, topic: str) -> LogConfig:
         return self._configs.log_config(topic)
 
+    def _follow_settings(self, broker: Broker) -> None:
+        """Has settings that change while the broker runs take effect."""
+
+        def cleaner(_before: BrokerValues, values: BrokerValues) -> None:
+            broker.logs.broker = values.broker_config
+            settings = CleanerSettings.of(broker.logs.broker, self._own_integers())
+            # It waits for the cleaner's threads.
+            broker.loop.run_in_executor(None, broker.cleaner.reconfigure, settings)
+
+        def connections(_before: BrokerValues, values: BrokerValues) -> None:
+            self._server.limits = _limits(values)
+
+        broker.configs.subscribe(_CLEANER_KEYS, cleaner)
+        broker.configs.subscribe(_CONNECTION_KEYS, connections)
+
+    def _own_integers(self) -> dict[str, int]:
+        found = {}
+        for name in (SPARK_IDLE_MS, UNCLEANABLE_RETRY_MS, UNCLEANABLE_RETRY_MAX_MS):
+            value = self.settings.own_integer(name.removeprefix(OWN_PREFIX))
+            if value is not None:
+                found[name] = value
+        return found
+
     def _bind(self) -> Server:
         settings = self.settings
-        server = Server(
-            limits=ServerLimits(
-                max_request_bytes=settings.socket_request_max_bytes,
-                connections_max=settings.max_connections,
-                connections_max_per_ip=settings.max_connections_per_ip,
-                connections_max_idle_ms=settings.connections_max_idle_ms,
-            )
-        )
+        server = Server(limits=_limits(settings))
+        self._server = server
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
         return server
@@ -250,7 +286,7 @@ class Node:
         self._at_end(broker.groups.close)
         manager = CleanerManager(logs)
         engine = self._engine()
-        settings = CleanerSettings.of(logs.broker)
+        settings = CleanerSettings.of(logs.broker, self._own_integers())
         broker.cleaner = LogCleaner(logs, manager, engine, self.clock, settings)
         self._at_end(broker.cleaner.shutdown, waits=True)
         self._scheduler = SchedulerThread(logs.context.scheduler, self.clock)
@@ -306,6 +342,15 @@ class Node:
             waits: for threads or disks: the event loop goes on meanwhile.
         """
         self._undo.append((undo, waits))
+
+
+def _limits(values: BrokerValues) -> ServerLimits:
+    return ServerLimits(
+        max_request_bytes=values.socket_request_max_bytes,
+        connections_max=values.max_connections,
+        connections_max_per_ip=values.max_connections_per_ip,
+        connections_max_idle_ms=values.connections_max_idle_ms,
+    )
 
 
 def spark_engine() -> ManagedEngine:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -22,9 +22,11 @@ from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
+from cordwood.cleanup.paused_changes import update_topic_config
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.clock import Clock
+from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     KafkaError,
     NotLeaderOrFollowerError,
@@ -103,6 +105,7 @@ class Broker:
             settings.max_incremental_fetch_session_cache_slots, clock
         )
         self._producer_ids = range(0)
+        self._deletions: dict[str, asyncio.Future[None]] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
 
     # ---- the image
@@ -129,16 +132,25 @@ class Broker:
             if gone:
                 self.groups.on_topics_deleted([topic.name for topic in gone])
             for name, topic in new.topics.items():
-                if before.get(name) is not topic:
-                    self._lead(topic, is_new=old is not None)
+                known = before.get(name)
+                if known is topic:
+                    continue
+                if known is not None and known.topic_id != topic.topic_id:
+                    known = None
+                self._lead(topic, known, is_start=old is None)
         if old is None or old.configs is not new.configs:
             self._reconfigure(old, new)
 
-    def _lead(self, topic: TopicImage, *, is_new: bool) -> None:
+    def _lead(self, topic: TopicImage, known: TopicImage | None, *, is_start: bool) -> None:
+        deletion = self._deletions.get(topic.name)
+        if deletion is not None:  # of the topic that had the name before
+            deletion.add_done_callback(lambda _: self._lead(topic, known, is_start=is_start))
+            return
         led = self._partitions.setdefault(topic.name, {})
         for index, image in topic.partitions.items():
             if self.node_id not in image.replicas:
                 continue
+            is_new = not is_start and (known is None or index not in known.partitions)
             try:
                 self._lead_partition(led, topic, index, image, is_new=is_new)
             except KafkaError:
@@ -181,22 +193,43 @@ class Broker:
             here.is_alone = is_alone
 
     def _delete(self, topic: TopicImage) -> None:
-        for index, partition in self._partitions.pop(topic.name, {}).items():
-            try:
-                self.logs.delete(TopicPartition(topic.name, index))
-            except KafkaError:
-                _log.exception("Cannot delete %s-%s", topic.name, index)
+        """Takes a topic's logs out of service; those that are being cleaned in a while."""
+        led = self._partitions.pop(topic.name, {})
+        partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
+        for partition in led.values():
             partition.wake(0)
         self.metrics.topic_deleted(topic.name)
+        if not any(self.cleaner.manager.state(each) for each in partitions):
+            self._delete_logs(partitions)
+            return
+        # The cleaner has to let go first, for which the others must not wait.
+        name = topic.name
+        deletion = self.loop.run_in_executor(None, self._delete_logs, partitions)
+        self._deletions[name] = deletion
+        deletion.add_done_callback(lambda _: self._deletions.pop(name, None))
+
+    def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
+        for each in partitions:
+            try:
+                self.logs.delete(each)
+            except KafkaError:
+                _log.exception("Cannot delete %s", each)
 
     def _reconfigure(self, old: MetadataImage | None, new: MetadataImage) -> None:
         self.configs.on_image(old, new)
-        for name in self._partitions:
+        for name, led in self._partitions.items():
             config = self.configs.log_config(name)
-            for partition in self._partitions[name].values():
-                if partition.log.config != config:
-                    self.logs.update_topic_config(name, config)
-                    break
+            if any(partition.log.config != config for partition in led.values()):
+                self._update_config(name, led, config)
+
+    def _update_config(self, name: str, led: Mapping[int, Partition], config: LogConfig) -> None:
+        manager = self.cleaner.manager
+        if any(manager.state(p.log.topic_partition) is not None for p in led.values()):
+            # What is being cleaned may have to stop first, for which the others must not wait.
+            self.loop.run_in_executor(None, update_topic_config, manager, name, config)
+        else:
+            update_topic_config(manager, name, config)
+        self.cleaner.wake()
 
     @property
     def supported_features(self) -> Mapping[str, tuple[int, int]]:
