@@ -1,0 +1,35 @@
+"""Create-, Renew-, Expire- and DescribeDelegationToken (38 to 41): refused.
+
+A Kafka without delegation.token.secret.key, or asked over a connection that authenticates nobody,
+refuses them alike: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+
+Source: kafka.server.KafkaApis.handleCreateTokenRequest and its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_NOT_ALLOWED = 64
+_NONE = -1
+
+
+def refuse(_broker: Broker, _request: Any, _call: Call) -> Response:
+    """Refuses."""
+    times = dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), _NONE)
+    anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}
+    requester = {f"token_requester_{name}": value for name, value in anonymous.items()}
+    return {"error_code": _NOT_ALLOWED, **times, **anonymous, **requester}
+
+
+APIS = (
+    Api(38, "CreateDelegationToken", 1, 3, refuse),
+    Api(39, "RenewDelegationToken", 1, 2, refuse),
+    Api(40, "ExpireDelegationToken", 1, 2, refuse),
+    Api(41, "DescribeDelegationToken", 1, 3, refuse),
+)

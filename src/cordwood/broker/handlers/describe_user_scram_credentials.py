@@ -1,0 +1,52 @@
+"""DescribeUserScramCredentials (50), version 0: of whom the metadata log holds a password's digest.
+
+Nobody is authenticated here; the credentials are those that a Kafka left in the directory.
+
+Source: org.apache.kafka.image.ScramImage.describe; KIP-554.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_RESOURCE_NOT_FOUND = 91
+_DUPLICATE_RESOURCE = 92
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Lists mechanisms and iterations, never a digest."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (mechanism, user), record in broker.image.scram_credentials.items():
+        found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})
+    if not request.users:
+        return {
+            "results": [{"user": user, "credential_infos": found[user]} for user in sorted(found)]
+        }
+    asked = Counter(user.name for user in request.users)
+    return {"results": [_describe(user, count, found) for user, count in asked.items()]}
+
+
+def _describe(user: str, count: int, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    if count > 1:
+        return {
+            "user": user,
+            "error_code": _DUPLICATE_RESOURCE,
+            "error_message": "Cannot describe SCRAM credentials for the same user twice in a "
+            f"single request: {user}",
+        }
+    if user not in found:
+        return {
+            "user": user,
+            "error_code": _RESOURCE_NOT_FOUND,
+            "error_message": f"Attempt to describe a user credential that does not exist: {user}",
+        }
+    return {"user": user, "credential_infos": found[user]}
+
+
+API = Api(50, "DescribeUserScramCredentials", 0, 0, handle)

@@ -1,0 +1,56 @@
+"""ListTransactions (66) and DescribeTransactions (65): there are none.
+
+There is no coordinator of transactions; the answers are those of a Kafka that has seen no
+transaction, so that kafka-transactions and whoever looks for hanging ones goes on.
+
+Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_NOT_FOUND = 105
+_STATES = frozenset(
+    {
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Empty",
+        "PrepareEpochFence",
+        "Dead",
+    }
+)
+
+
+def list_all(_broker: Broker, request: Any, _call: Call) -> Response:
+    """Lists nothing, and says which states it does not know."""
+    unknown = [state for state in request.state_filters if state not in _STATES]
+    return {"unknown_state_filters": unknown}
+
+
+def describe(_broker: Broker, request: Any, _call: Call) -> Response:
+    """Knows none."""
+    return {
+        "transaction_states": [
+            {
+                "transactional_id": each,
+                "error_code": _NOT_FOUND,
+                "transaction_start_time": 0,
+            }
+            for each in request.transactional_ids
+        ]
+    }
+
+
+APIS = (
+    Api(65, "DescribeTransactions", 0, 0, describe),
+    Api(66, "ListTransactions", 0, 2, list_all),
+)
