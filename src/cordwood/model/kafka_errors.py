@@ -253,6 +253,15 @@ class BrokerIdNotRegisteredError(KafkaError):
     code = 102
 
 
+class UnsupportedRequestError(KafkaError):
+    """A request of which a part is of a version that is not known.
+
+    Source: org.apache.kafka.common.errors.UnsupportedVersionException.
+    """
+
+    code = 35
+
+
 class OffsetsOutOfOrderError(KafkaError):
     """Batches given to a follower whose offsets do not ascend."""
 

@@ -284,15 +284,24 @@ class Controller:
     # ---- topics
 
     def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+        self,
+        wanted: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        check_configs: topics.CheckConfigs | None = None,
     ) -> list[CreatedTopic | KafkaError]:
         """Makes topics: what became of each, in their order.
+
+        Args:
+            wanted: topics, each name once.
+            validate_only: nothing is made.
+            check_configs: refuses the settings of a topic by a `KafkaError`.
 
         Raises:
             PolicyViolationError: they are too large for one operation.
             StorageError: the disk refused; none was made.
         """
-        records, results = topics.create_topics(self._view(), wanted)
+        records, results = topics.create_topics(self._view(), wanted, check_configs)
         self._commit([] if validate_only else records)
         return results
 
@@ -402,7 +411,9 @@ class Controller:
             InvalidUpdateVersionError: one of them cannot be.
             StorageError: the disk refused; nothing changed.
         """
-        records = features.update_features(self._view(), self._node.node_id, updates)
+        records = features.update_features(
+            self._view(), self._node.node_id, updates, kraft_version=self._log.kraft_version
+        )
         self._commit([] if validate_only else records)
 
     def finalized_features(self) -> Mapping[str, int]:

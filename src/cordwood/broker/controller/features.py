@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cordwood.broker.controller.cluster_view import ClusterView
-from cordwood.broker.controller.metadata_records import config_record, feature_record, has_elr
+from cordwood.broker.controller.metadata_records import (
+    ApiRecord,
+    config_record,
+    feature_record,
+    has_elr,
+)
 from cordwood.broker.controller.model import FeatureUpdate, Records
 from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.controller.topics import MIN_ISR
@@ -18,6 +23,7 @@ from cordwood.model.kafka_errors import InvalidUpdateVersionError
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
 
 #: What a level of a feature needs of others, at least.
 _DEPENDENCIES: Mapping[tuple[str, int], tuple[str, int]] = {
@@ -29,7 +35,9 @@ _DEPENDENCIES: Mapping[tuple[str, int], tuple[str, int]] = {
 _LEVELS_THAT_CHANGED_METADATA = frozenset({8, 10, 11, 12, 13, 15, 17, 23, 30})
 
 
-def update_features(view: ClusterView, node_id: int, updates: Sequence[FeatureUpdate]) -> Records:
+def update_features(
+    view: ClusterView, node_id: int, updates: Sequence[FeatureUpdate], *, kraft_version: int
+) -> Records:
     """The records of levels that change.
 
     Raises:
@@ -38,7 +46,17 @@ def update_features(view: ClusterView, node_id: int, updates: Sequence[FeatureUp
     proposed = {**view.image.features, **{each.name: each.level for each in updates}}
     records: Records = []
     for update in updates:
-        _require_possible(view, node_id, update)
+        current = (
+            kraft_version
+            if update.name == KRAFT_VERSION
+            else view.image.features.get(update.name, 0)
+        )
+        _require_possible(view, node_id, update, current)
+        if update.name == KRAFT_VERSION:
+            if update.level != kraft_version:
+                raise _invalid(update, "Can't downgrade the version of this feature.")
+            records.append(ApiRecord("NoOpRecord", 0, {}))
+            continue
         if update.name == METADATA_VERSION:
             _require_metadata_version(view, update)
         else:
@@ -64,13 +82,12 @@ def _elr_records(view: ClusterView) -> Records:
     return records
 
 
-def _require_possible(view: ClusterView, node_id: int, update: FeatureUpdate) -> None:
+def _require_possible(view: ClusterView, node_id: int, update: FeatureUpdate, current: int) -> None:
     if update.upgrade_type not in {UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE}:
         raise _invalid(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
         raise _invalid(update, "A feature version cannot be less than 0.")
     _require_supported(view, node_id, update)
-    current = view.image.features.get(update.name, 0)
     if update.level < current and update.upgrade_type == UPGRADE:
         raise _invalid(
             update,

@@ -1,14 +1,13 @@
 """Topics made and deleted, partitions added: Kafka's checks, and the records.
 
 Source: org.apache.kafka.controller.ReplicationControlManager.createTopics, deleteTopics,
-createPartitions; org.apache.kafka.common.internals.Topic.
+createPartitions.
 """
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.broker.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.broker.controller.metadata_records import (
@@ -35,35 +34,22 @@ from cordwood.model.kafka_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.topic_names import require_topic_name
 from cordwood.storage.cluster_image import MetadataImage, PartitionImage
 
-NAME_LENGTH_MAX = 249
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+__all__ = [
+    "MIN_ISR",
+    "CheckConfigs",
+    "CollidingNames",
+    "clear_elr_record",
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "require_topic_name",
+]
+
 MIN_ISR = "min.insync.replicas"
-
-
-def require_topic_name(name: str) -> None:
-    """Checks the name of a topic.
-
-    Raises:
-        InvalidTopicError: no topic can be called so.
-
-    Source: Topic.validate.
-    """
-    said = "Topic name is invalid: "
-    if not name:
-        raise InvalidTopicError(f"{said}the empty string is not allowed")
-    if name in {".", ".."}:
-        raise InvalidTopicError(f"{said}'.' or '..' is not allowed")
-    if len(name) > NAME_LENGTH_MAX:
-        raise InvalidTopicError(
-            f"{said}the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
-        )
-    if not _LEGAL.fullmatch(name):
-        raise InvalidTopicError(
-            f"{said}'{name}' contains one or more characters other than ASCII alphanumerics, '.', "
-            "'_' and '-'"
-        )
+CheckConfigs = Callable[[Mapping[str, str]], None]
 
 
 class CollidingNames:
@@ -89,7 +75,7 @@ class CollidingNames:
 
 
 def create_topics(
-    view: ClusterView, topics: Sequence[NewTopic]
+    view: ClusterView, topics: Sequence[NewTopic], check_configs: CheckConfigs | None = None
 ) -> tuple[Records, list[CreatedTopic | KafkaError]]:
     """The records of topics to be made, and what becomes of each.
 
@@ -109,7 +95,7 @@ def create_topics(
         try:
             if names.count(topic.name) > 1:
                 raise InvalidRequestError("Duplicate topic name.")
-            _require_new(view.image, topic, colliding)
+            _require_new(view.image, topic, colliding, check_configs)
             made = _create_topic(view, topic, records)
         except KafkaError as error:
             results.append(error)
@@ -127,7 +113,12 @@ def _partitions_asked_for(view: ClusterView, topic: NewTopic) -> int:
     )
 
 
-def _require_new(image: MetadataImage, topic: NewTopic, colliding: CollidingNames | None) -> None:
+def _require_new(
+    image: MetadataImage,
+    topic: NewTopic,
+    colliding: CollidingNames | None,
+    check_configs: CheckConfigs | None,
+) -> None:
     # An existing topic collides with itself as well; that it exists is the better answer.
     if topic.name in image.topics:
         raise TopicAlreadyExistsError(f"Topic '{topic.name}' already exists.")
@@ -139,6 +130,8 @@ def _require_new(image: MetadataImage, topic: NewTopic, colliding: CollidingName
         raise InvalidConfigError(
             f"Null value not supported for topic configs: {','.join(without_value)}"
         )
+    if check_configs is not None and topic.configs:
+        check_configs({key: value for key, value in topic.configs.items() if value is not None})
 
 
 def _create_topic(view: ClusterView, topic: NewTopic, records: Records) -> CreatedTopic:

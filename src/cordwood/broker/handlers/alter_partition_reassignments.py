@@ -1,0 +1,54 @@
+"""AlterPartitionReassignments (45), versions 0 and 1: partitions are moved to other brokers.
+
+Versions: 1 a change of the replication factor may be refused. There is one broker: what is asked
+for is what there is, or names a broker that is not registered.
+
+Source: org.apache.kafka.controller.ReplicationControlManager.alterPartitionReassignments; KIP-455,
+KIP-860.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.controller.model import Reassignment
+from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Answers for each partition."""
+    wanted = [
+        Reassignment(topic.name, partition.partition_index, partition.replicas)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    may_change = field(request, "allow_replication_factor_change", True)
+    errors = iter(
+        all_or_error(
+            lambda: broker.controller.alter_partition_reassignments(
+                wanted, allow_replication_factor_change=may_change
+            ),
+            len(wanted),
+        )
+    )
+    return {
+        "allow_replication_factor_change": may_change,
+        "responses": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": partition.partition_index, **error_fields(next(errors))}
+                    for partition in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    }
+
+
+API = Api(45, "AlterPartitionReassignments", 0, 1, handle)

@@ -1,0 +1,51 @@
+"""CreatePartitions (37), versions 0 to 3: topics get more partitions.
+
+Versions: 2 flexible; 3 throttling by quota (there is none).
+
+Source: kafka.server.ControllerApis.createPartitions, ReplicationControlManager; KIP-195.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.controller.model import NewPartitions
+from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.model.kafka_errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Makes what can be made, and answers for each topic."""
+    times = Counter(topic.name for topic in request.topics)
+    duplicate = InvalidRequestError("Duplicate topic name.")
+    results = [
+        {"name": name, **error_fields(duplicate)} for name, count in times.items() if count > 1
+    ]
+    wanted = [
+        NewPartitions(
+            topic=topic.name,
+            count=topic.count,
+            assignments=None
+            if topic.assignments is None
+            else [each.broker_ids for each in topic.assignments],
+        )
+        for topic in request.topics
+        if times[topic.name] == 1
+    ]
+    errors = all_or_error(
+        lambda: broker.controller.create_partitions(wanted, validate_only=request.validate_only),
+        len(wanted),
+    )
+    results += [
+        {"name": each.topic, **error_fields(error)}
+        for each, error in zip(wanted, errors, strict=True)
+    ]
+    return {"results": results}
+
+
+API = Api(37, "CreatePartitions", 0, 3, handle)

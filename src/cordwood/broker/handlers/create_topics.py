@@ -1,0 +1,113 @@
+"""CreateTopics (19), versions 2 to 7: topics are made, or with validate_only only checked.
+
+Versions: 5 number of partitions, replication factor and settings in the response, flexible; 6
+throttling by quota (there is none); 7 topic ids. Policies of create.topic.policy.class.name are not
+served.
+
+Source: kafka.server.ControllerApis.createTopics, ReplicationControlManager; KIP-4, KIP-195,
+KIP-464, KIP-525.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.configs.describe import describe_topic
+from cordwood.broker.configs.resource_checks import require_topic
+from cordwood.broker.controller.model import CreatedTopic, NewTopic
+from cordwood.broker.handlers.error_fields import all_or_error, as_invalid_config, error_fields
+from cordwood.model.errors import ConfigError
+from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_METADATA_TOPIC = "__cluster_metadata"
+_OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Makes what can be made, and answers for each topic by its name."""
+    times = Counter(topic.name for topic in request.topics)
+    wanted = [
+        _new_topic(topic)
+        for topic in request.topics
+        if times[topic.name] == 1 and topic.name != _METADATA_TOPIC
+    ]
+
+    def check_configs(configs: Mapping[str, str]) -> None:
+        try:
+            require_topic(broker.configs, configs)
+        except ConfigError as error:
+            raise as_invalid_config(error) from error
+
+    results = all_or_error(
+        lambda: broker.controller.create_topics(
+            wanted,
+            validate_only=field(request, "validate_only", False),
+            check_configs=check_configs,
+        ),
+        len(wanted),
+    )
+    with_settings = call.api_version >= 5
+    topics = [
+        _result(broker, topic, result, with_settings=with_settings)
+        for topic, result in zip(wanted, results, strict=True)
+    ]
+    topics += [
+        _failed(name, InvalidRequestError("Duplicate topic name."))
+        for name, count in times.items()
+        if count > 1
+    ]
+    if times[_METADATA_TOPIC] == 1:
+        prohibited = f"Creation of internal topic {_METADATA_TOPIC} is prohibited."
+        topics.append(_failed(_METADATA_TOPIC, InvalidRequestError(prohibited)))
+    return {"topics": topics}
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
+        configs={each.name: each.value for each in topic.configs},
+    )
+
+
+def _result(
+    broker: Broker,
+    topic: NewTopic,
+    result: CreatedTopic | KafkaError | None,
+    *,
+    with_settings: bool,
+) -> dict[str, Any]:
+    if not isinstance(result, CreatedTopic):
+        return _failed(topic.name, result)
+    fields: dict[str, Any] = {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "num_partitions": result.num_partitions,
+        "replication_factor": result.replication_factor,
+        "configs": [],
+        **error_fields(None),
+    }
+    if with_settings:
+        configs = {key: value for key, value in topic.configs.items() if value is not None}
+        entries = describe_topic(broker.configs, configs)
+        fields["configs"] = [
+            {key: entry[key] for key in _OF_SETTINGS}
+            for entry in sorted(entries, key=lambda entry: str(entry["name"]))
+        ]
+    return fields
+
+
+def _failed(name: str, error: KafkaError | None) -> dict[str, Any]:
+    return {"name": name, "configs": [], **error_fields(error)}
+
+
+API = Api(19, "CreateTopics", 2, 7, handle)

@@ -1,0 +1,98 @@
+"""DeleteTopics (20), versions 1 to 6: topics are deleted, by name or id.
+
+Versions: 4 flexible; 5 texts of errors, throttling by quota (there is none); 6 topic ids.
+
+Source: kafka.server.ControllerApis.deleteTopics; KIP-4, KIP-516.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.model.kafka_errors import (
+    InvalidRequestError,
+    KafkaError,
+    TopicDeletionDisabledError,
+)
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_ZERO = UUID(int=0)
+_Asked = tuple[str | None, UUID]
+_Answer = dict[str, Any]
+
+
+def handle(broker: Broker, request: Any, call: Call) -> Response:
+    """Deletes what is there, and answers for each topic as it was asked for."""
+    asked = _asked(request)
+    if not broker.controller.settings.delete_topic_enable:
+        disabled: KafkaError = TopicDeletionDisabledError("Topic deletion is disabled.")
+        if call.api_version < 3:
+            disabled = InvalidRequestError("Topic deletion is disabled.")
+        return {"responses": [_answer(name, topic_id, disabled) for name, topic_id in asked]}
+    answers: list[_Answer] = []
+    wanted = _without_faults(broker, asked, answers)
+    errors = all_or_error(
+        lambda: broker.controller.delete_topics(
+            [topic_id if name is None else name for name, topic_id in wanted]
+        ),
+        len(wanted),
+    )
+    answers += [
+        _answer(name, topic_id, error)
+        for (name, topic_id), error in zip(wanted, errors, strict=True)
+    ]
+    return {"responses": answers}
+
+
+def _asked(request: Any) -> list[_Asked]:
+    topics = field(request, "topics", None)
+    if topics is None:
+        return [(name, _ZERO) for name in request.topic_names]
+    return [(each.name, each.topic_id or _ZERO) for each in topics]
+
+
+def _without_faults(broker: Broker, asked: list[_Asked], answers: list[_Answer]) -> list[_Asked]:
+    """What is asked for once and clearly; `answers` gets the rest."""
+    times = Counter(asked)
+    found: dict[UUID, _Asked] = {}
+    wanted: list[_Asked] = []
+    for each, count in times.items():
+        name, topic_id = each
+        fault = _fault(name, topic_id, count)
+        if fault is not None:
+            answers.append(_answer(name, topic_id, InvalidRequestError(fault)))
+            continue
+        wanted.append(each)
+        found.setdefault(topic_id, each)
+    for name, _ in [each for each in wanted if each[0] is not None]:
+        topic = broker.image.topics.get(name or "")
+        if topic is not None and topic.topic_id in found:
+            said = "The provided topic name maps to an ID that was already supplied."
+            answers.append(_answer(name, topic.topic_id, InvalidRequestError(said)))
+            wanted.remove((name, _ZERO))
+            wanted.remove(found[topic.topic_id])
+    return wanted
+
+
+def _fault(name: str | None, topic_id: UUID, count: int) -> str | None:
+    if name is None and topic_id == _ZERO:
+        return "Neither topic name nor id were specified."
+    if name is not None and topic_id != _ZERO:
+        return "You may not specify both topic name and topic id."
+    if count > 1:
+        return "Duplicate topic id." if name is None else "Duplicate topic name."
+    return None
+
+
+def _answer(name: str | None, topic_id: UUID, error: KafkaError | None) -> _Answer:
+    return {"name": name, "topic_id": topic_id, **error_fields(error)}
+
+
+API = Api(20, "DeleteTopics", 1, 6, handle)

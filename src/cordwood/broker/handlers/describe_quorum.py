@@ -1,0 +1,74 @@
+"""DescribeQuorum (55), versions 0 to 2: the one voter of the metadata log, which leads.
+
+Versions: 1 times of fetches; 2 directory ids, endpoints, texts of errors.
+
+Source: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest; KIP-595, KIP-836,
+KIP-853.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_METADATA_TOPIC = "__cluster_metadata"
+_UNKNOWN_TOPIC_OR_PARTITION = 3
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Answers for partition 0 of the metadata log, and knows no other."""
+    asked = [
+        (topic.topic_name, [partition.partition_index for partition in topic.partitions])
+        for topic in request.topics
+    ]
+    if asked != [(_METADATA_TOPIC, [0])]:
+        return {"error_message": "", "topics": [_unknown(name, numbers) for name, numbers in asked]}
+    quorum = broker.controller.describe_quorum()
+    partition = {
+        "partition_index": 0,
+        "error_code": 0,
+        "error_message": "",
+        "leader_id": quorum.leader_id,
+        "leader_epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "current_voters": [
+            {
+                "replica_id": voter.replica_id,
+                "replica_directory_id": voter.directory_id,
+                "log_end_offset": voter.log_end_offset,
+                "last_fetch_timestamp": voter.last_fetch_ms,
+                "last_caught_up_timestamp": voter.last_caught_up_ms,
+            }
+            for voter in quorum.voters
+        ],
+        "observers": [],
+    }
+    listeners = [
+        {"name": each.name, "host": each.host, "port": each.port} for each in quorum.endpoints
+    ]
+    return {
+        "error_message": "",
+        "topics": [{"topic_name": _METADATA_TOPIC, "partitions": [partition]}],
+        "nodes": [{"node_id": quorum.leader_id, "listeners": listeners}],
+    }
+
+
+def _unknown(topic: str, partitions: list[int]) -> dict[str, Any]:
+    return {
+        "topic_name": topic,
+        "partitions": [
+            {
+                "partition_index": number,
+                "error_code": _UNKNOWN_TOPIC_OR_PARTITION,
+                "error_message": "This server does not host this topic-partition.",
+            }
+            for number in partitions
+        ],
+    }
+
+
+API = Api(55, "DescribeQuorum", 0, 2, handle)

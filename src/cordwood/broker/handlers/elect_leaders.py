@@ -1,0 +1,48 @@
+"""ElectLeaders (43), versions 0 to 2: preferred leaders, or any where there is none.
+
+Versions: 1 the type of election; 2 flexible.
+
+Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders; KIP-183, KIP-460.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.protocol.messages import field
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Answers for each partition; asked about all, for those alone that needed an election."""
+    wanted = None
+    topics: dict[str, list[dict[str, Any]]] = {}
+    if request.topic_partitions is None:
+        topics = {name: [] for name in broker.image.topics}
+    else:
+        topics = {each.topic: [] for each in request.topic_partitions}
+        wanted = [
+            (each.topic, number) for each in request.topic_partitions for number in each.partitions
+        ]
+    election_type = field(request, "election_type", 0)
+    try:
+        results = broker.controller.elect_leaders(wanted, election_type=election_type)
+    except KafkaError as error:
+        return {"error_code": error.code, "replica_election_results": []}
+    for result in results:
+        topics[result.topic].append(
+            {"partition_id": result.partition, **error_fields(result.error)}
+        )
+    return {
+        "replica_election_results": [
+            {"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()
+        ]
+    }
+
+
+API = Api(43, "ElectLeaders", 0, 2, handle)

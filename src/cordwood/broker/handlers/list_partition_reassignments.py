@@ -1,0 +1,42 @@
+"""ListPartitionReassignments (46), version 0: partitions that are being moved.
+
+Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReassignments; KIP-455.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Answers from the image; of topics that are not there, and partitions, nothing is said."""
+    image = broker.image
+    asked: Iterable[tuple[str, Iterable[int]]]
+    if request.topics is None:
+        asked = [(name, topic.partitions) for name, topic in image.topics.items()]
+    else:
+        asked = [(each.name, each.partition_indexes) for each in request.topics]
+    topics = []
+    for name, numbers in asked:
+        ongoing = [
+            {
+                "partition_index": number,
+                "replicas": partition.replicas,
+                "adding_replicas": partition.adding_replicas,
+                "removing_replicas": partition.removing_replicas,
+            }
+            for number in numbers
+            if (partition := image.partition(name, number)) is not None and partition.is_reassigning
+        ]
+        if ongoing:
+            topics.append({"name": name, "partitions": ongoing})
+    return {"topics": topics}
+
+
+API = Api(46, "ListPartitionReassignments", 0, 0, handle)
