@@ -1,7 +1,7 @@
-"""Create-, Renew-, Expire- and DescribeDelegationToken (38 to 41): refused.
+"""Create-, Renew-, Expire- and DescribeDelegationToken (38 to 41), up to version 3: refused.
 
-A Kafka without delegation.token.secret.key, or asked over a connection that authenticates nobody,
-refuses them alike: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+A Kafka that is asked over a connection which authenticates nobody refuses them all alike:
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
 Source: kafka.server.KafkaApis.handleCreateTokenRequest and its neighbours.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.controller.topics import require_topic_name
+from cordwood.model.topic_names import require_topic_name
 from cordwood.broker.handlers.cluster_facts import (
     TOPIC_OPERATIONS,
     is_internal,

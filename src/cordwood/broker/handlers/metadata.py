@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.controller.topics import require_topic_name
+from cordwood.model.topic_names import require_topic_name
 from cordwood.broker.handlers.cluster_facts import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
