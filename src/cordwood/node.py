@@ -231,6 +231,7 @@ class Node:
         settings = self.settings
         server = Server(limits=_limits(settings))
         self._server = server
+        self.server = server
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
         return server

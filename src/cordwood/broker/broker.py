@@ -302,7 +302,14 @@ class Broker:
         Raises:
             KafkaError: as `partition` and `PartitionLog.append_as_leader`.
         """
-        return self.partition(topic, index).append(records, origin)
+        partition = self.partition(topic, index)
+        try:
+            result = partition.append(records, origin)
+        except KafkaError as error:
+            self.metrics.append_refused(topic, error, len(records))
+            raise
+        self.metrics.appended(topic, result)
+        return result
 
     # ---- what requests ask of the controller
 

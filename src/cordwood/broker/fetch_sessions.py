@@ -109,12 +109,16 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessionCache:
-    """Sessions that are kept, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+    """Sessions that are kept, at most `slots` (max.incremental.fetch.session.cache.slots).
+
+    `evictions` counts those that had to go for others.
+    """
 
     def __init__(self, slots: int, clock: Clock) -> None:
         self._slots = slots
         self._clock = clock
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -194,9 +198,11 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > _EVICTION_MS:
             del self._sessions[oldest.id]
+            self.evictions += 1
             return True
         smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
         if len(smallest.partitions) < size and now_ms - smallest.created_ms > _EVICTION_MS:
             del self._sessions[smallest.id]
+            self.evictions += 1
             return True
         return False

@@ -1,9 +1,39 @@
 """What the broker counts while it serves; others read it when they are asked for metrics.
 
+Counting is plain addition on the event loop's thread; rates, quantiles and names are made by who
+reads it.
+
 Source: org.apache.kafka.storage.log.metrics.BrokerTopicMetrics, kafka.network.RequestMetrics.
 """
 
 from __future__ import annotations
+
+from collections import deque
+
+from cordwood.model.kafka_errors import (
+    CorruptMessageError,
+    NotLeaderOrFollowerError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    StorageError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from cordwood.storage.log.append_result import AppendResult
+
+# As many as the reservoir of a histogram of Kafka's holds.
+_RECENT_MAX = 1028
+
+# A client's or the cluster's doing: Kafka counts as failed what a broker should have been able to.
+_NOT_FAILED = (
+    UnknownTopicOrPartitionError,
+    NotLeaderOrFollowerError,
+    RecordTooLargeError,
+    RecordBatchTooLargeError,
+    CorruptMessageError,
+    StorageError,
+    UnknownTopicIdError,
+)
 
 
 class TopicCounters:
@@ -16,6 +46,7 @@ class TopicCounters:
         "failed_fetch_requests",
         "failed_produce_requests",
         "messages_in",
+        "produce_message_conversions",
         "total_fetch_requests",
         "total_produce_requests",
     )
@@ -27,31 +58,41 @@ class TopicCounters:
         self.bytes_rejected = 0
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
+        self.produce_message_conversions = 0
         self.total_produce_requests = 0
         self.total_fetch_requests = 0
 
 
 class RequestCounters:
-    """Requests of one API: how many, by version, and how long they took in all, in seconds."""
+    """Requests of one API: how many, by version, how long they took in all, and the last ones did.
 
-    __slots__ = ("count", "seconds", "versions")
+    Times are in seconds.
+    """
+
+    __slots__ = ("count", "recent", "seconds", "versions")
 
     def __init__(self) -> None:
         self.count = 0
         self.seconds = 0.0
         self.versions: dict[int, int] = {}
+        self.recent: deque[float] = deque(maxlen=_RECENT_MAX)
 
 
 class BrokerMetrics:
-    """Counters of requests by API, and of data by topic; `all_topics` is their sum."""
+    """Counters of requests by API, and of data by topic; `all_topics` is their sum.
+
+    `delayed_fetches` are those that wait now, `expired_fetches` those whose time was up.
+    """
 
     def __init__(self) -> None:
         self.all_topics = TopicCounters()
         self.topics: dict[str, TopicCounters] = {}
         self.requests: dict[str, RequestCounters] = {}
+        self.delayed_fetches = 0
+        self.expired_fetches = 0
 
     def topic(self, name: str) -> TopicCounters:
-        """A topic's counters."""
+        """A topic's counters; only for topics that there are: what is here stays."""
         found = self.topics.get(name)
         if found is None:
             found = self.topics[name] = TopicCounters()
@@ -61,6 +102,31 @@ class BrokerMetrics:
         """Forgets a topic."""
         self.topics.pop(name, None)
 
+    def appended(self, topic: str, result: AppendResult) -> None:
+        """An append to a partition of that topic went well."""
+        for each in (self.topic(topic), self.all_topics):
+            each.total_produce_requests += 1
+            each.messages_in += result.record_count
+            each.bytes_in += result.size_bytes
+            each.produce_message_conversions += result.records_converted
+
+    def append_refused(self, topic: str, error: Exception, size_bytes: int) -> None:
+        """An append was refused, or failed.
+
+        Source: ReplicaManager.appendRecordsToLeader, UnifiedLog.analyzeAndValidateRecords.
+        """
+        for each in (self.topic(topic), self.all_topics):
+            each.total_produce_requests += 1
+            if isinstance(error, RecordTooLargeError):
+                each.bytes_rejected += size_bytes
+            if not isinstance(error, _NOT_FAILED):
+                each.failed_produce_requests += 1
+
+    def fetch_failed(self, topic: str) -> None:
+        """A fetch from a partition of that topic met an error that it should not have met."""
+        self.topic(topic).failed_fetch_requests += 1
+        self.all_topics.failed_fetch_requests += 1
+
     def request_done(self, api: str, version: int, seconds: float) -> None:
         """A request was answered; `seconds` from its arrival to its answer."""
         found = self.requests.get(api)
@@ -68,4 +134,5 @@ class BrokerMetrics:
             found = self.requests[api] = RequestCounters()
         found.count += 1
         found.seconds += seconds
+        found.recent.append(seconds)
         found.versions[version] = found.versions.get(version, 0) + 1

@@ -40,6 +40,17 @@ class ServerLimits:
     receive_buffer_bytes: int = 102_400
 
 
+class ListenerCounters:
+    """Connections of one listener since the start: accepted, closed, of these for being idle."""
+
+    __slots__ = ("closed", "created", "expired")
+
+    def __init__(self) -> None:
+        self.created = 0
+        self.closed = 0
+        self.expired = 0
+
+
 class Server:
     """Accepts connections on any number of listeners, and has their requests answered."""
 
@@ -49,6 +60,7 @@ class Server:
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
+        self.counters: dict[str, ListenerCounters] = {}
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._idle_check: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -58,6 +70,10 @@ class Server:
     def connection_count(self) -> int:
         """How many connections are open."""
         return len(self._connections)
+
+    def peers(self) -> list[Peer]:
+        """The other ends of all open connections."""
+        return [connection.peer for connection in self._connections]
 
     def bind(self, listener: str, host: str, port: int) -> int:
         """Takes an address; whoever connects is served from `start` on.
@@ -94,6 +110,7 @@ class Server:
                 ) from error
             raise CordwoodError(f"Socket server failed to bind to {where}: {error}") from error
         self._bound.append((listener, sock))
+        self.counters[listener] = ListenerCounters()
         return int(sock.getsockname()[1])
 
     def start(self, loop: asyncio.AbstractEventLoop, answer: Answer) -> None:
@@ -123,6 +140,7 @@ class Server:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._per_ip[host] += 1
+            self.counters[listener].created += 1
             self._connections.add(
                 Connection(
                     sock,
@@ -156,6 +174,7 @@ class Server:
 
     def _forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self.counters[connection.peer.listener].closed += 1
         host = connection.peer.host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
@@ -166,6 +185,7 @@ class Server:
         line = self._loop.time() - self.limits.connections_max_idle_ms / 1000
         for connection in list(self._connections):
             if connection.last_active_s < line and not connection.is_waiting:
+                self.counters[connection.peer.listener].expired += 1
                 connection.close("it was idle for connections.max.idle.ms")
         self._idle_check = self._loop.call_later(_IDLE_CHECK_S, self._close_idle)
 

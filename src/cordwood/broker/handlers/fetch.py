@@ -30,10 +30,17 @@ from cordwood.broker.fetch_sessions import (
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
 from cordwood.model.kafka_errors import (
+    FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
+    InconsistentTopicIdError,
     InvalidFetchSessionEpochError,
     KafkaError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    StorageError,
+    UnknownLeaderEpochError,
     UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
 )
 from cordwood.protocol.messages import field
 from cordwood.storage.log.log_reader import Isolation
@@ -47,6 +54,18 @@ _UNKNOWN_SERVER_ERROR = -1
 _TOPIC_IDS_SINCE = 13
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
+
+# A client's or the cluster's doing: Kafka counts as failed what a broker should have been able to.
+_NOT_FAILED = (
+    UnknownTopicOrPartitionError,
+    UnknownTopicIdError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+    FencedLeaderEpochError,
+    StorageError,
+    OffsetOutOfRangeError,
+    InconsistentTopicIdError,
+)
 
 
 class _Fetch(NamedTuple):
@@ -188,9 +207,11 @@ def _read_one(
             aborted=fetched.aborted,
         )
     except KafkaError as error:
-        broker.metrics.topic(key.topic).failed_fetch_requests += 1
+        if not isinstance(error, _NOT_FAILED):
+            broker.metrics.fetch_failed(key.topic)
         return PartitionAnswer(wanted, error_code=error.code)
     except Exception:
+        broker.metrics.fetch_failed(key.topic)
         _log.exception(
             "Error processing fetch with max size %s of %s-%s", left, key.topic, key.partition
         )
@@ -218,6 +239,7 @@ class _Wait:
         self._fetch = fetch
         self._missing = missing_bytes
         broker = fetch.broker
+        broker.metrics.delayed_fetches += 1
         self.answer: asyncio.Future[Encoded] = broker.loop.create_future()
         self._partitions: list[Partition] = []
         for wanted in fetch.context.partitions:
@@ -227,7 +249,7 @@ class _Wait:
                 continue
             partition.waiters.add(self._grown)
             self._partitions.append(partition)
-        self._timer = broker.call_later_ms(wait_ms, self._finish)
+        self._timer = broker.call_later_ms(wait_ms, self._expire)
         self.answer.add_done_callback(self._forget)
 
     def _grown(self, size_bytes: int) -> None:
@@ -237,11 +259,16 @@ class _Wait:
             # Not now: whoever appends has its own answer to give first.
             self._fetch.broker.loop.call_soon(self._finish)
 
+    def _expire(self) -> None:
+        self._fetch.broker.metrics.expired_fetches += 1
+        self._finish()
+
     def _finish(self) -> None:
         if not self.answer.done():
             self.answer.set_result(_respond(self._fetch, _read_all(self._fetch)))
 
     def _forget(self, _answer: object) -> None:
+        self._fetch.broker.metrics.delayed_fetches -= 1
         self._stop()
 
     def _stop(self) -> None:
@@ -290,8 +317,10 @@ def _is_news(answer: PartitionAnswer) -> bool:
 def _count(broker: Broker, answers: list[PartitionAnswer]) -> None:
     metrics = broker.metrics
     for answer in answers:
-        counters = metrics.topic(answer.wanted.key.topic)
-        for each in (counters, metrics.all_topics):
+        topic = answer.wanted.key.topic
+        if answer.error_code and topic not in broker.image.topics:
+            continue
+        for each in (metrics.topic(topic), metrics.all_topics):
             each.total_fetch_requests += 1
             each.bytes_out += answer.size_bytes
 

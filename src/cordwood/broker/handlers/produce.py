@@ -99,28 +99,23 @@ def _name_of(broker: Broker, topic: Any, version: int) -> tuple[str, KafkaError 
 
 
 def _append(broker: Broker, name: str, data: Any) -> AppendResult | _Partition:
-    counters = broker.metrics.topic(name), broker.metrics.all_topics
-    for each in counters:
-        each.total_produce_requests += 1
     records = data.records
     try:
         partition = broker.partition(name, data.index)
         if not records:
             raise InvalidRequestError("Produce requests must have a record set")
+    except KafkaError as error:
+        return _error(data.index, error, broker, name)
+    try:
         result = partition.append(records)
     except KafkaError as error:
-        for each in counters:
-            each.failed_produce_requests += 1
-            each.bytes_rejected += len(records or b"")
+        broker.metrics.append_refused(name, error, len(records))
         return _error(data.index, error, broker, name)
-    except Exception:
+    except Exception as error:
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
-        for each in counters:
-            each.failed_produce_requests += 1
+        broker.metrics.append_refused(name, error, len(records))
         return _refused(data.index, _UNKNOWN_SERVER_ERROR, None)
-    for each in counters:
-        each.messages_in += result.record_count
-        each.bytes_in += result.size_bytes
+    broker.metrics.appended(name, result)
     return result
 
 

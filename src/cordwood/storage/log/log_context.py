@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+
 from cordwood.model.chance import Chance, SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.storage.append.validator import ValidationMetrics
@@ -9,6 +12,34 @@ from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.scheduler import Scheduler
 from cordwood.storage.segment.resources import ResourceCache
+
+_RECENT_MAX = 1028
+
+
+class FlushTimes:
+    """How often segments were flushed, and how long that took, in all and lately; in seconds.
+
+    Source: org.apache.kafka.storage.internals.log.LogSegment (LogFlushRateAndTimeMs).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._seconds = 0.0
+        self._recent: deque[float] = deque(maxlen=_RECENT_MAX)
+
+    def note(self, count: int, seconds: float) -> None:
+        """So many segments were flushed in so many seconds."""
+        if count:
+            with self._lock:
+                self._count += count
+                self._seconds += seconds
+                self._recent.append(seconds / count)
+
+    def read(self) -> tuple[int, float, list[float]]:
+        """Count, sum, and the last times, each of one segment."""
+        with self._lock:
+            return self._count, self._seconds, list(self._recent)
 
 
 class LogContext:
@@ -36,6 +67,7 @@ class LogContext:
         self.scheduler = scheduler or Scheduler(self.clock)
         self.failures = failures or FailureChannel()
         self.metrics = ValidationMetrics()
+        self.flushes = FlushTimes()
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
         self.verify_transactions = verify_transactions

@@ -100,6 +100,7 @@ class PartitionLog(LogState):
                 origin=origin,
                 max_timestamp=result.max_timestamp,
                 log_append_time_ms=result.log_append_time_ms,
+                records_converted=result.record_stats.records_converted,
                 guard=verification_guard,
                 transaction_version=transaction_version,
             )
@@ -173,6 +174,7 @@ class PartitionLog(LogState):
         origin: AppendOrigin,
         max_timestamp: int,
         log_append_time_ms: int,
+        records_converted: int = 0,
         guard: object | None = None,
         transaction_version: int = 0,
     ) -> AppendResult:
@@ -232,6 +234,7 @@ class PartitionLog(LogState):
             log_start_offset=self.log_start_offset,
             record_count=count,
             size_bytes=size,
+            records_converted=records_converted,
         )
 
     def _note_epochs(self, batches: Sequence[ValidatedBatch]) -> None:
@@ -401,6 +404,7 @@ class PartitionLog(LogState):
 
     def _sync(self, segments: Sequence[LogSegment], known: int) -> None:
         dirty = [segment for segment in segments if self.segments.contains_this(segment)]
+        begun_s = self.context.clock.monotonic_s()
         for segment in dirty:
             segment.flush_log()
         try:
@@ -410,6 +414,7 @@ class PartitionLog(LogState):
             if any(segment.base_offset >= known for segment in dirty):
                 # A segment made since the last flush: its name has to last as well.
                 self.context.fs.sync_directory(self.directory)
+            self.context.flushes.note(len(dirty), self.context.clock.monotonic_s() - begun_s)
 
     # ---- read
 
