@@ -146,6 +146,31 @@ class ConfigBroker:
         ]
         return {"error": answer["error_code"], "resources": sorted(named)}
 
+    def create(
+        self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Answer:
+        """What CreateTopics would say of a topic's settings; nothing is made."""
+        assert validate_only, name
+        texts = {key: text for key, text in settings.items() if text is not None}
+        try:
+            self.service.require_topic_settings(texts)
+        except KafkaError as error:
+            return {"error": error.code, "message": str(error), "entries": []}
+        return {
+            "error": 0,
+            "message": None,
+            "entries": [
+                [
+                    entry["name"],
+                    entry["value"],
+                    entry["read_only"],
+                    entry["config_source"],
+                    entry["is_sensitive"],
+                ]
+                for entry in self.service.describe_new_topic(texts)
+            ],
+        }
+
     def _ask(self, api: Api, **fields: object) -> dict[str, Any]:
         broker = SimpleNamespace(
             node_id=1,

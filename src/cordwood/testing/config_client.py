@@ -10,11 +10,12 @@ import io
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from kio.serial import entity_reader, entity_writer
-from kio.static.primitive import i8, i16, i32
+from kio.static.primitive import i8, i16, i32, i32Timedelta
 
 _CLIENT_ID = "config-client"
 _TIMEOUT_S = 60
@@ -132,6 +133,39 @@ class ConfigClient:
         answer = self._ask(asked, response.ListConfigResourcesResponse)
         named = [(int(each.resource_type), each.resource_name) for each in answer.config_resources]
         return {"error": int(answer.error_code), "resources": sorted(map(list, named))}
+
+    def create(
+        self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Answer:
+        """CreateTopics v7 of one topic of one partition: the outcome, and its settings."""
+        from kio.schema.create_topics.v7 import request, response  # noqa: PLC0415
+        from kio.schema.types import TopicName  # noqa: PLC0415
+
+        asked = request.CreateTopicsRequest(
+            topics=(
+                request.CreatableTopic(
+                    name=TopicName(name),
+                    num_partitions=i32(1),
+                    replication_factor=i16(1),
+                    assignments=(),
+                    configs=tuple(
+                        request.CreatableTopicConfig(name=key, value=value)
+                        for key, value in settings.items()
+                    ),
+                ),
+            ),
+            timeout=i32Timedelta.parse(timedelta(seconds=30)),
+            validate_only=validate_only,
+        )
+        (made,) = self._ask(asked, response.CreateTopicsResponse).topics
+        return {
+            "error": int(made.error_code),
+            "message": made.error_message,
+            "entries": [
+                [each.name, each.value, each.read_only, int(each.config_source), each.is_sensitive]
+                for each in made.configs or ()
+            ],
+        }
 
     def _ask(self, asked: Any, answers: Any) -> Any:
         self._correlation_id += 1

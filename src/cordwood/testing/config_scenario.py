@@ -91,6 +91,11 @@ class Asked(Protocol):
     def resources(self, *kinds: int) -> dict[str, Any]:
         """ListConfigResources."""
 
+    def create(
+        self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> dict[str, Any]:
+        """CreateTopics."""
+
 
 def play(broker: Asked, *, settle: Any = None) -> Iterator[tuple[str, Any]]:
     """What the scenario asks, in words, and the answers; `settle` waits until changes are in."""
@@ -106,6 +111,8 @@ def play(broker: Asked, *, settle: Any = None) -> Iterator[tuple[str, Any]]:
                 answer = broker.alter(*arguments, validate_only=kind == "try")
             case "replace" | "try-replace":
                 answer = broker.replace(*arguments, validate_only=kind == "try-replace")
+            case "create":
+                answer = broker.create("new", arguments, validate_only=True)
             case _:
                 answer = broker.resources(*arguments)
         if kind in {"alter", "replace"} and settle is not None:
@@ -122,6 +129,7 @@ def steps() -> Iterator[Step]:
     yield "resources all", ()
     yield "resources topics and brokers", (TOPIC, BROKER)
     yield "resources unknown", (7,)
+    yield from _creations("at first")
     yield from _tries()
     yield from _changes()
 
@@ -147,6 +155,11 @@ def _tries() -> Iterator[Step]:
         yield f"try-replace {number} {(kind, name, settings)}", [(kind, name, settings)]
 
 
+def _creations(when: str) -> Iterator[Step]:
+    for settings in _NEW_TOPICS:
+        yield f"create {when} {settings}", settings
+
+
 def _changes() -> Iterator[Step]:
     for number, resources in enumerate(_LASTING):
         yield f"alter {number} {resources}", resources
@@ -154,6 +167,7 @@ def _changes() -> Iterator[Step]:
             yield f"describe after {number}", _EVERYTHING
     yield "describe after all changes", _EVERYTHING
     yield "resources all, later", ()
+    yield from _creations("later")
     yield "replace topic", [(TOPIC, "orders", [("retention.bytes", "5000")])]
     yield "replace broker", [(BROKER, "1", [("log.retention.ms", "700000")])]
     yield "replace group", [(GROUP, "readers", [])]
@@ -164,6 +178,16 @@ def _changes() -> Iterator[Step]:
     yield "describe at the end", _EVERYTHING
     yield "resources all, at the end", ()
 
+
+_NEW_TOPICS: Final[Sequence[Mapping[str, str | None]]] = (
+    {},
+    {"cleanup.policy": " compact ", "segment.bytes": "2097152", "retention.ms": "05"},
+    {"internal.segment.bytes": "1000", "leader.replication.throttled.replicas": "*"},
+    {"retention.ms": "x"},
+    {"foo": "bar"},
+    {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+    {"cleanup.policy": ""},
+)
 
 _TOPIC_VALUES: Final[Mapping[str, Sequence[str | None]]] = {
     "cleanup.policy": (
@@ -269,6 +293,27 @@ _BROKER_VALUES: Final[Mapping[str, Sequence[str | None]]] = {
     "group.coordinator.cached.buffer.max.bytes": ("1", "1048576"),
     "group.consumer.session.timeout.ms": ("50000",),
     "config.providers": ("x",),
+    "advertised.listeners": ("PLAINTEXT://127.0.0.1:1",),
+    "listener.security.protocol.map": ("PLAINTEXT:SSL,CONTROLLER:PLAINTEXT", "x", "a:PLAINTEXT"),
+    "listener.name.plaintext.sasl.jaas.config": ("x",),
+    "listener.name.other.max.connections": ("3",),
+    "listener.name.plaintext.num.io.threads": ("3",),
+    "listener.name.plaintext.foo": ("3",),
+    "cordwood.metrics.port": ("3",),
+    "log.preallocate": ("true", "x"),
+    "log.index.size.max.bytes": ("3", "100"),
+    "log.index.interval.bytes": ("0",),
+    "log.flush.interval.messages": ("0", "1"),
+    "log.cleaner.delete.retention.ms": ("5",),
+    "log.cleaner.min.cleanable.ratio": ("0.9", "2"),
+    "log.segment.delete.delay.ms": ("-1", "5"),
+    "log.message.timestamp.after.max.ms": ("5",),
+    "group.streams.assignment.interval.ms": ("15001", "7"),
+    "share.coordinator.cached.buffer.max.bytes": ("524288",),
+    "remote.log.manager.follower.thread.pool.size": ("5", "4"),
+    "follower.fetch.last.tiered.offset.enable": ("true",),
+    "sasl.enabled.mechanisms": ("PLAIN",),
+    "ssl.client.auth": ("required", "x"),
     "principal.builder.class": ("no.such.Class",),
     "foo": ("bar",),
     "my.own.key": ("other",),
@@ -371,6 +416,11 @@ _ODD: Final[Sequence[list[tuple[int, str, list[Change]]]]] = (
             Change("log.cleaner.max.compaction.lag.ms", "5"),
         ]),
     ],
+    [(BROKER, "1", [Change("log.cleanup.policy", "compact,x", APPEND)])],
+    [(BROKER, "", [Change("log.cleanup.policy", "compact", APPEND)])],
+    [(BROKER, "1", [Change("listeners", "PLAINTEXT://127.0.0.1:1", APPEND)])],
+    [(BROKER, "1", [Change("ssl.cipher.suites", "a", APPEND)])],
+    [(BROKER, "1", [Change("retention.ms", "5")])],
     [(BROKER, "", [Change("min.insync.replicas", None, DELETE)])],
     [(BROKER, "1", [Change("min.insync.replicas", None, DELETE)])],
     [(LOGGER, "1", [Change("root", "LOUD")])],
@@ -449,6 +499,13 @@ _LASTING: Final[Sequence[list[tuple[int, str, list[Change]]]]] = (
     [(BROKER, "1", [Change("num.io.threads", "17")])],
     [(BROKER, "1", [Change("num.io.threads", None, DELETE)])],
     [(BROKER, "1", [Change("log.roll.ms", None, DELETE)])],
+    [(BROKER, "", [Change("log.cleaner.threads", "5")])],
+    [(BROKER, "1", [Change("log.cleaner.threads", "4")])],
+    [(BROKER, "", [Change("log.retention.ms", "0")])],
+    [(BROKER, "1", [Change("log.retention.ms", None, DELETE)])],
+    [(BROKER, "1", [Change("max.connections.per.ip", "0")])],
+    [(BROKER, "1", [Change("max.connections.per.ip.overrides", "")])],
+    [(BROKER, "1", [Change("listener.name.plaintext.ssl.endpoint.identification.algorithm", "")])],
     [(TOPIC, "orders", [Change("cleanup.policy", "compact", SUBTRACT)])],
     [(TOPIC, "orders", [Change("cleanup.policy", "delete", SUBTRACT)])],
     [(TOPIC, "orders", [Change("retention.ms", None, DELETE)])],

@@ -17,13 +17,19 @@ from typing import Final, NamedTuple
 
 from cordwood.broker.configs.checks import require_reachable, require_sound
 from cordwood.broker.configs.describe import parse_node_id
+from cordwood.broker.configs.effective import (
+    EffectiveConfigs,
+    is_per_broker,
+    is_store_of_keys,
+    usable,
+)
 from cordwood.broker.configs.keys import Dynamic, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.broker.configs.listeners import listeners_of, require_same_listeners
 from cordwood.broker.configs.resource_checks import (
     require_client_metrics,
     require_group,
     require_topic,
 )
-from cordwood.broker.configs.service import ConfigService, is_per_broker, is_store_of_keys, usable
 from cordwood.broker.configs.values import (
     LISTENER_KEY,
     BrokerValues,
@@ -75,7 +81,7 @@ class Resource(NamedTuple):
 
 
 def check_incremental(
-    service: ConfigService, resources: Sequence[Resource], *, validate_only: bool
+    configs: EffectiveConfigs, resources: Sequence[Resource], *, validate_only: bool
 ) -> list[Outcome]:
     """What IncrementalAlterConfigs comes to for each resource.
 
@@ -83,14 +89,14 @@ def check_incremental(
     """
     return _each(
         resources,
-        lambda resource: _check(service, resource, validate_only=validate_only, replaces=False),
+        lambda resource: _check(configs, resource, validate_only=validate_only, replaces=False),
     )
 
 
-def check_replacement(service: ConfigService, resources: Sequence[Resource]) -> list[Outcome]:
+def check_replacement(configs: EffectiveConfigs, resources: Sequence[Resource]) -> list[Outcome]:
     """What AlterConfigs comes to for each resource: what is not named is taken away."""
     return _each(
-        resources, lambda resource: _check(service, resource, validate_only=True, replaces=True)
+        resources, lambda resource: _check(configs, resource, validate_only=True, replaces=True)
     )
 
 
@@ -112,7 +118,7 @@ def _each(
 
 
 def _check(
-    service: ConfigService, resource: Resource, *, validate_only: bool, replaces: bool
+    configs: EffectiveConfigs, resource: Resource, *, validate_only: bool, replaces: bool
 ) -> ConfigChange | None:
     """The change, checked by the broker first and then by the controller.
 
@@ -122,19 +128,19 @@ def _check(
     _require_well_formed(resource)
     match resource.kind:
         case ConfigResource.BROKER_LOGGER if not replaces:
-            _change_levels(service, resource, validate_only=validate_only)
+            _change_levels(configs, resource, validate_only=validate_only)
             return None
         case ConfigResource.BROKER:
-            _check_broker(service, resource, replaces=replaces)
+            _check_broker(configs, resource, replaces=replaces)
         case ConfigResource.TOPIC | ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
             pass
         case _:
             raise InvalidRequestError(f"Unknown resource type {resource.kind}")
-    old = service.recorded(resource.kind, resource.name)
+    old = configs.recorded(resource.kind, resource.name)
     changes = _replaced(old, resource) if replaces else _altered(old, resource)
     new = {name: text for name, text in {**old, **changes}.items() if text is not None}
     try:
-        _check_by_controller(service, resource, changes, new)
+        _check_by_controller(configs, resource, changes, new)
     except ConfigError as error:
         raise InvalidConfigError(str(error)) from error
     return ConfigChange(resource_type=resource.kind, name=resource.name, values=changes)
@@ -156,17 +162,17 @@ def _require_well_formed(resource: Resource) -> None:
 # ---- loggers
 
 
-def _change_levels(service: ConfigService, resource: Resource, *, validate_only: bool) -> None:
-    own = service.settings.node_id
+def _change_levels(configs: EffectiveConfigs, resource: Resource, *, validate_only: bool) -> None:
+    own = configs.settings.node_id
     if _node_id(resource.name) != own:
         raise InvalidRequestError(
             f"Unexpected node id. Expected {own}, but received {resource.name}"
         )
     for each in resource.alterations:
-        service.loggers.require_change(each.name, each.value, each.operation)
+        configs.loggers.require_change(each.name, each.value, each.operation)
     if not validate_only:
         for each in resource.alterations:
-            service.loggers.change(each.name, each.value if each.operation == SET else None)
+            configs.loggers.change(each.name, each.value if each.operation == SET else None)
 
 
 def _node_id(name: str) -> int:
@@ -179,8 +185,8 @@ def _node_id(name: str) -> int:
 # ---- what the broker checks
 
 
-def _check_broker(service: ConfigService, resource: Resource, *, replaces: bool) -> None:
-    own = service.settings.node_id
+def _check_broker(configs: EffectiveConfigs, resource: Resource, *, replaces: bool) -> None:
+    own = configs.settings.node_id
     if resource.name and _node_id(resource.name) != own:
         raise InvalidRequestError(
             f"Unexpected broker id, expected {own}, but received {resource.name}"
@@ -190,12 +196,12 @@ def _check_broker(service: ConfigService, resource: Resource, *, replaces: bool)
         texts = {each.name: each.value or "" for each in resource.alterations}
     else:
         # The name as written: another spelling of the number is another resource.
-        recorded = service.recorded(ConfigResource.BROKER, resource.name)
+        recorded = configs.recorded(ConfigResource.BROKER, resource.name)
         texts = dict(usable(recorded, for_all=for_all))
         for each in resource.alterations:
             _apply_to_broker(texts, each)
     try:
-        require_dynamic(service, texts, for_all=for_all)
+        require_dynamic(configs, texts, for_all=for_all)
     except ConfigError as error:
         raise InvalidRequestError(str(error)) from error
 
@@ -228,7 +234,7 @@ def _apply_to_broker(texts: dict[str, str], change: Alteration) -> None:
             raise InvalidRequestError(f"Unknown operations type {change.operation}")
 
 
-def require_dynamic(service: ConfigService, texts: Texts, *, for_all: bool) -> None:
+def require_dynamic(configs: EffectiveConfigs, texts: Texts, *, for_all: bool) -> None:
     """Checks that a broker's record may hold `texts`, and that this broker can go on with them.
 
     Raises:
@@ -252,13 +258,24 @@ def require_dynamic(service: ConfigService, texts: Texts, *, for_all: bool) -> N
             [name for name in texts if is_per_broker(name)],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
-    wanted = dict(service.settings.given)
-    for each in (texts, service.dynamic) if for_all else (service.dynamic_default, texts):
+    wanted = dict(configs.settings.given)
+    for each in (texts, configs.dynamic) if for_all else (configs.dynamic_default, texts):
         lay_over(wanted, each)
     values = BrokerValues(parse_texts(wanted, broker_keys()))
+    listeners = listeners_of(values, wanted)
     require_sound(values)
-    now = service.effective_texts(dynamic=service.dynamic, dynamic_default=service.dynamic_default)
-    require_reachable(service.values, values, changed(now, wanted))
+    now = configs.effective_texts(dynamic=configs.dynamic, dynamic_default=configs.dynamic_default)
+    names = changed(now, wanted)
+    try:
+        require_reachable(configs.values, values, names)
+        require_same_listeners(
+            (*configs.settings.listeners, *configs.settings.controller_listeners), listeners
+        )
+    except ConfigError as error:
+        raise ConfigError(
+            f"Invalid value org.apache.kafka.common.config.ConfigException: {error} "
+            "for configuration Invalid dynamic configuration"
+        ) from error
 
 
 def _refuse(names: Sequence[str], why: str) -> None:
@@ -285,7 +302,7 @@ def _require_valid_values(texts: Texts) -> None:
 
 
 def _check_by_controller(
-    service: ConfigService,
+    configs: EffectiveConfigs,
     resource: Resource,
     changes: Mapping[str, str | None],
     new: Texts,
@@ -295,24 +312,24 @@ def _check_by_controller(
             if not resource.name:
                 raise InvalidRequestError("Default topic resources are not allowed.")
             require_topic_name(resource.name)
-            require_topic(service, new)
-            if resource.name not in service.image.topics:
+            require_topic(configs, new)
+            if resource.name not in configs.image.topics:
                 raise UnknownTopicOrPartitionError(f"The topic '{resource.name}' does not exist.")
         case ConfigResource.BROKER:
-            _require_eligible_replicas(service, resource.name, changes)
+            _require_eligible_replicas(configs, resource.name, changes)
         case ConfigResource.CLIENT_METRICS:
             require_client_metrics(resource.name, new)
         case _:
             if not resource.name:
                 raise InvalidRequestError("Default group resources are not allowed.")
-            require_group(service, new)
+            require_group(configs, new)
 
 
 def _require_eligible_replicas(
-    service: ConfigService, name: str, changes: Mapping[str, str | None]
+    configs: EffectiveConfigs, name: str, changes: Mapping[str, str | None]
 ) -> None:
     """With eligible leader replicas the least number in sync is the cluster's alone (KIP-966)."""
-    if _MIN_ISR not in changes or not service.image.features.get(_ELR_FEATURE, 0):
+    if _MIN_ISR not in changes or not configs.image.features.get(_ELR_FEATURE, 0):
         return
     if name:
         raise InvalidConfigError(f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled.")

@@ -63,10 +63,7 @@ def require_reachable(old: BrokerValues, new: BrokerValues, names: Collection[st
         ConfigError: it cannot.
     """
     for complaint in _obstacles(old, new, names):
-        raise ConfigError(
-            "Invalid value org.apache.kafka.common.config.ConfigException: "
-            f"{complaint} for configuration Invalid dynamic configuration"
-        )
+        raise ConfigError(complaint)
 
 
 def _complaints(values: BrokerValues) -> Iterator[str]:

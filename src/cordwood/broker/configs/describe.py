@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
+from cordwood.broker.configs.effective import EffectiveConfigs
 from cordwood.broker.configs.keys import (
     ConfigKey,
     Dynamic,
@@ -21,9 +22,8 @@ from cordwood.broker.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic, synonyms_of
-from cordwood.model.config import BROKER_NAME_OF_TOPIC_SETTING, ConfigResource
+from cordwood.model.config import BROKER_NAME_OF_TOPIC_SETTING, TOPIC_SETTINGS, ConfigResource
 from cordwood.model.config_values import Kind, Value, format_value
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
@@ -68,7 +68,7 @@ _Synonym = tuple[str, str | None, Origin]
 
 
 def describe(
-    service: ConfigService,
+    configs: EffectiveConfigs,
     kind: int,
     name: str,
     *,
@@ -84,15 +84,15 @@ def describe(
     """
     match kind:
         case ConfigResource.TOPIC:
-            entries = _topic(service, name)
+            entries = _topic(configs, name)
         case ConfigResource.BROKER:
-            entries = _broker(service, name)
+            entries = _broker(configs, name)
         case ConfigResource.BROKER_LOGGER:
-            entries = _loggers(service, name)
+            entries = _loggers(configs, name)
         case ConfigResource.CLIENT_METRICS:
-            entries = _client_metrics(service, name)
+            entries = _client_metrics(configs, name)
         case ConfigResource.GROUP:
-            entries = _group(service, name)
+            entries = _group(configs, name)
         case _:
             raise InvalidRequestError(f"Unexpected resource type {kind} for resource {name}")
     if wanted:
@@ -102,65 +102,97 @@ def describe(
     return entries
 
 
-def describe_topic(service: ConfigService, texts: Texts) -> list[Entry]:
+def describe_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
     """The entries of a topic that has the settings `texts` of its own."""
-    values = parse_topic(texts, service.topic_defaults)
+    values = parse_topic(texts, configs.topic_defaults)
     return [
-        _topic_entry(service, name, texts, values)
+        _topic_entry(configs, name, texts, values)
         for name in (*_internal_ones(topic_keys(), texts), *_told(topic_keys()))
     ]
 
 
-def _topic(service: ConfigService, name: str) -> list[Entry]:
+def describe_created(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
+    """The entries of a CreateTopics response for a topic with the settings `texts` of its own.
+
+    The controller gives them by name, each as it is written where it stands.
+
+    Source: org.apache.kafka.metadata.KafkaConfigSchema.resolveEffectiveTopicConfig.
+    """
+    entries = []
+    for name in sorted(topic_keys()):
+        text, origin = _written(configs, name, texts)
+        if topic_keys()[name].internal and origin is Origin.DEFAULT:
+            continue
+        entries.append(_entry(name, text, topic_keys()[name], [(name, text, origin)]))
+    return entries
+
+
+def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | None, Origin]:
+    if name in texts:
+        return texts[name], Origin.TOPIC
+    for level, origin in (
+        (configs.dynamic, Origin.DYNAMIC_BROKER),
+        (configs.dynamic_default, Origin.DYNAMIC_DEFAULT_BROKER),
+        (configs.settings.given, Origin.STATIC_BROKER),
+    ):
+        for broker in TOPIC_SETTINGS[name].broker_names:
+            if broker.name in level:
+                text = level[broker.name]
+                is_scaled = broker.factor > 1
+                return (str(int(text) * broker.factor) if is_scaled else text), origin
+    return topic_keys()[name].default_text, Origin.DEFAULT
+
+
+def _topic(configs: EffectiveConfigs, name: str) -> list[Entry]:
     require_topic_name(name)
-    if name not in service.image.topics:
+    if name not in configs.image.topics:
         raise UnknownTopicOrPartitionError("")
-    return describe_topic(service, service.recorded(ConfigResource.TOPIC, name))
+    return describe_topic(configs, configs.recorded(ConfigResource.TOPIC, name))
 
 
 def _topic_entry(
-    service: ConfigService, name: str, texts: Texts, values: Mapping[str, Value]
+    configs: EffectiveConfigs, name: str, texts: Texts, values: Mapping[str, Value]
 ) -> Entry:
     key = topic_keys()[name]
     text = format_value(values[name])
     broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
-    synonyms = [] if broker_name is None else _synonyms(service, broker_name)
+    synonyms = [] if broker_name is None else _synonyms(configs, broker_name)
     if name in texts:
         synonyms.insert(0, (name, text, Origin.TOPIC))
     return _entry(name, text, key, synonyms)
 
 
-def _broker(service: ConfigService, name: str) -> list[Entry]:
+def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
     if not name:
         return [
-            _default_entry(service, each, text)
-            for each, text in _in_java_order(service.dynamic_default)
+            _default_entry(configs, each, text)
+            for each, text in _in_java_order(configs.dynamic_default)
         ]
-    own = service.settings.node_id
+    own = configs.settings.node_id
     if _number(name, "Broker") != own:
         raise InvalidRequestError(
             f"Unexpected broker id, expected {own} or empty string, but received {name}"
         )
-    texts = service.effective_texts(
-        dynamic=service.dynamic, dynamic_default=service.dynamic_default
+    texts = configs.effective_texts(
+        dynamic=configs.dynamic, dynamic_default=configs.dynamic_default
     )
     told = _told(broker_keys())
     known = frozenset(told)
     unknown = [each for each in java_order(texts) if each not in known]
     return [
-        *(_broker_entry(service, each, texts[each]) for each in unknown),
-        *(_broker_entry(service, each, _text(service.values.all[each])) for each in told),
+        *(_broker_entry(configs, each, texts[each]) for each in unknown),
+        *(_broker_entry(configs, each, _text(configs.values.all[each])) for each in told),
     ]
 
 
-def _broker_entry(service: ConfigService, name: str, text: str | None) -> Entry:
-    synonyms = _synonyms(service, name)
+def _broker_entry(configs: EffectiveConfigs, name: str, text: str | None) -> Entry:
+    synonyms = _synonyms(configs, name)
     return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
 
 
-def _default_entry(service: ConfigService, name: str, text: str) -> Entry:
+def _default_entry(configs: EffectiveConfigs, name: str, text: str) -> Entry:
     synonyms = [
-        each for each in _synonyms(service, name) if each[2] is Origin.DYNAMIC_DEFAULT_BROKER
+        each for each in _synonyms(configs, name) if each[2] is Origin.DYNAMIC_DEFAULT_BROKER
     ]
     return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
 
@@ -170,7 +202,7 @@ def _is_read_only(name: str) -> bool:
     return key is None or key.dynamic is Dynamic.NO
 
 
-def _synonyms(service: ConfigService, name: str) -> list[_Synonym]:
+def _synonyms(configs: EffectiveConfigs, name: str) -> list[_Synonym]:
     """Where a broker's setting stands, the strongest first, all that are above it left out."""
     names = synonyms_of(name)
     key = key_of(name)
@@ -178,9 +210,9 @@ def _synonyms(service: ConfigService, name: str) -> list[_Synonym]:
     defaults = broker_keys()
     found: list[_Synonym] = []
     for texts, origin in (
-        (service.dynamic, Origin.DYNAMIC_BROKER),
-        (service.dynamic_default, Origin.DYNAMIC_DEFAULT_BROKER),
-        (service.settings.given, Origin.STATIC_BROKER),
+        (configs.dynamic, Origin.DYNAMIC_BROKER),
+        (configs.dynamic_default, Origin.DYNAMIC_DEFAULT_BROKER),
+        (configs.settings.given, Origin.STATIC_BROKER),
     ):
         found += [
             (each, None if is_secret else texts[each], origin) for each in names if each in texts
@@ -193,17 +225,17 @@ def _synonyms(service: ConfigService, name: str) -> list[_Synonym]:
     return found[first:]
 
 
-def _group(service: ConfigService, name: str) -> list[Entry]:
+def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
     if not name:
         raise InvalidRequestError("Group name must not be empty")
-    texts = service.recorded(ConfigResource.GROUP, name)
-    values = service.group_values(name)
+    texts = configs.recorded(ConfigResource.GROUP, name)
+    values = configs.group_values(name)
     entries = []
     for each in _told(group_keys()):
         key = group_keys()[each]
         text = _text(values[each])
         broker_name = f"group.{each}"
-        synonyms = _synonyms(service, broker_name) if broker_name in broker_keys() else []
+        synonyms = _synonyms(configs, broker_name) if broker_name in broker_keys() else []
         if each in texts:
             synonyms.insert(0, (each, text, Origin.GROUP))
         if broker_name not in broker_keys():
@@ -212,10 +244,10 @@ def _group(service: ConfigService, name: str) -> list[Entry]:
     return entries
 
 
-def _client_metrics(service: ConfigService, name: str) -> list[Entry]:
+def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
     if not name:
         raise InvalidRequestError("Client metrics subscription name must not be empty")
-    texts = service.recorded(ConfigResource.CLIENT_METRICS, name)
+    texts = configs.recorded(ConfigResource.CLIENT_METRICS, name)
     entries = []
     for each in _told(client_metrics_keys()):
         key = client_metrics_keys()[each]
@@ -225,8 +257,8 @@ def _client_metrics(service: ConfigService, name: str) -> list[Entry]:
     return entries
 
 
-def _loggers(service: ConfigService, name: str) -> list[Entry]:
-    own = service.settings.node_id
+def _loggers(configs: EffectiveConfigs, name: str) -> list[Entry]:
+    own = configs.settings.node_id
     if not name:
         raise InvalidRequestError("Broker id must not be empty")
     if _number(name, "Broker") != own:
@@ -242,7 +274,7 @@ def _loggers(service: ConfigService, name: str) -> list[Entry]:
             "config_type": UNKNOWN_TYPE,
             "documentation": "",
         }
-        for each, level in service.loggers.all().items()
+        for each, level in configs.loggers.all().items()
     ]
 
 

@@ -1,16 +1,16 @@
 """Listeners of a broker, read from its settings.
 
 Source: org.apache.kafka.network.SocketServerConfigs.listenerListToEndPoints,
-kafka.server.KafkaConfig, Kafka 4.3.
+kafka.server.KafkaConfig.listeners, kafka.server.DynamicListenerConfig, Kafka 4.3.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cordwood.broker.configs.values import BrokerValues
+from cordwood.broker.configs.values import BrokerValues, Texts, parse_pairs
 from cordwood.model.errors import ConfigError
 
 PLAINTEXT: Final = "PLAINTEXT"
@@ -20,6 +20,7 @@ PROTOCOLS: Final[Mapping[str, int]] = {
     "SASL_PLAINTEXT": 2,
     "SASL_SSL": 3,
 }
+_MAP: Final = "listener.security.protocol.map"
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?\d{1,10})")
 
 
@@ -37,59 +38,76 @@ class Listener(NamedTuple):
         return PROTOCOLS[self.protocol]
 
 
-def protocols_of(values: BrokerValues, *, is_given: bool) -> dict[str, str]:
-    """The protocol of each listener name; `is_given` says that the map is not the default.
+def listeners_of(
+    values: BrokerValues, given: Texts, *, setting: str = "listeners"
+) -> tuple[Listener, ...]:
+    """The listeners that `setting` names, those of the controller among them.
+
+    `given` are the settings as written: without a map of protocols, that of the controller's
+    listeners need not be told.
 
     Raises:
-        ConfigError: the map is not of the form that Kafka wants.
+        ConfigError: Kafka would not take them.
     """
-    text = values.text("listener.security.protocol.map") or ""
-    found: dict[str, str] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        name, _, protocol = entry.rpartition(":")
-        if protocol.strip().upper() not in PROTOCOLS:
+    protocols = _protocols(values, is_given=_MAP in given)
+    entries = values.strings(setting)
+    shown = ", ".join(entries)
+    try:
+        found = tuple(_listener(entry, protocols) for entry in entries)
+        _require_distinct(setting, found, shown)
+    except ConfigError as error:
+        raise ConfigError(f"Error creating broker listeners from '[{shown}]': {error}") from error
+    return found
+
+
+def require_same_listeners(old: Iterable[Listener], new: Iterable[Listener]) -> None:
+    """Checks that a running broker can go from `old` to `new`; addresses are not looked at.
+
+    Raises:
+        ConfigError: names come or go, which Cordwood cannot do, or a protocol changes.
+    """
+    before = {each.name: each.protocol for each in old}
+    after = {each.name: each.protocol for each in new}
+    for name, protocol in after.items():
+        if before.get(name, protocol) != protocol:
             raise ConfigError(
-                "Invalid value for listener.security.protocol.map: "
-                f"{entry} does not name one of {', '.join(PROTOCOLS)}"
+                f"Security protocol cannot be updated for existing listener ListenerName({name})"
             )
-        found[name.strip().upper()] = protocol.strip().upper()
+    if before.keys() != after.keys():
+        raise ConfigError("Listeners cannot be added or removed while the broker runs")
+
+
+def _protocols(values: BrokerValues, *, is_given: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, protocol in parse_pairs(_MAP, values.text(_MAP) or "").items():
+        if protocol.upper() not in PROTOCOLS:
+            raise ConfigError(
+                "No enum constant org.apache.kafka.common.security.auth.SecurityProtocol."
+                f"{protocol.upper()}"
+            )
+        found[name.upper()] = protocol.upper()
     if not is_given:
         for name in values.strings("controller.listener.names"):
             found.setdefault(name.upper(), PLAINTEXT)
     return found
 
 
-def parse_listeners(
-    setting: str, entries: Iterable[str], protocols: Mapping[str, str]
-) -> tuple[Listener, ...]:
-    """The listeners that `entries` of `setting` name.
+def _listener(entry: str, protocols: Mapping[str, str]) -> Listener:
+    match = _ENDPOINT.fullmatch(entry.strip())
+    if match is None or not -1 <= int(match[3]) <= 65535:
+        raise ConfigError(f"Unable to parse {entry} to a broker endpoint")
+    name = match[1].upper()
+    if name not in protocols:
+        raise ConfigError(f"No security protocol defined for listener {name}")
+    return Listener(name, match[2], int(match[3]), protocols[name])
 
-    Raises:
-        ConfigError: one that Kafka would not take, or two that share a name or a port.
-    """
-    found = tuple(_listener(setting, entry, protocols) for entry in entries)
-    names = [each.name for each in found]
-    if len(set(names)) != len(names):
-        raise ConfigError(
-            f"Each listener must have a different name, {setting}: {','.join(entries)}"
-        )
+
+def _require_distinct(setting: str, found: Sequence[Listener], shown: str) -> None:
+    if len({each.name for each in found}) != len(found):
+        raise ConfigError(f"Each listener must have a different name, {setting}: [{shown}]")
     ports = [each.port for each in found if each.port]
     if setting == "listeners" and len(set(ports)) != len(ports):
         raise ConfigError(
             "Each listener must have a different port unless exactly one listener has an IPv4 "
-            f"address and the other IPv6 address, {setting}: {','.join(entries)}"
+            f"address and the other IPv6 address, {setting}: [{shown}]"
         )
-    return found
-
-
-def _listener(setting: str, entry: str, protocols: Mapping[str, str]) -> Listener:
-    match = _ENDPOINT.fullmatch(entry.strip())
-    if match is None or not -1 <= int(match[3]) <= 65535:
-        raise ConfigError(f"Unable to parse {entry} to a broker endpoint ({setting})")
-    name = match[1].upper()
-    if name not in protocols:
-        raise ConfigError(
-            f"No security protocol defined for listener {name} ({setting}={entry}); "
-            "add it to listener.security.protocol.map"
-        )
-    return Listener(name, match[2], int(match[3]), protocols[name])

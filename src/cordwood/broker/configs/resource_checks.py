@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from cordwood.broker.configs.effective import EffectiveConfigs
 from cordwood.broker.configs.keys import client_metrics_keys, group_keys, topic_keys
-from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.values import Texts, parse_texts, parse_topic
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
@@ -46,7 +46,7 @@ _GROUP_BOUNDS: Final = (
 )
 
 
-def require_topic(service: ConfigService, texts: Texts) -> None:
+def require_topic(configs: EffectiveConfigs, texts: Texts) -> None:
     """Checks all settings of a topic.
 
     Raises:
@@ -56,7 +56,7 @@ def require_topic(service: ConfigService, texts: Texts) -> None:
     unknown = [name for name in texts if name not in topic_keys()]
     if unknown:
         raise InvalidConfigError(f"Unknown topic config name: {unknown[0]}")
-    values = parse_topic(texts, service.topic_defaults)
+    values = parse_topic(texts, configs.topic_defaults)
     shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(shortest, int), shortest
     assert isinstance(longest, int), longest
@@ -72,7 +72,7 @@ def require_topic(service: ConfigService, texts: Texts) -> None:
         )
 
 
-def require_group(service: ConfigService, texts: Texts) -> None:
+def require_group(configs: EffectiveConfigs, texts: Texts) -> None:
     """Checks all settings of a group, against the bounds that the broker sets.
 
     Raises:
@@ -87,9 +87,9 @@ def require_group(service: ConfigService, texts: Texts) -> None:
         if name.endswith("assignment.interval.ms") and name not in texts:
             continue
         least, most = bound.format("min"), bound.format("max")
-        if least in service.values.all and _whole(values, name) < service.values.integer(least):
+        if least in configs.values.all and _whole(values, name) < configs.values.integer(least):
             raise InvalidConfigError(f"{name} must be greater than or equal to {least}")
-        if _whole(values, name) > service.values.integer(most):
+        if _whole(values, name) > configs.values.integer(most):
             raise InvalidConfigError(f"{name} must be less than or equal to {most}")
     for protocol in ("consumer", "share", "streams"):
         session, heartbeat = f"{protocol}.session.timeout.ms", f"{protocol}.heartbeat.interval.ms"

@@ -17,11 +17,7 @@ from typing import Final
 
 from cordwood.broker.configs.checks import require_sound
 from cordwood.broker.configs.keys import broker_keys
-from cordwood.broker.configs.listeners import (
-    PLAINTEXT,
-    parse_listeners,
-    protocols_of,
-)
+from cordwood.broker.configs.listeners import PLAINTEXT, listeners_of
 from cordwood.broker.configs.values import LISTENER_KEY, BrokerValues, Texts, parse_texts
 from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
 from cordwood.model.config_values import format_value
@@ -175,9 +171,8 @@ class BrokerSettings(BrokerValues):
             raise self._unsupported("security.inter.broker.protocol", "set it to PLAINTEXT")
 
     def _read_listeners(self) -> None:
-        protocols = protocols_of(self, is_given="listener.security.protocol.map" in self.given)
         controllers = {name.upper() for name in self.strings("controller.listener.names")}
-        listed = parse_listeners("listeners", self.strings("listeners"), protocols)
+        listed = listeners_of(self, self.given)
         for each in listed:
             if each.protocol != PLAINTEXT:
                 raise self._unsupported(
@@ -185,16 +180,12 @@ class BrokerSettings(BrokerValues):
                 )
         self.controller_listeners = tuple(each for each in listed if each.name in controllers)
         self.listeners = tuple(each for each in listed if each.name not in controllers)
-        advertised = self.strings("advertised.listeners")
-        self.advertised_listeners = (
-            tuple(
-                each
-                for each in parse_listeners("advertised.listeners", advertised, protocols)
-                if each.name not in controllers
+        self.advertised_listeners = self.listeners
+        if self.strings("advertised.listeners"):
+            advertised = listeners_of(self, self.given, setting="advertised.listeners")
+            self.advertised_listeners = tuple(
+                each for each in advertised if each.name not in controllers
             )
-            if advertised
-            else self.listeners
-        )
         self.inter_broker_listener = self._inter_broker_listener()
 
     def _inter_broker_listener(self) -> str:

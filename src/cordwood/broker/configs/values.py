@@ -293,20 +293,34 @@ def parse_counts(text: str) -> dict[str, int]:
     Raises:
         ConfigError: an entry is not of that form.
 
-    Source: org.apache.kafka.server.util.Csv.parseCsvMap, Integer.parseInt.
+    Source: Integer.parseInt, Java 17.
     """
     counts: dict[str, int] = {}
+    for host, number in parse_pairs("max.connections.per.ip.overrides", text).items():
+        if not re.fullmatch(r"[+-]?\d{1,10}", number):
+            raise ConfigError(f'For input string: "{number}"')
+        counts[host] = int(number)
+    return counts
+
+
+def parse_pairs(setting: str, text: str) -> dict[str, str]:
+    """What `name:value,name:value` says, the last colon of an entry dividing it.
+
+    Raises:
+        ConfigError: an entry has no colon; the text is what Java says of it.
+
+    Source: org.apache.kafka.server.util.Csv.parseCsvMap.
+    """
+    pairs: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, number = entry.rpartition(":")
+        name, colon, value = entry.rpartition(":")
         if not colon:
             raise ConfigError(
-                "Error parsing configuration property 'max.connections.per.ip.overrides': "
+                f"Error parsing configuration property '{setting}': "
                 f"begin 0, end -1, length {len(entry)}"
             )
-        if not re.fullmatch(r"[+-]?\d{1,10}", number.strip()):
-            raise ConfigError(f'For input string: "{number.strip()}"')
-        counts[host.strip()] = int(number)
-    return counts
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.configs.describe import describe
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
@@ -38,8 +37,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
 
 def _described(broker: Broker, asked: Any, request: Any) -> dict[str, Any]:
     try:
-        entries = describe(
-            broker.configs,
+        entries = broker.configs.describe(
             asked.resource_type,
             asked.resource_name,
             wanted=asked.configuration_keys,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.configs.alter import Alteration, Resource, check_incremental
+from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
         for each in request.resources
     ]
-    outcomes = check_incremental(broker.configs, resources, validate_only=request.validate_only)
+    outcomes = broker.configs.check_incremental(resources, validate_only=request.validate_only)
     return carry_out(broker, request.resources, outcomes, validate_only=request.validate_only)
 
 

@@ -1,0 +1,204 @@
+"""The settings in force on this broker, and who is told when they change.
+
+What was written down is the image's; the service lays it over the static settings. All of it
+belongs to the event loop's thread.
+
+Source: kafka.server.DynamicBrokerConfig, kafka.server.metadata.DynamicConfigPublisher, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from cordwood.broker.configs.keys import Dynamic, broker_keys, dynamic_keys, group_keys
+from cordwood.broker.configs.loggers import LoggerLevels
+from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.configs.values import (
+    LISTENER_KEY,
+    BrokerValues,
+    Texts,
+    changed,
+    key_of,
+    lay_over,
+    parse_texts,
+    parse_topic,
+    topic_defaults,
+)
+from cordwood.model.config import ConfigResource, LogConfig
+from cordwood.model.config_values import Value
+from cordwood.model.errors import ConfigError
+from cordwood.storage.cluster_image import MetadataImage
+
+_log = logging.getLogger(__name__)
+
+_NOTHING: Final[Texts] = MappingProxyType({})
+_CLUSTER_WIDE_OF_LISTENERS: Final = frozenset(
+    {"max.connection.creation.rate", "max.connections", "num.network.threads"}
+)
+
+Watcher = Callable[[BrokerValues, BrokerValues], None]
+"""Told of the values before and after a change."""
+
+
+class _Watch(NamedTuple):
+    names: frozenset[str]
+    watcher: Watcher
+
+
+class EffectiveConfigs:
+    """What is in force now: `values` for the broker, `log_config` for a topic.
+
+    `dynamic` are the settings recorded for this broker, `dynamic_default` those for all brokers,
+    both without what cannot be changed while a broker runs.
+    """
+
+    def __init__(self, settings: BrokerSettings, image: MetadataImage | None = None) -> None:
+        self.settings = settings
+        self.image = image or MetadataImage()
+        self.dynamic: Texts = _NOTHING
+        self.dynamic_default: Texts = _NOTHING
+        self.values: BrokerValues = settings
+        self.loggers = LoggerLevels()
+        self._watches: list[_Watch] = []
+        self._topic_defaults: dict[str, Value] = topic_defaults(settings.all)
+        self._log_configs: dict[str, LogConfig] = {}
+        self._default_log_config = LogConfig.from_values(self._topic_defaults)
+        self._take_broker_records()
+
+    # ---- what is in force
+
+    def log_config(self, topic: str) -> LogConfig:
+        """What is in force for the logs of `topic`.
+
+        Raises:
+            ConfigError: its record holds a value that Kafka refuses.
+        """
+        texts = self.recorded(ConfigResource.TOPIC, topic)
+        if not texts:
+            return self._default_log_config
+        found = self._log_configs.get(topic)
+        if found is None:
+            found = LogConfig.from_values(parse_topic(texts, self._topic_defaults))
+            self._log_configs[topic] = found
+        return found
+
+    def group_integer(self, group: str, name: str) -> int:
+        """The whole number of the setting `name` for `group`, the broker's if it has none."""
+        value = self.group_values(group)[name]
+        assert isinstance(value, int), name
+        return value
+
+    def group_values(self, group: str) -> Mapping[str, Value | None]:
+        """The values of all settings for `group`."""
+        texts = self.recorded(ConfigResource.GROUP, group)
+        values: dict[str, Value | None] = {}
+        for name, key in group_keys().items():
+            if name in texts:
+                values[name] = key.parse(texts[name])
+            else:
+                values[name] = self.values.all.get(f"group.{name}", key.default)
+        return values
+
+    def recorded(self, kind: int, name: str) -> Texts:
+        """What the metadata log holds for a resource, as it was written."""
+        return self.image.configs.get((int(kind), name), _NOTHING)
+
+    @property
+    def topic_defaults(self) -> Mapping[str, Value]:
+        """The values of topics without their own."""
+        return self._topic_defaults
+
+    # ---- changes
+
+    def subscribe(self, names: Collection[str], watcher: Watcher) -> None:
+        """Has `watcher` told whenever the value in force of one of these broker settings changes.
+
+        Names that no setting has, or that cannot change while the broker runs, are a mistake.
+        """
+        keys = broker_keys()
+        for name in names:
+            assert keys[name].dynamic is not Dynamic.NO, name
+        self._watches.append(_Watch(frozenset(names), watcher))
+
+    def on_image(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Takes in a new image; watchers of what changes are told before this returns."""
+        self.image = new
+        if old is not None and old.configs is new.configs:
+            return
+        self._log_configs.clear()
+        self._take_broker_records()
+
+    def effective_texts(self, *, dynamic: Texts, dynamic_default: Texts) -> dict[str, str]:
+        """The broker's settings as written, with these records over the static ones."""
+        texts = dict(self.settings.given)
+        lay_over(texts, dynamic_default)
+        lay_over(texts, dynamic)
+        return texts
+
+    def _take_broker_records(self) -> None:
+        dynamic = usable(self.recorded(ConfigResource.BROKER, str(self.settings.node_id)))
+        default = usable(self.recorded(ConfigResource.BROKER, ""), for_all=True)
+        if dynamic == self.dynamic and default == self.dynamic_default:
+            return
+        self.dynamic, self.dynamic_default = dynamic, default
+        texts = self.effective_texts(dynamic=dynamic, dynamic_default=default)
+        before = self.values
+        try:
+            self.values = BrokerValues(parse_texts(texts, broker_keys()))
+        except ConfigError:
+            _log.exception("The recorded settings of the broker cannot be used; the old ones hold")
+            return
+        self._topic_defaults = topic_defaults(self.values.all)
+        self._default_log_config = LogConfig.from_values(self._topic_defaults)
+        self._log_configs.clear()
+        names = changed(before.all, self.values.all)
+        for watch in self._watches:
+            if watch.names & names:
+                watch.watcher(before, self.values)
+
+
+def usable(texts: Texts, *, for_all: bool = False) -> Texts:
+    """The settings of a broker's record that have an effect; `for_all` it is that of all brokers.
+
+    Others are kept where they stand, for nodes that may know more.
+
+    Source: DynamicBrokerConfig.fromPersistentProps and removeInvalidConfigs.
+    """
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        known = dynamic_keys().get(name)
+        if known is not None and known.dynamic is Dynamic.NO:
+            continue
+        if name.startswith("ssl.") and known is not None and is_store_of_keys(name):
+            continue
+        if for_all and is_per_broker(name):
+            continue
+        key = key_of(name)
+        try:
+            if key is not None:
+                key.parse(text)
+        except ConfigError:
+            _log.warning("The recorded setting %s is not valid, and ignored", name)
+            continue
+        found[name] = text
+    return found
+
+
+def is_per_broker(name: str) -> bool:
+    """Whether a setting may be recorded for one broker only."""
+    match = LISTENER_KEY.fullmatch(name)
+    if match is not None:
+        return match[1] not in _CLUSTER_WIDE_OF_LISTENERS
+    known = dynamic_keys().get(name)
+    return known is not None and known.dynamic is Dynamic.BROKER
+
+
+def is_store_of_keys(name: str) -> bool:
+    """Whether a setting of TLS can be recorded with the prefix of a listener only.
+
+    Source: org.apache.kafka.common.config.SslConfigs.RECONFIGURABLE_CONFIGS.
+    """
+    return name.startswith(("ssl.keystore.", "ssl.truststore.")) or name == "ssl.key.password"
