@@ -18,17 +18,20 @@ class Case(NamedTuple):
 
     `stdin` is what the tool reads. `ordered` is False where Kafka's own order is that of a hash
     of names that differ between the sides: lines are then sorted. Files are those of `FILES`, by
-    name, as `@name`.
+    name, as `@name`. Rows that are `slow` are run by `make nightly` alone.
     """
 
     line: str
     stdin: bytes = b""
     ordered: bool = True
     bootstrap: bool = True
+    slow: bool = False
 
 
 FILES: Mapping[str, str] = {
     "topic.properties": "segment.bytes = 1048576\nretention.bytes=2097152\n",
+    "reader.properties": "parse.key=true\nkey.separator==\n",
+    "formatter.properties": "print.key=true\nkey.separator=\\ -> \n",
 }
 
 TOPICS: Sequence[Case] = (
@@ -204,7 +207,158 @@ CONFIGS: Sequence[Case] = (
     Case("topics --delete --topic %a"),
 )
 
+ALL_COLUMNS = (
+    "--formatter-property print.partition=true --formatter-property print.offset=true "
+    "--formatter-property print.epoch=true --formatter-property print.delivery=true "
+    "--formatter-property print.headers=true --formatter-property print.key=true"
+)
+PRODUCE = "console-producer --topic"
+CONSUME = "console-consumer --timeout-ms 900 --from-beginning --topic"
+
+CONSOLE: Sequence[Case] = (
+    Case("console-producer", bootstrap=False),
+    Case("console-producer --topic %a", bootstrap=False),
+    Case("console-producer --topic %a --bootstrap-server nonsense", bootstrap=False),
+    Case("console-producer"),
+    Case("console-producer --foo"),
+    Case(f"{PRODUCE} %a --batch-size x", b"a\n"),
+    Case(f"{PRODUCE} %a --compression-codec bogus", b"a\n"),
+    Case(f"{PRODUCE} %a --request-required-acks 7", b"a\n"),
+    Case(f"{PRODUCE} %a --property parse.key=true --reader-property parse.key=true", b"a\n"),
+    Case(f"{PRODUCE} %a --command-property x=y --producer-property x=y", b"a\n"),
+    Case(f"{PRODUCE} %a --command-config x --producer.config x", b"a\n"),
+    Case(f"{PRODUCE} %a --reader-property headers.delimiter=,", b"a\n"),
+    Case(f"{PRODUCE} %a --reader-property null.marker=:", b"a\n"),
+    Case("topics --create --topic %a"),
+    Case(f"{PRODUCE} %a", b"one\ntwo\n\nfour\r\nfive"),
+    Case(f"{PRODUCE} %a --property parse.key=true", b"k\tv\n\tempty key\nk2\tv\tw\n"),
+    Case(f"{PRODUCE} %a --reader-property parse.key=true", b"no key here\n"),
+    Case(
+        f"{PRODUCE} %a --reader-property parse.key=true --reader-property ignore.error=true",
+        b"no key here\nk\tv\n",
+    ),
+    Case(
+        f"{PRODUCE} %a --reader-property parse.headers=true --reader-property parse.key=true",
+        b"h1:v1,h2:v2\tkey\tvalue\nh:\tk\tv\n",
+    ),
+    Case(f"{PRODUCE} %a --reader-property parse.headers=true", b"h1\tvalue\n"),
+    Case(
+        f"{PRODUCE} %a --reader-property parse.headers=true --reader-property parse.key=true "
+        "--reader-property null.marker=NULL --reader-property headers.separator=; "
+        "--reader-property headers.key.separator== --reader-property key.separator=| "
+        "--reader-property headers.delimiter=/",
+        b"a=1;b=NULL/NULL|value\nNULL/k|NULL\n",
+    ),
+    Case(
+        f"{PRODUCE} %a --reader-property parse.headers=true --reader-property null.marker=NULL",
+        b"NULL:1\tvalue\n",
+    ),
+    Case(f"{PRODUCE} %a --compression-codec", b"gzipped\n" * 9),
+    Case(f"{PRODUCE} %a --compression-codec lz4", b"lz4\n" * 9),
+    Case(f"{PRODUCE} %a --compression-codec snappy", b"snappy\n" * 9),
+    Case(f"{PRODUCE} %a --compression-codec zstd --sync", b"zstd\n" * 3),
+    Case(f"{PRODUCE} %a --request-required-acks 0", b"acks 0\n"),
+    Case(f"{PRODUCE} %a --request-required-acks 1", b"acks 1\n"),
+    Case(f"{PRODUCE} %a --producer-property acks=all", b"acks all\n"),
+    Case(f"{PRODUCE} %a --max-partition-memory-bytes 100", b"small batches\n" * 20),
+    Case(f"{PRODUCE} %a --reader-config @reader.properties", b"k=v\n"),
+    Case(f"{PRODUCE} %a", "zürich 東京\n".encode()),
+    Case(f"{PRODUCE} %a", b"not utf-8: \xff\xfe\n"),
+    Case(f"{PRODUCE} %none --max-block-ms 500", b"a\nb\n", slow=True),
+    Case(f"{PRODUCE} %none --max-block-ms 500 --sync", b"a\nb\n"),
+    Case(f"{PRODUCE} %/bad --sync", b"a\n"),
+    Case("topics --create --topic %small --config max.message.bytes=120"),
+    Case(f"{PRODUCE} %small", b"x" * 200 + b"\n"),
+    Case(f"{PRODUCE} %small", b"y\n" * 30),
+    Case(f"{PRODUCE} %small --sync", b"x" * 200 + b"\n"),
+    Case(f"{PRODUCE} %small --max-memory-bytes 20000", b"x" * 30000 + b"\n"),
+    Case(f"{PRODUCE} %small", b"x" * 1100000 + b"\n"),
+    Case("topics --create --topic %compact --config cleanup.policy=compact"),
+    Case(f"{PRODUCE} %compact", b"a\n"),
+    Case(f"{PRODUCE} %compact", b"a\nb\n"),
+    Case("topics --create --topic %three --partitions 3"),
+    Case(f"{PRODUCE} %three --reader-property parse.key=true", b"a\t1\nbb\t2\nccc\t3\ndddd\t4\n"),
+    Case("console-consumer", bootstrap=False),
+    Case("console-consumer --topic %a", bootstrap=False),
+    Case("console-consumer"),
+    Case("console-consumer --foo"),
+    Case("console-consumer --topic %a --include %a"),
+    Case("console-consumer --include %a --partition 0"),
+    Case("console-consumer --topic %a --partition 0 --offset 1 --from-beginning"),
+    Case("console-consumer --topic %a --offset 1"),
+    Case("console-consumer --topic %a --partition 0 --offset -1"),
+    Case("console-consumer --topic %a --partition 0 --group g"),
+    Case("console-consumer --topic %a --group g --command-property group.id=h"),
+    Case("console-consumer --topic %a --consumer-property a=b --command-property group.id=h"),
+    Case("console-consumer --topic %a --property a=b --formatter-property group.id=h"),
+    Case("console-consumer --topic % --from-beginning --command-property auto.offset.reset=none"),
+    Case("console-consumer --topic %a --formatter x.Y"),
+    Case("console-consumer --topic %a --isolation-level foo"),
+    Case(f"{CONSUME} %a"),
+    Case(f"{CONSUME} %a {ALL_COLUMNS}"),
+    Case(f"{CONSUME} %small", slow=True),
+    Case(f"{CONSUME} %compact"),
+    Case(f"{CONSUME} %three {ALL_COLUMNS}", ordered=False),
+    Case(f"{CONSUME} %a --max-messages 2"),
+    Case(f"{CONSUME} %a --max-messages 0"),
+    Case(f"{CONSUME} %a --property print.key=true --max-messages 1"),
+    Case(f"{CONSUME} %a --consumer-property client.id=x --max-messages 1"),
+    Case(
+        f"{CONSUME} %a --formatter-property print.value=false --formatter-property print.key=true "
+        "--formatter-property null.literal=NONE --max-messages 9"
+    ),
+    Case(
+        f"{CONSUME} %a --formatter-property print.value=false --formatter-property "
+        "print.offset=true --formatter-property line.separator=; --max-messages 9"
+    ),
+    Case(f"{CONSUME} %a --formatter-property print.value=false --max-messages 9"),
+    Case(
+        f"{CONSUME} %a --formatter-property key.separator=| --formatter-property "
+        "headers.separator=& --formatter-property print.headers=true --max-messages 99"
+    ),
+    Case(f"{CONSUME} %a --formatter-config @formatter.properties --max-messages 9"),
+    Case(f"{CONSUME} %a --value-deserializer x.Y --max-messages 1"),
+    Case(
+        f"{CONSUME} %a --value-deserializer "
+        "org.apache.kafka.common.serialization.StringDeserializer --max-messages 9"
+    ),
+    Case(
+        f"{CONSUME} %a --value-deserializer "
+        "org.apache.kafka.common.serialization.LongDeserializer --max-messages 9"
+    ),
+    Case(
+        f"{CONSUME} %a --value-deserializer org.apache.kafka.common.serialization.LongDeserializer "
+        "--skip-message-on-error",
+        slow=True,
+    ),
+    Case(
+        f"{CONSUME} %a --formatter org.apache.kafka.tools.consumer.NoOpMessageFormatter", slow=True
+    ),
+    Case(f"{CONSUME} %a --isolation-level read_committed --max-messages 3"),
+    Case(f"{CONSUME} %/bad"),
+    Case(f"{CONSUME} %none", slow=True),
+    Case("console-consumer --timeout-ms 900 --topic %a", slow=True),
+    Case("console-consumer --timeout-ms 900 --topic %a --partition 0"),
+    Case("console-consumer --timeout-ms 900 --topic %a --partition 0 --offset 3 --max-messages 2"),
+    Case("console-consumer --timeout-ms 900 --topic %a --partition 0 --offset latest", slow=True),
+    Case("console-consumer --timeout-ms 900 --topic %a --partition 0 --offset earliest", slow=True),
+    Case("console-consumer --timeout-ms 900 --topic %a --partition 0 --offset 9999"),
+    Case("console-consumer --timeout-ms 900 --topic %a --partition 7", slow=True),
+    Case(
+        "console-consumer --timeout-ms 900 --include '%(compact|three)' --from-beginning",
+        ordered=False,
+    ),
+    Case(f"{CONSUME} %a --group %g --max-messages 3"),
+    Case(f"{CONSUME} %a --group %g --max-messages 3"),
+    Case(f"{CONSUME} %a --group %g"),
+    Case(f"{CONSUME} %a --group %g"),
+    Case(f"{CONSUME} %a --command-property group.id=%g2 --max-messages 2"),
+    Case(f"{CONSUME} %a --group %g2 --max-messages 1"),
+    Case("topics --delete --topic %.*"),
+)
+
 GROUPS: Mapping[str, Sequence[Case]] = {
     "topics": TOPICS,
     "configs": CONFIGS,
+    "console": CONSOLE,
 }

@@ -23,10 +23,17 @@ KAFKA_PREFIX, OWN_PREFIX = "kaf", "cor"
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]", re.MULTILINE)
 _TOPIC_ID = re.compile(r"(TopicId: )[\w-]{22}")
 _USAGE = re.compile(r"^(Option +Description|Usage: |usage: )")
+_ASIDE = re.compile(
+    r"The consumer rebalance protocol \(KIP-848\) is production-ready!"
+    r"|\[TIME\] WARN .*The metadata response from the cluster reported a recoverable issue"
+    r"|\[TIME\] WARN .*Got error produce response"
+    r"|\[TIME\] ERROR .*Metadata response reported invalid topics"
+)
 _LOGGED_CLASS = re.compile(r"(ERROR )[\w.$]+(?:Exception|Error): ")
 _TRACE = re.compile(
     r"^(\tat |Caused by: |\t?\.\.\. \d+ more"
-    r"|(?!java\.util\.concurrent\.ExecutionException)(?:Exception in thread .*|java\.[\w.$]+|joptsimple\.[\w.$]+|net\.sourceforge\.[\w.$]+"
+    r"|(?!java\.util\.concurrent\.ExecutionException)"
+    r"(?:Exception in thread .*|java\.[\w.$]+|joptsimple\.[\w.$]+|net\.sourceforge\.[\w.$]+"
     r"|org\.apache\.kafka\.[\w.$]+|com\.fasterxml\.[\w.$]+)(?:Exception|Error|Invalid\w+|Regex\w+)"
     r"(?:: .*)?$)"
 )
@@ -116,7 +123,6 @@ def _errors(text: str) -> str:
     for line in _STAMP.sub("[TIME]", text).splitlines():
         if _USAGE.match(line):
             break
-        if line and not _TRACE.match(line):
+        if line and not _TRACE.match(line) and not _ASIDE.match(line):
             lines.append(_LOGGED_CLASS.sub(r"\1", line))
     return "\n".join(lines)
-

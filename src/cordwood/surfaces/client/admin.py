@@ -192,14 +192,18 @@ class Admin:
 
     # ---- topics
 
-    def topics(self, names: Sequence[str] | None = None) -> list[TopicFacts]:
+    def topics(
+        self, names: Sequence[str] | None = None, *, create: bool = False
+    ) -> list[TopicFacts]:
         """All topics, or those named; brokers and leaders are learnt on the way.
+
+        `create` allows a broker that does so to create those that are not there.
 
         Raises:
             RefusedError: a topic that was named is not there.
         """
         wanted = None if names is None else [{"name": name} for name in names]
-        fields = {"topics": wanted, "allow_auto_topic_creation": False}
+        fields = {"topics": wanted, "allow_auto_topic_creation": create}
         answer = self._cluster.call("metadata", fields, name="listTopics")
         self._cluster.learn([Node(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers])
         found = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -36,7 +36,8 @@ _BACKOFF_MAX_S = 1.0
 _API_VERSIONS_VERSION = 3
 
 _KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
-_ADDRESS = re.compile(r"(?:.*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+ADDRESS = re.compile(r"(?:.*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+"""A host and a port (Utils.getPort)."""
 
 Warn = Callable[[str], None]
 
@@ -71,6 +72,10 @@ class ClientSettings:
     api_timeout_ms: int = API_TIMEOUT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
 
+    def named(self, name: str) -> ClientSettings:
+        """The same, with another name in warnings."""
+        return replace(self, name=name)
+
 
 def parse_addresses(text: str, *, warn: Warn) -> list[Address]:
     """The addresses of `host:port,...` that can be resolved.
@@ -82,7 +87,7 @@ def parse_addresses(text: str, *, warn: Warn) -> list[Address]:
     for url in (part.strip() for part in text.split(",")):
         if not url:
             continue
-        match = _ADDRESS.fullmatch(url)
+        match = ADDRESS.fullmatch(url)
         if match is None:
             raise BadAddressError(f"Invalid url in bootstrap.servers: {url}")
         host, port = match[1], int(match[2])

@@ -54,7 +54,11 @@ class RefusedError(ClientError):
         text = error_text(code)
         super().__init__(text.message if message is None else message)
         self.code = code
-        self.java_class = f"{_PACKAGE}.{text.name}"
+        self.code_name = text.code_name
+        package = _PACKAGE
+        if text.name == "InvalidRecordException":
+            package = "org.apache.kafka.common"
+        self.java_class = f"{package}.{text.name}"
 
 
 def require(code: int, message: str | None = None) -> None:

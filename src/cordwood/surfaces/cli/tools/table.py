@@ -8,6 +8,8 @@ from collections.abc import Mapping
 MODULES: Mapping[str, str] = {
     "topics": "topics",
     "configs": "configs",
+    "console-producer": "console_producer",
+    "console-consumer": "console_consumer",
 }
 
 

@@ -21,13 +21,33 @@ from cordwood.surfaces.cli.tools.options import (
     UsageError,
     java_integer,
 )
-from cordwood.surfaces.client.cluster import API_TIMEOUT_MS, REQUEST_TIMEOUT_MS, ClientSettings
+from cordwood.surfaces.client.cluster import (
+    ADDRESS,
+    API_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    ClientSettings,
+)
 
 _NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 
 class ToolError(CordwoodError):
     """A tool that ends with a text on stderr and exit code 1."""
+
+
+class ConfigValueError(ToolError):
+    """A client property whose value is none."""
+
+    @property
+    def described(self) -> str:
+        """The Java class and the text."""
+        return f"org.apache.kafka.common.config.ConfigException: {self}"
+
+
+def described(error: CordwoodError) -> str:
+    """An error with its Java class, where it has one."""
+    text = getattr(error, "described", None)
+    return text if isinstance(text, str) else str(error)
 
 
 class Terminal:
@@ -45,6 +65,11 @@ class Terminal:
         self._out = stdout or sys.stdout.buffer
         self._err = stderr or sys.stderr.buffer
         self.clock = clock or SystemClock()
+
+    @property
+    def is_interactive(self) -> bool:
+        """True if a person types and reads."""
+        return self.stdin.isatty() and self._out.isatty()
 
     def line(self, text: str) -> None:
         """Adds a line to stdout."""
@@ -160,6 +185,19 @@ def read_properties(path: str) -> dict[str, str]:
         return parse_properties(read_file(path).decode("latin-1"), name=path)
     except ConfigError as error:
         raise ToolError(str(error)) from error
+
+
+def require_addresses(options: Options) -> None:
+    """Raises UsageError unless `--bootstrap-server` names hosts with ports.
+
+    Source: org.apache.kafka.tools.ToolsUtils.validateBootstrapServer.
+    """
+    text = options.value("bootstrap-server")
+    if text is None or not text.strip():
+        raise UsageError("Error while validating the bootstrap address\n")
+    parts = text.rstrip(",").split(",")
+    if not all(ADDRESS.fullmatch(part) for part in parts):
+        raise UsageError("Please provide valid host:port like host1:9091,host2:9092\n")
 
 
 def client_settings(

@@ -29,6 +29,7 @@ from cordwood.surfaces.cli.tools.tool import (
     Terminal,
     ToolError,
     client_settings,
+    described,
     print_error,
     run_tool,
 )
@@ -41,7 +42,7 @@ from cordwood.surfaces.client.admin import (
     TopicFacts,
 )
 from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError, RefusedError
+from cordwood.surfaces.client.errors import RefusedError
 
 _INVALID_TOPIC = 17
 _NO_NAME = "The given topic name '' cannot be represented in a request."
@@ -115,8 +116,7 @@ def _body(options: Options, terminal: Terminal) -> int:
             _act(options, Admin(cluster), terminal)
         except CordwoodError as error:
             terminal.line(f"Error while executing topic command : {error}")
-            described = error.described if isinstance(error, ClientError) else str(error)
-            terminal.log("ERROR", f"{described}\n", "org.apache.kafka.tools.TopicCommand")
+            terminal.log("ERROR", f"{described(error)}\n", "org.apache.kafka.tools.TopicCommand")
             return 1
     return 0
 

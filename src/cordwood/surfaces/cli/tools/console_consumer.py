@@ -1,0 +1,492 @@
+"""`cordwood console-consumer`: what kafka-console-consumer does.
+
+Differs: without --group no group is made up: all partitions are read.
+
+Source: org.apache.kafka.tools.consumer.ConsoleConsumer, ConsoleConsumerOptions (4.3.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from cordwood.model.clock import pause
+from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.surfaces.cli.tools.message_formats import (
+    Formatter,
+    SerializationError,
+    message_formatter,
+)
+from cordwood.surfaces.cli.tools.options import (
+    BOOTSTRAP,
+    COMMON,
+    LONG_MAX,
+    Option,
+    OptionError,
+    Options,
+    Usage,
+    UsageError,
+    java_integer,
+    parse_pairs,
+)
+from cordwood.surfaces.cli.tools.tool import (
+    ConfigValueError,
+    Terminal,
+    ToolError,
+    client_settings,
+    described,
+    read_properties,
+    run_tool,
+)
+from cordwood.surfaces.client.admin import Admin, TopicFacts
+from cordwood.surfaces.client.cluster import Cluster
+from cordwood.surfaces.client.consumer import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ConsumedRecord,
+    Consumer,
+)
+from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutError
+from cordwood.surfaces.client.offsets import EARLIEST, LATEST
+
+_LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_INVALID_TOPIC = 17
+_POLL_MS_MAX = 500
+_TOPIC_RETRY_S = 0.2
+_ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+_RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+_FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
+
+USAGE = Usage(
+    tool="console-consumer",
+    summary="This tool helps to read data from Kafka topics and outputs it to standard output.",
+    options=(
+        BOOTSTRAP,
+        Option("topic", "The topic to read.", "NAME"),
+        Option("include", "A regular expression of topics to read.", "REGEX"),
+        Option("partition", "The partition to read; from its end, but for --offset.", "N"),
+        Option("offset", "An offset, earliest or latest.", "OFFSET", default="latest"),
+        Option("from-beginning", "Begin with the first record, where no offset is committed."),
+        Option("max-messages", "End after that many.", "N"),
+        Option("timeout-ms", "End when none came for so long.", "MS"),
+        Option("group", "Read as a member of a consumer group, and commit offsets.", "ID"),
+        Option("isolation-level", "read_committed or …", "LEVEL", default="read_uncommitted"),
+        Option("skip-message-on-error", "Go on after a record that cannot be shown."),
+        Option("formatter", "The class that shows records.", "CLASS", default=_FORMATTER),
+        Option("formatter-property", "How records are shown, see below.", "KEY=VALUE"),
+        Option("property", "Deprecated: --formatter-property.", "KEY=VALUE"),
+        Option("formatter-config", "A properties file of such.", "FILE"),
+        Option("key-deserializer", "The class of key.deserializer.", "CLASS"),
+        Option("value-deserializer", "The class of value.deserializer.", "CLASS"),
+        Option("command-property", "A setting of the consumer.", "KEY=VALUE"),
+        Option("consumer-property", "Deprecated: --command-property.", "KEY=VALUE"),
+        Option("command-config", "A properties file with settings of the consumer.", "FILE"),
+        Option("consumer.config", "Deprecated: --command-config.", "FILE"),
+        Option("enable-systest-events", "Accepted."),
+        *COMMON,
+    ),
+    notes="""\
+Formatter properties:
+  print.timestamp, print.key, print.offset, print.partition, print.headers, print.epoch,
+  print.delivery (false), print.value (true), key.separator (a tab), line.separator,
+  headers.separator (a comma), null.literal (null),
+  key.deserializer, value.deserializer, headers.deserializer (Kafka's String, Integer, Long,
+  Short, Double and UUID)
+With --json, each record is a JSON document on a line of its own.""",
+    examples="""\
+  cordwood console-consumer --bootstrap-server localhost:9092 --topic orders --from-beginning
+  cordwood console-consumer --bootstrap-server localhost:9092 --topic orders --partition 0 \\
+    --offset 1000 --max-messages 10 --formatter-property print.key=true
+""",
+)
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+    return run_tool(
+        USAGE, arguments, terminal, _body, on_error=_explain, option_errors_show_usage=True
+    )
+
+
+def _explain(error: CordwoodError, terminal: Terminal) -> None:
+    terminal.error(str(error))
+
+
+class _Plan(NamedTuple):
+    """What to read, and from where."""
+
+    options: Options
+    properties: Mapping[str, str]
+    group: str | None
+    start: int
+    timeout_ms: int
+
+    @property
+    def reset(self) -> int | None:
+        name = self.properties["auto.offset.reset"]
+        if name not in _RESETS:
+            raise ToolError(
+                f"Invalid value {name} for configuration auto.offset.reset: Invalid value `{name}` "
+                "for configuration auto.offset.reset. The value must be either 'earliest', "
+                "'latest', 'none' or of the format 'by_duration:<PnDTnHnMn.nS.>'."
+            )
+        return _RESETS[name]
+
+
+def _body(options: Options, terminal: Terminal) -> int:
+    _check(options, terminal)
+    plan = _plan(options)
+    format_message = _formatter(options, terminal)
+    count = _Count()
+    try:
+        isolation = _isolation(plan.properties)
+        client = client_settings(
+            options,
+            client_id="console-consumer",
+            kind="Consumer",
+            extra=plan.properties,
+        )
+        client = client.named(f"Consumer clientId={client.client_id}, groupId={plan.group}")
+        with Cluster(client, warn=terminal.warn) as cluster:
+            try:
+                return _read(cluster, plan, isolation, format_message, terminal, count)
+            finally:
+                terminal.error(f"Processed a total of {count.messages} messages")
+    except (CordwoodError, OptionError) as error:
+        _log(terminal, "Unknown error when running consumer: ", error)
+        return 1
+
+
+class _Count:
+    """How many records were shown."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+
+
+# ---- flags
+
+
+def _check(options: Options, terminal: Terminal) -> None:
+    options.require_one_of("topic", "include")
+    if options.number("partition") is not None:
+        if not options.has("topic"):
+            raise UsageError("The topic is required when partition is specified.")
+        if options.has("from-beginning") and options.has("offset"):
+            raise UsageError("Options from-beginning and offset cannot be specified together.")
+    elif options.has("offset"):
+        raise UsageError("The partition is required when offset is specified.")
+    options.require("bootstrap-server")
+    for old, new in (
+        ("consumer-property", "command-property"),
+        ("consumer.config", "command-config"),
+    ):
+        if options.has(old) and options.has(new):
+            raise UsageError(f"Options --{old} and --{new} cannot be specified together.")
+    for old, new in (
+        ("consumer-property", "command-property"),
+        ("consumer.config", "command-config"),
+    ):
+        if options.has(old):
+            _tell_deprecated(old, new, terminal)
+
+
+def _tell_deprecated(old: str, new: str, terminal: Terminal) -> None:
+    terminal.line(
+        f"Option --{old} is deprecated and will be removed in a future version. Use --{new} "
+        "instead."
+    )
+
+
+def _plan(options: Options) -> _Plan:
+    file = options.value("command-config") or options.value("consumer.config")
+    properties = {} if file is None else read_properties(file)
+    given = parse_pairs(options.values("command-property") or options.values("consumer-property"))
+    groups = [options.value("group"), properties.get("group.id"), given.get("group.id")]
+    named = list(dict.fromkeys(group for group in groups if group is not None))
+    if len(named) > 1:
+        shown = ", ".join(f"'{group}'" for group in named)
+        raise UsageError(
+            "The group ids provided in different places (directly using '--group', via "
+            "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
+            f"{shown}"
+        )
+    if named and options.has("partition"):
+        raise UsageError("Options group and partition cannot be specified together.")
+    properties |= given
+    if options.has("isolation-level") or "isolation.level" not in properties:
+        properties["isolation.level"] = options.required("isolation-level")
+    _set_reset(options, properties)
+    timeout = options.number("timeout-ms", bound=LONG_MAX)
+    return _Plan(
+        options,
+        properties,
+        named[0] if named else None,
+        _start(options),
+        LONG_MAX if timeout is None or timeout < 0 else timeout,
+    )
+
+
+def _set_reset(options: Options, properties: dict[str, str]) -> None:
+    given = properties.get("auto.offset.reset")
+    if given is None:
+        properties["auto.offset.reset"] = "earliest" if options.has("from-beginning") else "latest"
+    elif options.has("from-beginning") and given != "earliest":
+        raise ToolError(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={given}', "
+            "please remove one option"
+        )
+
+
+def _start(options: Options) -> int:
+    if not options.has("offset"):
+        return EARLIEST if options.has("from-beginning") else LATEST
+    text = options.required("offset")
+    named = _RESETS.get(text.lower())
+    if named is not None:
+        return named
+    offset = java_integer(text, bound=LONG_MAX)
+    if offset is None or offset < 0:
+        raise UsageError(
+            f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', "
+            "'latest', or a non-negative long."
+        )
+    return offset
+
+
+def _isolation(properties: Mapping[str, str]) -> int:
+    level = properties["isolation.level"]
+    if level not in _ISOLATION:
+        raise ConfigValueError(
+            f"Invalid value {level} for configuration isolation.level: String must be one of: "
+            "read_committed, read_uncommitted"
+        )
+    return _ISOLATION[level]
+
+
+def _formatter(options: Options, terminal: Terminal) -> Formatter:
+    if options.has("formatter-property") and options.has("property"):
+        raise UsageError(
+            "Options --property and --formatter-property cannot be specified together."
+        )
+    if options.has("property"):
+        _tell_deprecated("property", "formatter-property", terminal)
+    file = options.value("formatter-config")
+    properties = {} if file is None else read_properties(file)
+    for flag, name in (
+        ("key-deserializer", "key.deserializer"),
+        ("value-deserializer", "value.deserializer"),
+    ):
+        if options.value(flag):
+            properties[name] = options.required(flag)
+    properties |= parse_pairs(options.values("formatter-property") or options.values("property"))
+    name = "json" if options.has("json") else options.required("formatter")
+    formatter = message_formatter(name, properties, terminal)
+    if formatter is None:
+        raise UsageError(name)
+    return formatter
+
+
+# ---- reading
+
+
+def _read(
+    cluster: Cluster,
+    plan: _Plan,
+    isolation: int,
+    format_message: Formatter,
+    terminal: Terminal,
+    count: _Count,
+) -> int:
+    most = plan.options.number("max-messages")
+    try:
+        records = _Source(cluster, plan, isolation, terminal)
+    except (TimedOutError, _InvalidTopicsError) as error:
+        _log(terminal, "Error processing message, terminating consumer process: ", error)
+        return 0
+    try:
+        while most is None or most == -1 or count.messages < most:
+            try:
+                record = records.receive()
+            except KeyboardInterrupt:
+                return 130
+            except ClientError as error:
+                _log(terminal, "Error processing message, terminating consumer process: ", error)
+                return 0
+            count.messages += 1
+            _show(record, plan.options, format_message, terminal)
+            if not records.has_more:
+                terminal.flush()
+    except BrokenPipeError:
+        terminal.error("Unable to write to standard out, closing consumer.")
+    finally:
+        records.close()
+    return 0
+
+
+def _show(
+    record: ConsumedRecord, options: Options, format_message: Formatter, terminal: Terminal
+) -> None:
+    try:
+        terminal.write(format_message(record))
+    except SerializationError as error:
+        if not options.has("skip-message-on-error"):
+            raise
+        _log(terminal, "Error processing message, skipping this message: ", error)
+
+
+class _InvalidTopicsError(ClientError):
+    """Topics that cannot be."""
+
+    java_class = "org.apache.kafka.common.errors.InvalidTopicException"
+
+
+class _NothingCameError(ClientError):
+    """No record came in the time given."""
+
+    java_class = "org.apache.kafka.common.errors.TimeoutException"
+
+    @property
+    def described(self) -> str:
+        """The class alone: Kafka's has no text."""
+        return self.java_class
+
+
+class _Source:
+    """The records to show, one by one; a poll's worth is kept."""
+
+    def __init__(self, cluster: Cluster, plan: _Plan, isolation: int, terminal: Terminal) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._terminal = terminal
+        self._kept: list[ConsumedRecord] = []
+        self._consumer = Consumer(
+            cluster=cluster,
+            isolation=isolation,
+            reset=plan.reset,
+            check_crcs=plan.properties.get("check.crcs", "true").lower() != "false",
+        )
+        self._poll: Callable[[int], Sequence[ConsumedRecord]] = self._poll_assigned
+        self._close: Callable[[], None] = lambda: None
+        self._is_assigned = False
+        self._was_warned = False
+        self._started_s = terminal.clock.monotonic_s()
+        if plan.group is not None:
+            self._join(plan.group)
+
+    @property
+    def has_more(self) -> bool:
+        """True while a record of the last poll is waiting."""
+        return bool(self._kept)
+
+    def receive(self) -> ConsumedRecord:
+        """The next record.
+
+        Raises:
+            ClientError: none came in time, or none can come.
+        """
+        if not self._kept:
+            self._kept = list(reversed(self._wait()))
+        return self._kept.pop()
+
+    def close(self) -> None:
+        """Commits what was shown, and leaves the group."""
+        self._close()
+
+    def _wait(self) -> Sequence[ConsumedRecord]:
+        clock = self._terminal.clock
+        begun = clock.monotonic_s()
+        while True:
+            left_ms = self._plan.timeout_ms - int((clock.monotonic_s() - begun) * 1000)
+            records = self._poll(max(0, min(left_ms, _POLL_MS_MAX)))
+            if records:
+                return records
+            if (clock.monotonic_s() - begun) * 1000 > self._plan.timeout_ms:
+                raise _NothingCameError("")
+
+    def _poll_assigned(self, wait_ms: int) -> Sequence[ConsumedRecord]:
+        if not self._is_assigned and not self._assign():
+            pause(min(_TOPIC_RETRY_S, wait_ms / 1000))
+            return ()
+        return self._consumer.poll(wait_ms)
+
+    def _assign(self) -> bool:
+        """Assigns all partitions that are meant, once there are any."""
+        number = self._plan.options.number("partition")
+        wanted = [
+            TopicPartition(topic.name, partition.partition)
+            for topic in self._topics()
+            for partition in topic.partitions
+            if number is None or partition.partition == number
+        ]
+        if not wanted:
+            return False
+        start = self._plan.start
+        if number is None:
+            start = LATEST if self._plan.reset is None else self._plan.reset
+        self._consumer.assign(dict.fromkeys(wanted, start))
+        self._is_assigned = True
+        return True
+
+    def _topics(self) -> Sequence[TopicFacts]:
+        return topics_meant(
+            self._cluster,
+            self._plan.options.value("topic"),
+            self._plan.options.value("include"),
+            self._warn,
+        )
+
+    def _warn(self, text: str) -> None:
+        if not self._was_warned:
+            self._terminal.warn(f"[{self._cluster.settings.name}] {text}")
+        self._was_warned = True
+
+    def _join(self, group: str) -> None:
+        from cordwood.surfaces.client.group import GroupConsumer  # noqa: PLC0415  # when needed
+
+        member = GroupConsumer(
+            cluster=self._cluster,
+            consumer=self._consumer,
+            group_id=group,
+            topics=lambda: [topic.name for topic in self._topics()],
+            clock=self._terminal.clock,
+            auto_commit=self._plan.properties.get("enable.auto.commit", "true") != "false",
+        )
+        self._poll = member.poll
+        self._close = lambda: member.close(self._unread())
+
+    def _unread(self) -> dict[TopicPartition, int]:
+        """Where to go on, of partitions whose records were not all shown."""
+        return {kept.partition: kept.record.offset for kept in self._kept}
+
+
+def topics_meant(
+    cluster: Cluster, topic: str | None, include: str | None, warn: Callable[[str], None]
+) -> Sequence[TopicFacts]:
+    """The topic, or those that match; none where there is none yet, which is told.
+
+    Raises:
+        ClientError: it can never be.
+    """
+    admin = Admin(cluster)
+    if include is not None:
+        pattern = re.compile(include)
+        return [one for one in admin.topics() if pattern.search(one.name) and not one.is_internal]
+    assert topic is not None, "one of both was checked to be there"
+    try:
+        return admin.topics([topic], create=True)
+    except RefusedError as error:
+        if error.code == _INVALID_TOPIC:
+            raise _InvalidTopicsError(f"Invalid topics: [{topic}]") from error
+        warn(
+            "The metadata response from the cluster reported a recoverable issue with correlation "
+            f"id 2 : {{{topic}={error.code_name}}}"
+        )
+        return ()
+
+
+def _log(terminal: Terminal, text: str, error: CordwoodError) -> None:
+    terminal.log("ERROR", text, _LOGGER)
+    terminal.error(described(error))

@@ -1,0 +1,262 @@
+"""`cordwood console-producer`: what kafka-console-producer does.
+
+Source: org.apache.kafka.tools.ConsoleProducer (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cordwood.format.compression import Codec
+from cordwood.model.errors import CordwoodError
+from cordwood.surfaces.cli.tools.lines import LineReader, LineSource
+from cordwood.surfaces.cli.tools.options import (
+    BOOTSTRAP,
+    COMMON,
+    INT_MAX,
+    LONG_MAX,
+    OPTIONAL,
+    Option,
+    Options,
+    Usage,
+    UsageError,
+    java_integer,
+    parse_pairs,
+)
+from cordwood.surfaces.cli.tools.tool import (
+    ConfigValueError,
+    Terminal,
+    ToolError,
+    client_settings,
+    described,
+    read_properties,
+    require_addresses,
+    run_tool,
+)
+from cordwood.surfaces.client.cluster import Cluster
+from cordwood.surfaces.client.errors import ClientError
+from cordwood.surfaces.client.producer import Producer, ProducerRecord, ProducerSettings
+
+_READER = "org.apache.kafka.tools.LineMessageReader"
+_CALLBACK = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
+_READER_PROPERTIES = """\
+Reader properties:
+  parse.key=false              the line begins with the key
+  key.separator=\\t             what is between key and value
+  parse.headers=false          the line begins with headers, before the key
+  headers.delimiter=\\t         what is between headers and what follows
+  headers.separator=,          what is between headers; a regular expression
+  headers.key.separator=:      what is between a header's key and its value
+  ignore.error=false           take a line without separators as a value
+  null.marker=                 keys, values and header values that say this are null"""
+
+USAGE = Usage(
+    tool="console-producer",
+    summary="This tool helps to read data from standard input and publish it to Kafka.",
+    options=(
+        Option("topic", "Required: the topic to send to.", "NAME"),
+        BOOTSTRAP,
+        Option("sync", "Wait for each record's answer; the first error ends the run."),
+        Option(
+            "compression-codec",
+            "none, gzip, snappy, lz4 or zstd; gzip if it is not said which.",
+            "CODEC",
+            OPTIONAL,
+        ),
+        Option("batch-size", "Bytes of a batch.", "BYTES", default="16384"),
+        Option("message-send-max-retries", "How often to try again.", "N", default="3"),
+        Option("retry-backoff-ms", "How long to wait before that.", "MS", default="100"),
+        Option("timeout", "How long a record may wait for its batch.", "MS", default="1000"),
+        Option("request-required-acks", "all, -1, 0 or 1.", "ACKS", default="-1"),
+        Option("request-timeout-ms", "How long an answer may take.", "MS", default="1500"),
+        Option("metadata-expiry-ms", "Accepted.", "MS", default="300000"),
+        Option("max-block-ms", "How long to wait for the topic.", "MS", default="60000"),
+        Option("max-memory-bytes", "The largest record there may be.", "BYTES", default="33554432"),
+        Option("max-partition-memory-bytes", "Deprecated: --batch-size.", "BYTES", default="16384"),
+        Option("line-reader", "The class that reads lines; only this.", "CLASS", default=_READER),
+        Option("socket-buffer-size", "Accepted.", "BYTES", default="102400"),
+        Option("property", "Deprecated: --reader-property.", "KEY=VALUE"),
+        Option("reader-property", "How lines are read, see below.", "KEY=VALUE"),
+        Option("reader-config", "A properties file of such.", "FILE"),
+        Option("producer-property", "Deprecated: --command-property.", "KEY=VALUE"),
+        Option("command-property", "A setting of the producer.", "KEY=VALUE"),
+        Option("producer.config", "Deprecated: --command-config.", "FILE"),
+        Option("command-config", "A properties file with settings of the producer.", "FILE"),
+        *COMMON,
+    ),
+    notes=_READER_PROPERTIES,
+    examples="""\
+  cordwood console-producer --bootstrap-server localhost:9092 --topic orders
+  cordwood console-producer --bootstrap-server localhost:9092 --topic orders \\
+    --reader-property parse.key=true --reader-property key.separator=: < orders.txt
+""",
+)
+
+_DEPRECATED = (
+    ("producer-property", "command-property"),
+    ("producer.config", "command-config"),
+    ("property", "reader-property"),
+)
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+    return run_tool(
+        USAGE, arguments, terminal, _body, on_error=_explain, option_errors_show_usage=True
+    )
+
+
+def _explain(error: CordwoodError, terminal: Terminal) -> None:
+    terminal.error(described(error))
+
+
+def _body(options: Options, terminal: Terminal) -> int:
+    _check(options, terminal)
+    reader = LineReader(_reader_properties(options))
+    if options.value("line-reader") != _READER:
+        raise ToolError(f"java.lang.ClassNotFoundException: {options.value('line-reader')}")
+    properties = producer_properties(options)
+    settings = producer_settings(properties)
+    client = client_settings(
+        options, client_id="console-producer", kind="Producer", extra=properties
+    )
+    is_sync = options.has("sync")
+    with Cluster(client, warn=terminal.warn) as cluster:
+        producer = Producer(
+            cluster, settings, lambda record, error: _failed(record, error, terminal, is_sync)
+        )
+        lines = LineSource(terminal)
+        topic = options.required("topic")
+        try:
+            while (line := lines.next_line(producer.due_s())) is not None:
+                if line:
+                    key, value, headers = reader.read(line[0])
+                    producer.send(ProducerRecord(topic, key, value, headers))
+                if is_sync:
+                    producer.flush()
+                producer.flush_due()
+        finally:
+            producer.flush()
+    return 0
+
+
+def _check(options: Options, terminal: Terminal) -> None:
+    options.require("topic")
+    for old, new in (
+        ("producer.config", "command-config"),
+        ("producer-property", "command-property"),
+        ("property", "reader-property"),
+    ):
+        if options.has(old) and options.has(new):
+            raise UsageError(f"Options --{new} and --{old} cannot be specified together.")
+    for old, new in _DEPRECATED:
+        if options.has(old):
+            terminal.line(
+                f"Warning: --{old} is deprecated and will be removed in a future version. Use "
+                f"--{new} instead."
+            )
+    if options.has("max-partition-memory-bytes"):
+        terminal.line(
+            "Warning: --max-partition-memory-bytes is deprecated and will be removed in Apache "
+            "Kafka 5.0. Use --batch-size instead."
+        )
+    require_addresses(options)
+
+
+def _reader_properties(options: Options) -> dict[str, str]:
+    file = options.value("reader-config")
+    properties = {} if file is None else read_properties(file)
+    given = options.values("reader-property") or options.values("property")
+    return properties | parse_pairs(given)
+
+
+_MERGED = (
+    ("linger.ms", "timeout", LONG_MAX),
+    ("acks", "request-required-acks", None),
+    ("request.timeout.ms", "request-timeout-ms", INT_MAX),
+    ("retries", "message-send-max-retries", INT_MAX),
+    ("retry.backoff.ms", "retry-backoff-ms", LONG_MAX),
+    ("send.buffer.bytes", "socket-buffer-size", INT_MAX),
+    ("buffer.memory", "max-memory-bytes", LONG_MAX),
+    ("batch.size", "batch-size", INT_MAX),
+    ("batch.size", "max-partition-memory-bytes", INT_MAX),
+    ("metadata.max.age.ms", "metadata-expiry-ms", LONG_MAX),
+    ("max.block.ms", "max-block-ms", LONG_MAX),
+)
+
+
+def producer_properties(options: Options) -> dict[str, str]:
+    """The producer's settings, from files, properties and flags.
+
+    Source: ConsoleProducerOptions.producerProps, CommandLineUtils.maybeMergeOptions.
+    """
+    file = options.value("command-config") or options.value("producer.config")
+    properties = {} if file is None else read_properties(file)
+    properties |= parse_pairs(
+        options.values("command-property") or options.values("producer-property")
+    )
+    properties["compression.type"] = "none"
+    if options.has("compression-codec"):
+        properties["compression.type"] = options.value("compression-codec") or "gzip"
+    for key, flag, bound in _MERGED:
+        if options.has(flag) or key not in properties:
+            value = options.value(flag) if bound is None else options.number(flag, bound=bound)
+            properties[key] = str(value)
+    return properties
+
+
+def producer_settings(properties: Mapping[str, str]) -> ProducerSettings:
+    """The settings that count.
+
+    Raises:
+        ToolError: a value is none of those there are, in the words of Kafka's ConfigDef.
+    """
+    _require_one_of(properties, "compression.type", [codec.config_name for codec in Codec])
+    _require_one_of(properties, "acks", ["all", "-1", "0", "1"])
+
+    def number(name: str, default: int) -> int:
+        text = properties.get(name)
+        if text is None:
+            return default
+        found = java_integer(text.strip(), bound=LONG_MAX)
+        if found is None:
+            raise ConfigValueError(
+                f"Invalid value {text} for configuration {name}: Not a number of type LONG"
+            )
+        return found
+
+    return ProducerSettings(
+        acks=properties["acks"],
+        codec=Codec[properties["compression.type"].upper()],
+        batch_bytes=number("batch.size", 16_384),
+        linger_ms=number("linger.ms", 1000),
+        retries=number("retries", 3),
+        retry_backoff_ms=number("retry.backoff.ms", 100),
+        request_timeout_ms=number("request.timeout.ms", 1500),
+        max_block_ms=number("max.block.ms", 60_000),
+        max_request_bytes=number("max.request.size", 1_048_576),
+        buffer_memory_bytes=number("buffer.memory", 33_554_432),
+        idempotent=properties.get("enable.idempotence", "true").lower() != "false",
+    )
+
+
+def _require_one_of(properties: Mapping[str, str], name: str, values: list[str]) -> None:
+    if properties[name] not in values:
+        raise ConfigValueError(
+            f"Invalid value {properties[name]} for configuration {name}: String "
+            f"must be one of: {', '.join(values)}"
+        )
+
+
+def _failed(record: ProducerRecord, error: ClientError, terminal: Terminal, is_sync: bool) -> None:
+    if is_sync:
+        raise ToolError(f"java.util.concurrent.ExecutionException: {error.described}")
+    key = "null" if record.key is None else f"{len(record.key)} bytes"
+    value = "null" if record.value is None else f"{len(record.value)} bytes"
+    terminal.log(
+        "ERROR",
+        f"Error when sending message to topic {record.topic} with key: {key}, value: {value} with "
+        "error:",
+        _CALLBACK,
+    )
+    terminal.error(error.described)
