@@ -8,7 +8,7 @@ LogCleanerManager.doneCleaning.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,12 +228,21 @@ def staged_files(round_: Round, manifest: Manifest) -> StagedSegment:
 class RoundCommitter:
     """Puts the groups of one round in place, in order, as their manifests appear."""
 
-    def __init__(self, round_: Round, placement: Placement, *, fs: FileSystem = OS) -> None:
+    def __init__(
+        self,
+        round_: Round,
+        placement: Placement,
+        *,
+        fs: FileSystem = OS,
+        on_first: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepares; `on_first` is called once, when the first group is ready to be put in place."""
         self.round = round_
         self.result = RoundResult(round_.name)
         self._directory = Path(round_.directory)
         self._placement = placement
         self._fs = fs
+        self._on_first = on_first
         self._next = round_.groups_done
         self._known: dict[int, Manifest] = {}
         self._under_way: Manifest | None = None
@@ -262,6 +271,8 @@ class RoundCommitter:
                 manifest = announced(self._directory, base, self.round.attempt)
             if manifest is None:
                 break
+            if self._next == self.round.groups_done:
+                self._on_first()
             self._commit(manifest)
             moved = True
         return moved

@@ -60,6 +60,7 @@ class LivePlacement:
             StorageError: the disk refused, or the log was closed.
         """
         group = round_.groups[number]
+        self._tell(round_, [self._sources[base] for base in group], group[0])
         staged = staged_files(round_, manifest)
         with self._log.lock:
             segments = self._log.segments
@@ -84,6 +85,24 @@ class LivePlacement:
             old,
             self._log,
         )
+
+    def _tell(self, round_: Round, sources: Sequence[LogSegment], base_offset: int) -> None:
+        """Of each source what became of its tombstones of magic 0 and 1."""
+        modified = {s.base_offset: s.modified_ns // 1_000_000 for s in round_.segments}
+        for source in sources:
+            modified_ms = modified[source.base_offset]
+            retains = modified_ms > round_.legacy_horizon_ms
+            _log.info(
+                "%sCleaning %s in log %s into %s with an upper bound deletion horizon %s computed "
+                "from the segment last modified time of %s,%s deletes.",
+                self._prefix,
+                source,
+                round_.name,
+                base_offset,
+                round_.legacy_horizon_ms,
+                modified_ms,
+                "retaining" if retains else "discarding",
+            )
 
     def end(self) -> None:
         """There is nothing to forget."""

@@ -65,6 +65,7 @@ def clean_log(
         throttle_bytes=throttle_bytes,
     )
     _announce(round_, prefix)
+    told = _Told(round_, prefix)
     placement = LivePlacement(
         log,
         sources.segments,
@@ -72,7 +73,7 @@ def clean_log(
         require_wanted=require_wanted,
         prefix=prefix,
     )
-    committer = RoundCommitter(round_, placement, fs=context.fs)
+    committer = RoundCommitter(round_, placement, fs=context.fs, on_first=told.survivors_known)
     try:
         engine.run([committer])
     finally:
@@ -94,14 +95,25 @@ def _announce(round_: Round, prefix: str) -> None:
         round_.first_dirty,
         round_.first_uncleanable,
     )
-    _log.info(
-        "%sCleaning log %s (cleaning prior to %s, discarding tombstones prior to upper bound "
-        "deletion horizon %s)...",
-        prefix,
-        name,
-        _date(round_.segments[-1].modified_ns // 1_000_000),
-        _date(round_.legacy_horizon_ms),
-    )
+
+
+class _Told:
+    """Says, when the first group is ready, that the keys have been gathered."""
+
+    def __init__(self, round_: Round, prefix: str) -> None:
+        self._round = round_
+        self._prefix = prefix
+
+    def survivors_known(self) -> None:
+        _log.info("%sOffset map for log %s complete.", self._prefix, self._round.name)
+        _log.info(
+            "%sCleaning log %s (cleaning prior to %s, discarding tombstones prior to upper bound "
+            "deletion horizon %s)...",
+            self._prefix,
+            self._round.name,
+            _date(self._round.segments[-1].modified_ns // 1_000_000),
+            _date(self._round.legacy_horizon_ms),
+        )
 
 
 def _date(ms: int) -> str:

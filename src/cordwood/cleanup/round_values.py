@@ -6,7 +6,15 @@ They need no compiled code: whoever owns a log hands them to tasks in other proc
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
+
+from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
+
+_KINDS: dict[str, type[CordwoodError]] = {
+    "no space": NoSpaceError,
+    "engine": EngineError,
+    "corrupt": CorruptError,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +90,21 @@ class Manifest:
     def from_json(cls, value: dict[str, Any]) -> Manifest:
         """The inverse of `to_json`."""
         return cls(**(value | {"discarded": Discarded(**value["discarded"])}))
+
+
+def failure_to_json(error: Exception) -> dict[str, Any]:
+    """A task's error as it travels; what the log's owner makes of it depends on its kind."""
+    system = [error.errno, error.strerror, str(error.filename)] if _is_of_system(error) else None
+    kind = next((kind for kind, known in _KINDS.items() if isinstance(error, known)), "")
+    return {"error": str(error), "kind": kind, "system": system}
+
+
+def failure_from_json(value: dict[str, Any]) -> CordwoodError | OSError:
+    """The inverse of `failure_to_json`, as far as it goes."""
+    if value["system"] is not None:
+        return OSError(*value["system"])
+    return _KINDS.get(value["kind"], CordwoodError)(value["error"])
+
+
+def _is_of_system(error: Exception) -> TypeGuard[OSError]:
+    return isinstance(error, OSError) and error.errno is not None

@@ -48,9 +48,13 @@ _WAIT_MAX_S = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivors:
-    """The final bits of every segment of a round, by base offset, and what they amount to."""
+    """The final bits of every segment of a round, by base offset, and what they amount to.
+
+    `keys` is how many the dirty section has, 0 where that was not counted.
+    """
 
     facts: dict[int, SegmentFacts]
+    keys: int = 0
 
     def unchanged(self, group: Sequence[SegmentSource]) -> bool:
         """Whether a group is one segment that loses nothing and needs no stamp."""
@@ -112,7 +116,7 @@ def find_survivors(round_: Round, progress: Progress = no_progress) -> Survivors
     walk = walk_of(round_, progress)
     dirty = _returned(walk.index(still_to_do(round_, round_.dirty)))
     clean = walk.probe(still_to_do(round_, round_.clean))
-    return combine([*clean, *dirty])
+    return replace(combine([*clean, *dirty]), keys=int(walk.used[0]))
 
 
 def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[SegmentFacts]:
@@ -462,9 +466,20 @@ def generations_of(blocks: Sequence[bytes]) -> Iterator[npt.NDArray[np.uint64]]:
         yield entries_of(block)
 
 
-def clean_whole(round_: Round, progress: Progress = no_progress) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexed:
+    """How many keys a dirty section has, and how long it took to know what survives them."""
+
+    elapsed_s: float
+    keys: int
+
+
+def clean_whole(round_: Round, progress: Progress = no_progress) -> Indexed:
     """A whole round in one task: every group is announced, also one that stays as it is."""
+    clock = SystemClock()
+    begun = clock.monotonic_s()
     survivors = find_survivors(round_, progress)
+    indexed = Indexed(elapsed_s=clock.monotonic_s() - begun, keys=survivors.keys)
     specs = rewrite_specs(round_, survivors)
     publisher = Publisher(progress)
     try:
@@ -477,3 +492,4 @@ def clean_whole(round_: Round, progress: Progress = no_progress) -> None:
         publisher.close()
     finally:
         publisher.end()
+    return indexed

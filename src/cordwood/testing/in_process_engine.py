@@ -17,6 +17,7 @@ from cordwood.cleanup.clean import clean
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest, Engine, Resolved
+from cordwood.cleanup.supervise import commit_ready
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
@@ -55,13 +56,7 @@ class InProcessEngine:
             committer.result.error = errors[0]
 
     def _poll(self, committer: RoundCommitter) -> bool:
-        if committer.done or committer.result.error is not None:
-            return False
-        try:
-            return committer.poll()
-        except (OSError, CordwoodError) as error:
-            committer.give_up(error)
-            return False
+        return commit_ready([committer])
 
 
 @contextmanager

@@ -223,7 +223,11 @@ def test_the_round_is_told_in_kafkas_words(
         "Cleaner 0: Beginning cleaning of log t-0",
         "Cleaner 0: Building offset map for t-0...",
         "Cleaner 0: Building offset map for log t-0 for 3 segments in offset range [0, 30).",
+        "Cleaner 0: Offset map for log t-0 complete.",
         "Cleaner 0: Cleaning log t-0 (cleaning prior to ",
+        f"Cleaner 0: Cleaning {source} in log t-0 into 0 with an upper bound deletion horizon 0 "
+        "computed from the segment last modified time of ",
+        ",retaining deletes.",
         "discarding tombstones prior to upper bound deletion horizon Thu Jan 01 00:00:00 UTC 1970)",
         "\tLog cleaner thread 0 cleaned log t-0 (dirty section = [0, 30])",
         "\tStart size: 0.0 MB (30 messages)",

@@ -15,46 +15,27 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cordwood.cleanup import tasks
-from cordwood.cleanup.announcements import CANCEL_NAME, progress_bytes
-from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.rewrite import RewriteSpec
+from cordwood.cleanup.announcements import progress_bytes
+from cordwood.cleanup.commit import IndexStats, RoundCommitter
 from cordwood.cleanup.round import Round, records_max, split_by_bytes
-from cordwood.cleanup.round_values import SegmentSource
-from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, SegmentFacts, merge
-from cordwood.model.clock import SystemClock, pause
-from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
+from cordwood.cleanup.round_values import SegmentSource, failure_from_json
+from cordwood.cleanup.spark import worker
+from cordwood.cleanup.supervise import CommittersOwner, Owner, require_word, supervise
+from cordwood.cleanup.survivors import ENTRY_BYTES, SegmentFacts
+from cordwood.model.clock import SystemClock
+from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.storage.replace import STAGED_SUFFIX
 
-_POLL_S = 0.01
-# Facts and errors pass the merge as a shard of their own.
-_ASIDE = -1
-_ENTRIES, _FACTS, _ERROR, _DEAD = range(4)
-_KINDS: dict[str, type[CordwoodError]] = {
-    "no space": NoSpaceError,
-    "engine": EngineError,
-    "corrupt": CorruptError,
-}
-_BLOCK_SCHEMA = pa.schema(
-    [
-        ("shard", pa.int32()),
-        ("chunk", pa.int32()),
-        ("generation", pa.int32()),
-        ("kind", pa.int8()),
-        ("payload", pa.binary()),
-    ]
-)
-_BLOCK_DDL = "shard int, chunk int, generation int, kind byte, payload binary"
-_RESULT_SCHEMA = pa.schema([("task", pa.int32()), ("kind", pa.int8()), ("payload", pa.binary())])
-_RESULT_DDL = "task int, kind byte, payload binary"
-
+_SHOW_S = 0.25
 #: Keys a task holds before it spills; a table of so many takes 64 MiB.
 ENTRIES_MAX = 1_015_808
 #: Logs of up to so many bytes are never split.
@@ -87,6 +68,15 @@ class Limits:
         doublings = (wanted + _SLACK_ENTRIES).bit_length() - 1
         return cls(entries_max=(1 << doublings) - _SLACK_ENTRIES)
 
+    @classmethod
+    def of_tables(cls, table_bytes: int) -> Limits:
+        """Limits for which the table of keys of a task takes at most `table_bytes`.
+
+        It is filled to a half at most, less what a batch may bring, and at least 4,096 keys.
+        """
+        slots = 1 << max(13, (table_bytes // ENTRY_BYTES).bit_length() - 1)
+        return cls(entries_max=slots // 2 - min(_SLACK_ENTRIES, slots // 16))
+
 
 @dataclass(slots=True)
 class Watch:
@@ -95,16 +85,20 @@ class Watch:
     report: Callable[[str, str, int, int], None] = lambda *_: None
 
 
-class SparkEngine:
-    """Runs rounds on a Spark session; several threads may run some at once."""
+class SparkGaveUpError(EngineError):
+    """A job did not come to its end; its tasks may not have either."""
 
-    def __init__(
-        self, session: Any, *, slots: int, limits: Limits | None = None, watch: Watch | None = None
-    ) -> None:
+
+class SparkRounds:
+    """Executes rounds on a Spark session: the half of an engine that needs no owner of logs.
+
+    Several threads may execute some at once.
+    """
+
+    def __init__(self, session: Any, *, slots: int, limits: Limits | None = None) -> None:
         self._session = session
         self._slots = slots
         self._limits = limits or Limits()
-        self._watch = watch or Watch()
         session.conf.set("spark.sql.shuffle.partitions", str(slots))
 
     def require_visible(self, directories: Sequence[Path]) -> None:
@@ -121,7 +115,7 @@ class SparkEngine:
             for batch in batches:
                 missing = [path for path in paths if not Path(path).exists()]
                 for task in batch.column(0).to_pylist():
-                    yield _result(task, _ERROR, json.dumps(missing).encode())
+                    yield worker.result_row(task, worker.ERROR, json.dumps(missing).encode())
 
         try:
             for mark in marks:
@@ -140,16 +134,17 @@ class SparkEngine:
                 "local[*] cleans it here"
             )
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
-        """Runs every round; afterwards each committer is done or has an error in its result."""
-        lanes = self._lanes_for([c.round for c in committers])
-        for committer in committers:
-            committer.round = _shared(committer.round, lanes)
-        whole, split = self._sort(committers)
+    def execute(self, rounds: Sequence[Round], owner: Owner) -> None:
+        """Executes rounds, and tells their owner what comes of each."""
+        lanes = self._lanes_for(rounds)
+        rounds = [_shared(round_, lanes) for round_ in rounds]
+        whole, split = self._sort(rounds)
         if whole:
-            self._run_whole(whole, lanes)
-        for committer in split:
-            self._run_split(committer, lanes)
+            with _telling(whole, owner):
+                self._run_whole(whole, lanes, owner)
+        for round_ in split:
+            with _telling([round_], owner):
+                self._run_split(round_, lanes, owner)
 
     def _lanes_for(self, rounds: Sequence[Round]) -> int:
         """How many tasks may rewrite at once: fewer where space is limited and groups are large."""
@@ -163,61 +158,61 @@ class SparkEngine:
                 lanes = min(lanes, max(1, round_.space_max // max(1, largest)))
         return lanes
 
-    def _sort(
-        self, committers: Sequence[RoundCommitter]
-    ) -> tuple[list[RoundCommitter], list[RoundCommitter]]:
-        total = sum(c.round.size_bytes for c in committers)
-        whole: list[RoundCommitter] = []
-        split: list[RoundCommitter] = []
-        for committer in committers:
-            size = committer.round.size_bytes
-            fits = records_max(committer.round.dirty) <= self._limits.entries_max
+    def _sort(self, rounds: Sequence[Round]) -> tuple[list[Round], list[Round]]:
+        total = sum(r.size_bytes for r in rounds)
+        whole: list[Round] = []
+        split: list[Round] = []
+        for round_ in rounds:
+            size = round_.size_bytes
+            fits = records_max(round_.dirty) <= self._limits.entries_max
             small = size <= self._limits.whole_bytes or size * self._slots <= total
-            (whole if fits and small else split).append(committer)
+            (whole if fits and small else split).append(round_)
         return whole, split
 
     # ---- logs done by one task each
 
-    def _run_whole(self, committers: list[RoundCommitter], lanes: int) -> None:
-        rounds = [c.round for c in committers]
+    def _run_whole(self, rounds: Sequence[Round], lanes: int, owner: Owner) -> None:
         bins = _pack(rounds, 2 * self._slots if lanes == self._slots else lanes)
-        plans = [json.dumps([r.to_json() for r in rounds]) for rounds in bins]
+        plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    yield from _clean_whole(task, plans[task])
+                    yield from worker.clean_whole(task, plans[task])
 
-        total = sum(c.round.size_bytes for c in committers)
-        rows = self._supervise(self._tasks(len(plans), run), committers, "clean", 2 * total)
-        by_name = {c.round.name: c for c in committers}
-        for row in rows:
-            if row["kind"] == _ERROR:
-                failure = json.loads(row["payload"])
-                result = by_name[failure["round"]].result
-                # A task that was told to end has nothing new to say.
-                result.error = result.error or _error_of(failure)
-        for committer in committers:
-            if not committer.done and committer.result.error is None:
-                committer.result.error = EngineError("its task ended without a word")
+        total = 2 * sum(r.size_bytes for r in rounds)
+        owner.begin([r.name for r in rounds], "clean", total, 0)
+        dirty = {r.name: sum(s.size_bytes for s in r.dirty) for r in rounds}
+        for row in self._rows(self._tasks(len(plans), run)):
+            found = json.loads(row["payload"])
+            name = found["round"]
+            if row["kind"] == worker.ERROR:
+                owner.fail(name, failure_from_json(found))
+            else:
+                owner.indexed(name, self._index_stats(dirty[name], **found["index"]))
+
+    def _index_stats(self, bytes_read: int, *, elapsed_s: float, keys: int) -> IndexStats:
+        return IndexStats(
+            bytes_read=bytes_read,
+            elapsed_s=elapsed_s,
+            keys=keys,
+            utilization=min(1.0, keys / self._limits.entries_max),
+        )
 
     # ---- logs split into chunks
 
-    def _run_split(self, committer: RoundCommitter, lanes: int) -> None:
-        round_ = committer.round
-        try:
-            survivors = self._find_survivors(committer)
-        except (OSError, CordwoodError) as error:
-            committer.result.error = committer.result.error or error
-        if committer.result.error is not None:
+    def _run_split(self, round_: Round, lanes: int, owner: Owner) -> None:
+        survivors = self._find_survivors(round_, owner)
+        if not owner.is_wanted(round_.name):
             return
         specs = tasks.rewrite_specs(round_, survivors)
-        committer.skip(
+        owner.skip(
+            round_.name,
             {
                 number: tasks.unchanged_manifest(round_, round_.group(number), survivors)
                 for number in range(round_.groups_done, len(round_.groups))
                 if number not in specs
-            }
+            },
         )
         numbers = sorted(specs)
         throttle = round_.throttle_bytes
@@ -227,24 +222,22 @@ class SparkEngine:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    yield from _rewrite(task, work[task], throttle)
+                    yield from worker.rewrite(task, work[task], throttle)
 
         if not work:
-            self._poll([committer])
             return
         total = sum(s.source.size_bytes for spec in specs.values() for s in spec.segments)
-        rows = self._supervise(self._tasks(len(work), run), [committer], "rewrite", total)
-        for row in rows:
-            if row["kind"] == _ERROR and committer.result.error is None:
-                committer.result.error = _error_of(json.loads(row["payload"]))
+        owner.begin([round_.name], "rewrite", total, 0)
+        for row in self._rows(self._tasks(len(work), run)):
+            if row["kind"] == worker.ERROR:
+                owner.fail(round_.name, failure_from_json(json.loads(row["payload"])))
 
-    def _find_survivors(self, committer: RoundCommitter) -> tasks.Survivors:
-        round_ = committer.round
+    def _find_survivors(self, round_: Round, owner: Owner) -> tasks.Survivors:
         dirty = tasks.still_to_do(round_, round_.dirty)
         clean = tasks.still_to_do(round_, round_.clean)
         few = records_max(dirty) <= self._limits.entries_max
         if clean and few:
-            return self._index_and_probe(committer, dirty, clean)
+            return self._index_and_probe(round_, owner, dirty, clean)
         parts = self._parts(dirty)
         chunks = [(chunk, False) for chunk in split_by_bytes(dirty, parts)]
         chunks += [(chunk, True) for chunk in split_by_bytes(clean, self._parts(clean))]
@@ -256,34 +249,58 @@ class SparkEngine:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     segments, is_clean = chunks[number]
-                    yield from _index(plan, number, segments, is_clean, shards, entries_max)
+                    yield from worker.index(plan, number, segments, is_clean, shards, entries_max)
 
         def merge_shard(table: pa.Table) -> pa.Table:
-            return _merge(table, seed, [is_clean for _, is_clean in chunks])
+            return worker.merge_shard(table, seed, [is_clean for _, is_clean in chunks])
 
-        frame = self._tasks(len(chunks), index, _BLOCK_DDL)
-        merged = frame.groupBy("shard").applyInArrow(merge_shard, _RESULT_DDL)
+        frame = self._tasks(len(chunks), index, worker.BLOCK_DDL)
+        merged = frame.groupBy("shard").applyInArrow(merge_shard, worker.RESULT_DDL)
         total = sum(s.size_bytes for s in [*dirty, *clean])
-        rows = self._supervise(merged, [committer], "index", total)
+        owner.begin([round_.name], "index", total, 0)
+        begun = SystemClock().monotonic_s()
+        rows = self._rows(merged)
+        _raise_errors(rows)
+        self._tell_index(round_, owner, rows, begun)
         return _survivors_from(rows)
+
+    def _tell_index(
+        self, round_: Round, owner: Owner, rows: Sequence[dict[str, Any]], begun_s: float
+    ) -> None:
+        """Keys of several tasks, or of a table that was spilled, count once each time."""
+        counts = [json.loads(r["payload"])["keys"] for r in rows if r["kind"] == worker.COUNT]
+        fullest = max((n for keys in counts for n in keys), default=0)
+        owner.indexed(
+            round_.name,
+            IndexStats(
+                bytes_read=sum(s.size_bytes for s in tasks.still_to_do(round_, round_.dirty)),
+                elapsed_s=SystemClock().monotonic_s() - begun_s,
+                keys=sum(sum(keys) for keys in counts),
+                utilization=min(1.0, fullest / self._limits.entries_max),
+            ),
+        )
 
     def _index_and_probe(
         self,
-        committer: RoundCommitter,
+        round_: Round,
+        owner: Owner,
         dirty: Sequence[SegmentSource],
         clean: Sequence[SegmentSource],
     ) -> tasks.Survivors:
         """For a dirty section of few keys: one task indexes it, all look up the clean section."""
-        plan, entries_max = json.dumps(committer.round.to_json()), self._limits.entries_max
+        plan, entries_max = json.dumps(round_.to_json()), self._limits.entries_max
 
         def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in batches:
-                yield from _index(plan, 0, dirty, False, 1, entries_max)
+                yield from worker.index(plan, 0, dirty, False, 1, entries_max)
 
         total = sum(s.size_bytes for s in [*dirty, *clean])
-        rows = self._supervise(self._tasks(1, index, _BLOCK_DDL), [committer], "index", total)
+        owner.begin([round_.name], "index", total, 0)
+        begun = SystemClock().monotonic_s()
+        rows = self._rows(self._tasks(1, index, worker.BLOCK_DDL))
         _raise_errors(rows)
-        entries = [r["payload"] for r in rows if r["kind"] == _ENTRIES]
+        self._tell_index(round_, owner, rows, begun)
+        entries = [r["payload"] for r in rows if r["kind"] == worker.ENTRIES]
         identities = np.concatenate(
             [np.empty((0, 4), dtype=np.uint64), *tasks.generations_of(entries)]
         )
@@ -292,13 +309,12 @@ class SparkEngine:
         def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from _probe(plan, number, chunks[number], identities)
+                    yield from worker.probe(plan, number, chunks[number], identities)
 
-        found = self._supervise(
-            self._tasks(len(chunks), probe), [committer], "probe", total, done=total // 10
-        )
+        owner.begin([round_.name], "probe", total, total // 10)
+        found = self._rows(self._tasks(len(chunks), probe))
         _raise_errors(found)
-        facts = [f for r in [*found, *rows] if r["kind"] == _FACTS for f in _facts(r)]
+        facts = [f for r in [*found, *rows] if r["kind"] == worker.FACTS for f in _facts(r)]
         return tasks.combine(facts)
 
     def _parts(self, segments: Sequence[SegmentSource]) -> int:
@@ -312,62 +328,96 @@ class SparkEngine:
         self,
         count: int,
         function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        ddl: str = _RESULT_DDL,
+        ddl: str = worker.RESULT_DDL,
     ) -> Any:
         """A frame made by `count` tasks; each is given its number."""
         return self._session.range(0, count, 1, count).mapInArrow(function, ddl)
 
-    def _supervise(
-        self,
-        frame: Any,
-        committers: Sequence[RoundCommitter],
-        phase: str,
-        total: int,
-        done: int = 0,
-    ) -> list[dict[str, Any]]:
-        """Runs a frame to its end while groups are put in place as they are announced.
+    def _rows(self, frame: Any) -> list[dict[str, Any]]:
+        """Runs a frame to its end.
 
         Raises:
-            EngineError: Spark gave the job up.
+            SparkGaveUpError: Spark gave the job up.
         """
-        clock = SystemClock()
-        name = committers[0].round.name if len(committers) == 1 else f"{len(committers)} partitions"
-        directories = sorted({Path(c.round.directory) for c in committers})
-        pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
-        future: Future[pa.Table] = pool.submit(frame.toArrow)
-        pool.shutdown(wait=False)
-        shown_at = 0.0
-        while not future.done():
-            moved = self._poll(committers)
-            now = clock.monotonic_s()
-            if now - shown_at > 0.25:
-                shown_at = now
-                counted = sum(progress_bytes(d, phase) for d in directories)
-                self._watch.report(name, phase, min(done + counted, total), total)
-            if not moved:
-                pause(_POLL_S)
-        self._poll(committers)
         try:
-            rows: list[dict[str, Any]] = future.result().to_pylist()
+            rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
-            for committer in committers:
-                if not committer.done and committer.result.error is None:
-                    committer.result.error = EngineError(f"Spark gave the job up: {first}")
-            raise EngineError(f"Spark gave the job up: {first}") from error
-        self._watch.report(name, phase, total, total)
+            raise SparkGaveUpError(f"Spark gave the job up: {first}") from error
         return rows
 
-    def _poll(self, committers: Sequence[RoundCommitter]) -> bool:
-        moved = False
-        for committer in committers:
-            if committer.done or committer.result.error is not None:
-                continue
-            try:
-                moved |= committer.poll()
-            except (OSError, CordwoodError) as error:
-                committer.give_up(error)
-        return moved
+
+@contextmanager
+def _telling(rounds: Sequence[Round], owner: Owner) -> Iterator[None]:
+    """Tells the owner of rounds what keeps them all from going on."""
+    try:
+        yield
+    except (OSError, CordwoodError) as error:
+        for round_ in rounds:
+            owner.fail(round_.name, error)
+
+
+class SparkEngine:
+    """Both halves in this process: rounds on a session, and their groups put in place meanwhile."""
+
+    def __init__(
+        self, session: Any, *, slots: int, limits: Limits | None = None, watch: Watch | None = None
+    ) -> None:
+        self._rounds = SparkRounds(session, slots=slots, limits=limits)
+        self._watch = watch or Watch()
+
+    def require_visible(self, directories: Sequence[Path]) -> None:
+        """As `SparkRounds.require_visible`."""
+        self._rounds.require_visible(directories)
+
+    def run(self, committers: Sequence[RoundCommitter]) -> None:
+        """Runs every round; afterwards each committer is done or has an error in its result."""
+        owner = _Watched(committers, self._watch)
+        rounds = [committer.round for committer in committers]
+        pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
+        future: Future[None] = pool.submit(self._rounds.execute, rounds, owner)
+        pool.shutdown(wait=False)
+        supervise(committers, lambda: not future.done(), tick=owner.show)
+        future.result()
+        require_word(committers)
+        owner.end()
+
+
+class _Watched(CommittersOwner):
+    """Shows how far the present phase has come."""
+
+    def __init__(self, committers: Sequence[RoundCommitter], watch: Watch) -> None:
+        super().__init__(committers)
+        self._directories = {c.round.name: Path(c.round.directory) for c in committers}
+        self._watch = watch
+        self._clock = SystemClock()
+        self._shown_at = 0.0
+        self._phase: tuple[Sequence[str], str, int, int] | None = None
+
+    def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
+        """As `Owner.begin`; the phase before is over."""
+        self.end()
+        self._phase = names, phase, total, done
+
+    def show(self) -> None:
+        """Tells the watcher, where it is time."""
+        phase, now = self._phase, self._clock.monotonic_s()
+        if phase is not None and now - self._shown_at > _SHOW_S:
+            self._shown_at = now
+            names, what, total, done = phase
+            directories = {self._directories[name] for name in names}
+            counted = sum(progress_bytes(directory, what) for directory in directories)
+            self._watch.report(_title(names), what, min(done + counted, total), total)
+
+    def end(self) -> None:
+        """Tells the watcher that the present phase is over."""
+        if self._phase is not None:
+            names, what, total, _ = self._phase
+            self._watch.report(_title(names), what, total, total)
+
+
+def _title(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} partitions"
 
 
 def _shared(round_: Round, lanes: int) -> Round:
@@ -393,10 +443,10 @@ def _pack(rounds: Sequence[Round], bins: int) -> list[list[Round]]:
 
 def _survivors_from(rows: list[dict[str, Any]]) -> tasks.Survivors:
     _raise_errors(rows)
-    chunks = {r["task"]: _facts(r) for r in rows if r["kind"] == _FACTS}
+    chunks = {r["task"]: _facts(r) for r in rows if r["kind"] == worker.FACTS}
     dead: dict[int, list[Any]] = {}
     for row in rows:
-        if row["kind"] == _DEAD:
+        if row["kind"] == worker.DEAD:
             dead.setdefault(row["task"], []).append(np.frombuffer(row["payload"], dtype=np.uint32))
     for chunk, ordinals in dead.items():
         tasks.clear_dead(chunks[chunk], np.concatenate(ordinals))
@@ -409,145 +459,5 @@ def _facts(row: dict[str, Any]) -> list[SegmentFacts]:
 
 def _raise_errors(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        if row["kind"] == _ERROR:
-            raise _error_of(json.loads(row["payload"]))
-
-
-def _result(task: int, kind: int, payload: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{"task": task, "kind": kind, "payload": payload}], schema=_RESULT_SCHEMA
-    )
-
-
-def _block(shard: int, chunk: int, generation: int, kind: int, payload: Any) -> pa.RecordBatch:
-    """One row; `payload` is not copied."""
-    data = pa.py_buffer(payload)
-    ends = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
-    return pa.record_batch(
-        [
-            pa.array([shard], pa.int32()),
-            pa.array([chunk], pa.int32()),
-            pa.array([generation], pa.int32()),
-            pa.array([kind], pa.int8()),
-            pa.Array.from_buffers(pa.binary(), 1, [None, ends, data]),
-        ],
-        schema=_BLOCK_SCHEMA,
-    )
-
-
-def _failure(name: str, error: Exception) -> bytes:
-    """A task's error as it travels; what the log's owner makes of it depends on its kind."""
-    system = [error.errno, error.strerror, str(error.filename)] if _is_of_system(error) else None
-    kind = next((kind for kind, known in _KINDS.items() if isinstance(error, known)), "")
-    return json.dumps({"round": name, "error": str(error), "kind": kind, "system": system}).encode()
-
-
-def _is_of_system(error: Exception) -> TypeGuard[OSError]:
-    return isinstance(error, OSError) and error.errno is not None
-
-
-def _error_of(failure: dict[str, Any]) -> CordwoodError | OSError:
-    if failure["system"] is not None:
-        return OSError(*failure["system"])
-    return _KINDS.get(failure["kind"], CordwoodError)(failure["error"])
-
-
-def _clean_whole(task: int, plan: str) -> Iterator[pa.RecordBatch]:
-    """Index, probe and rewrite of some small logs, one after the other."""
-    for value in json.loads(plan):
-        round_ = Round.from_json(value)
-        progress = _progress(round_, "clean")
-        try:
-            tasks.clean_whole(round_, progress)
-        except (CordwoodError, OSError) as error:
-            yield _result(task, _ERROR, _failure(round_.name, error))
-        finally:
-            progress.close()
-
-
-def _progress(round_: Round, phase: str) -> tasks.ProgressFile:
-    return tasks.ProgressFile(round_.directory, phase, bytes_per_s=round_.throttle_bytes)
-
-
-def _rewrite(
-    task: int, specs: Sequence[RewriteSpec], throttle: int | None
-) -> Iterator[pa.RecordBatch]:
-    progress = tasks.ProgressFile(specs[0].staged.directory, "rewrite", bytes_per_s=throttle)
-    publisher = tasks.Publisher(progress)
-    try:
-        for spec in specs:
-            publisher.publish(spec)
-        publisher.close()
-    except (CordwoodError, OSError) as error:
-        yield _result(task, _ERROR, _failure("", error))
-        # The other tasks of the round wait for this one's groups: let them go.
-        (Path(specs[0].staged.directory) / CANCEL_NAME).touch()
-    finally:
-        publisher.end()
-        progress.close()
-
-
-def _index(
-    plan: str,
-    number: int,
-    segments: Sequence[SegmentSource],
-    clean: bool,
-    shards: int,
-    entries_max: int,
-) -> Iterator[pa.RecordBatch]:
-    round_ = Round.from_json(json.loads(plan))
-    progress = _progress(round_, "index")
-    steps = tasks.index_chunk(
-        round_, segments, shards=shards, entries_max=entries_max, clean=clean, progress=progress
-    )
-    try:
-        while True:
-            spill = next(steps)
-            for shard in range(shards):
-                entries = spill.entries[spill.starts[shard] : spill.starts[shard + 1]]
-                if len(entries):
-                    yield _block(shard, number, spill.generation, _ENTRIES, entries)
-    except StopIteration as stop:
-        yield _block(_ASIDE, number, 0, _FACTS, tasks.facts_to_json(stop.value))
-    except (CordwoodError, OSError) as error:
-        yield _block(_ASIDE, number, 0, _ERROR, _failure(round_.name, error))
-    finally:
-        progress.close()
-
-
-def _probe(
-    plan: str, number: int, segments: Sequence[SegmentSource], identities: Any
-) -> Iterator[pa.RecordBatch]:
-    round_ = Round.from_json(json.loads(plan))
-    progress = _progress(round_, "probe")
-    try:
-        facts = tasks.probe_chunk(round_, segments, identities, progress=progress)
-    except (CordwoodError, OSError) as error:
-        yield _result(number, _ERROR, _failure(round_.name, error))
-        return
-    finally:
-        progress.close()
-    yield _result(number, _FACTS, tasks.facts_to_json(facts))
-
-
-def _merge(table: pa.Table, seed: int, is_clean: Sequence[bool]) -> pa.Table:
-    """One shard: the dirty section's blocks newest first, then the clean section's."""
-    rows = table.select(["chunk", "generation", "kind"]).to_pylist()
-    payloads = table.column("payload")
-    out = []
-    blocks = []
-    for at, row in enumerate(rows):
-        if row["kind"] == _ENTRIES:
-            blocks.append((is_clean[row["chunk"]], -row["chunk"], -row["generation"], at))
-        else:
-            out.append({"task": row["chunk"], "kind": row["kind"], "payload": payloads[at].as_py()})
-    blocks.sort()
-    entries = ((blk[0], tasks.entries_of(payloads[blk[3]].as_buffer())) for blk in blocks)
-    expected = table.column("payload").nbytes // ENTRY_BYTES
-    dead = merge(entries, Secrets.from_seed(seed), expected=expected)
-    for (_, chunk, _, _), ordinals in zip(blocks, dead, strict=True):
-        if len(ordinals):
-            out.append(
-                {"task": -chunk, "kind": _DEAD, "payload": ordinals.astype(np.uint32).tobytes()}
-            )
-    return pa.Table.from_pylist(out, schema=_RESULT_SCHEMA)
+        if row["kind"] == worker.ERROR:
+            raise failure_from_json(json.loads(row["payload"]))

@@ -41,8 +41,12 @@ def require_java() -> None:
 
 
 @contextmanager
-def spark_session(master: str, *, jvm_heap: str = JVM_HEAP) -> Iterator[Any]:
+def spark_session(
+    master: str, *, jvm_heap: str = JVM_HEAP, java_options: str = ""
+) -> Iterator[Any]:
     """A session on `master`: local[N], spark://host:port, yarn, k8s://..., or sc://host:port.
+
+    `jvm_heap` and `java_options` are for a virtual machine that is started here.
 
     Raises:
         EngineError: Spark does not start.
@@ -54,7 +58,7 @@ def spark_session(master: str, *, jvm_heap: str = JVM_HEAP) -> Iterator[Any]:
         require_java()
     # Spark writes to the process's own stdout and stderr from Java; --json promises one document.
     with _quiet():
-        session = _connect(master) if remote else _start(master, jvm_heap)
+        session = _connect(master) if remote else _start(master, jvm_heap, java_options)
     try:
         yield session
     finally:
@@ -84,7 +88,7 @@ def _connect(master: str) -> Any:
     return session
 
 
-def _start(master: str, jvm_heap: str) -> Any:
+def _start(master: str, jvm_heap: str, java_options: str) -> Any:
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # seconds to import
 
@@ -103,7 +107,7 @@ def _start(master: str, jvm_heap: str) -> Any:
             .config("spark.shuffle.spill.compress", "false")
             .config("spark.python.sql.dataFrameDebugging.enabled", "false")
             .config("spark.python.daemon.module", "cordwood.cleanup.spark.daemon")
-            .config("spark.driver.extraJavaOptions", _JAVA_OPTIONS)
+            .config("spark.driver.extraJavaOptions", f"{_JAVA_OPTIONS} {java_options}".rstrip())
             .config("spark.sql.warehouse.dir", tempfile.gettempdir())
             .config("spark.task.maxFailures", "4")
         )

@@ -1,0 +1,154 @@
+"""The process that executes rounds for a broker, on a Spark session of its own.
+
+It is told what to do, and answers, in lines of JSON over a socket that it inherits. It ends when
+the other end is closed, and takes every process of its session along.
+
+Run as `python -m cordwood.cleanup.spark.child SOCKET PARENT`, by `cordwood.cleanup.spark_process`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cordwood.cleanup.announcements import CANCEL_NAME
+from cordwood.cleanup.child_session import die_with, end_session
+from cordwood.cleanup.commit import IndexStats
+from cordwood.cleanup.round import Round
+from cordwood.cleanup.round_values import Manifest, failure_to_json
+from cordwood.model.clock import pause
+from cordwood.model.errors import EngineError
+from cordwood.storage.filesystem import OS
+
+_NICE = 10
+_LOOK_S = 0.2
+
+
+class Line:
+    """The socket to the parent; answers may come from any thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.set_inheritable(False)
+        self._reader = self._socket.makefile("rb")
+        self._lock = threading.Lock()
+
+    def say(self, **message: Any) -> None:
+        """Sends a message."""
+        data = json.dumps(message).encode() + b"\n"
+        with self._lock:
+            self._socket.sendall(data)
+
+    def hear(self) -> dict[str, Any] | None:
+        """The next message; None when the parent is gone."""
+        try:
+            line = self._reader.readline()
+        except OSError:
+            return None
+        if not line.endswith(b"\n"):
+            return None
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+class Told:
+    """An `Owner` in another process; `gave_up` says that Spark left a job undone."""
+
+    def __init__(self, line: Line, number: int, rounds: Sequence[Round]) -> None:
+        self.gave_up = False
+        self._line = line
+        self._number = number
+        self._cancel = {r.name: Path(r.directory) / CANCEL_NAME for r in rounds}
+
+    def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
+        """As `Owner.begin`."""
+        self._line.say(of="phase", run=self._number, names=list(names), phase=phase)
+
+    def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
+        """As `Owner.skip`."""
+        told = {str(number): manifest.to_json() for number, manifest in manifests.items()}
+        self._line.say(of="skip", run=self._number, name=name, manifests=told)
+
+    def indexed(self, name: str, index: IndexStats) -> None:
+        """As `Owner.indexed`."""
+        self._line.say(of="indexed", run=self._number, name=name, index=asdict(index))
+
+    def fail(self, name: str, error: Exception) -> None:
+        """As `Owner.fail`."""
+        from cordwood.cleanup.spark.job import SparkGaveUpError  # noqa: PLC0415  # loaded by now
+
+        self.gave_up |= isinstance(error, SparkGaveUpError)
+        self._line.say(of="failed", run=self._number, name=name, failure=failure_to_json(error))
+
+    def is_wanted(self, name: str) -> bool:
+        """As `Owner.is_wanted`: the round's mark says so."""
+        return not OS.exists(self._cancel[name])
+
+
+def _execute(line: Line, rounds_of: Any, message: dict[str, Any]) -> None:
+    number = message["run"]
+    rounds = [Round.from_json(value) for value in message["rounds"]]
+    owner = Told(line, number, rounds)
+    try:
+        rounds_of.execute(rounds, owner)
+    except Exception as error:
+        for round_ in rounds:
+            owner.fail(round_.name, EngineError(f"{type(error).__name__}: {error}"))
+        owner.gave_up = True
+    line.say(of="ended", run=number, gave_up=owner.gave_up)
+
+
+def _watch_machine(line: Line, process: Any) -> None:
+    """Ends this process when its virtual machine is gone."""
+    while process.poll() is None:
+        pause(_LOOK_S)
+    line.say(of="broken", reason=f"its virtual machine ended with {process.returncode}")
+
+
+def _serve(line: Line, orders: dict[str, Any]) -> None:
+    from cordwood.cleanup.spark.session import require_java, spark_session  # noqa: PLC0415
+
+    require_java()
+    from cordwood.cleanup.spark.job import Limits, SparkRounds  # noqa: PLC0415  # seconds to import
+
+    cores = orders["cores"]
+    options = f"-XX:-UsePerfData -Djava.io.tmpdir={tempfile.gettempdir()}"
+    with spark_session(f"local[{cores}]", jvm_heap=orders["heap"], java_options=options) as session:
+        machine = session.sparkContext._gateway.proc
+        threading.Thread(target=_watch_machine, args=(line, machine), daemon=True).start()
+        session.range(1).count()  # the first job takes a second longer than others
+        line.say(of="ready", machine=machine.pid)
+        while (message := line.hear()) is not None and message["do"] == "run":
+            # Each round has a slot of Spark's to itself, and so the whole table of keys.
+            limits = Limits.of_tables(message["table_bytes"])
+            rounds_of = SparkRounds(session, slots=1, limits=limits)
+            threading.Thread(target=_execute, args=(line, rounds_of, message), daemon=True).start()
+
+
+def main() -> None:
+    """Serves until it is told to stop, or its parent is gone."""
+    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    die_with(parent)
+    os.nice(_NICE)
+    line = Line(descriptor)
+    orders = line.hear()
+    if orders is not None:
+        try:
+            _serve(line, orders)
+        except EngineError as error:
+            line.say(of="unavailable", reason=str(error))
+        except ImportError as error:
+            line.say(of="unavailable", reason=f"Spark is not installed: {error}")
+    end_session(os.getsid(0), sparing=os.getpid())
+
+
+if __name__ == "__main__":
+    main()

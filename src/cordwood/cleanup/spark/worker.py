@@ -1,0 +1,177 @@
+"""What Spark's workers do, and the rows in which they answer.
+
+Every function here is one task of a round, or one shard of a merge: plain values in, rows out. Of
+records only keys' identities, bits and counts travel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cordwood.cleanup import tasks
+from cordwood.cleanup.announcements import CANCEL_NAME
+from cordwood.cleanup.rewrite import RewriteSpec
+from cordwood.cleanup.round import Round
+from cordwood.cleanup.round_values import SegmentSource, failure_to_json
+from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, merge
+from cordwood.model.errors import CordwoodError
+
+# Facts and errors pass the merge as a shard of their own.
+ASIDE = -1
+ENTRIES, FACTS, ERROR, DEAD, COUNT = range(5)
+_BLOCK_SCHEMA = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("chunk", pa.int32()),
+        ("generation", pa.int32()),
+        ("kind", pa.int8()),
+        ("payload", pa.binary()),
+    ]
+)
+BLOCK_DDL = "shard int, chunk int, generation int, kind byte, payload binary"
+_RESULT_SCHEMA = pa.schema([("task", pa.int32()), ("kind", pa.int8()), ("payload", pa.binary())])
+RESULT_DDL = "task int, kind byte, payload binary"
+
+
+def result_row(task: int, kind: int, payload: bytes) -> pa.RecordBatch:
+    """A row of a result."""
+    return pa.RecordBatch.from_pylist(
+        [{"task": task, "kind": kind, "payload": payload}], schema=_RESULT_SCHEMA
+    )
+
+
+def _block(shard: int, chunk: int, generation: int, kind: int, payload: Any) -> pa.RecordBatch:
+    """One row; `payload` is not copied."""
+    data = pa.py_buffer(payload)
+    ends = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
+    return pa.record_batch(
+        [
+            pa.array([shard], pa.int32()),
+            pa.array([chunk], pa.int32()),
+            pa.array([generation], pa.int32()),
+            pa.array([kind], pa.int8()),
+            pa.Array.from_buffers(pa.binary(), 1, [None, ends, data]),
+        ],
+        schema=_BLOCK_SCHEMA,
+    )
+
+
+def _failure(name: str, error: Exception) -> bytes:
+    return json.dumps({"round": name} | failure_to_json(error)).encode()
+
+
+def clean_whole(task: int, plan: str) -> Iterator[pa.RecordBatch]:
+    """Index, probe and rewrite of some small logs, one after the other."""
+    for value in json.loads(plan):
+        round_ = Round.from_json(value)
+        progress = _progress(round_, "clean")
+        try:
+            index = tasks.clean_whole(round_, progress)
+            told = {"round": round_.name, "index": asdict(index)}
+            yield result_row(task, COUNT, json.dumps(told).encode())
+        except (CordwoodError, OSError) as error:
+            yield result_row(task, ERROR, _failure(round_.name, error))
+        finally:
+            progress.close()
+
+
+def _progress(round_: Round, phase: str) -> tasks.ProgressFile:
+    return tasks.ProgressFile(round_.directory, phase, bytes_per_s=round_.throttle_bytes)
+
+
+def rewrite(
+    task: int, specs: Sequence[RewriteSpec], throttle: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Rewrites groups, one after the other; answers with what went wrong, if anything did."""
+    progress = tasks.ProgressFile(specs[0].staged.directory, "rewrite", bytes_per_s=throttle)
+    publisher = tasks.Publisher(progress)
+    try:
+        for spec in specs:
+            publisher.publish(spec)
+        publisher.close()
+    except (CordwoodError, OSError) as error:
+        yield result_row(task, ERROR, _failure("", error))
+        # The other tasks of the round wait for this one's groups: let them go.
+        (Path(specs[0].staged.directory) / CANCEL_NAME).touch()
+    finally:
+        publisher.end()
+        progress.close()
+
+
+def index(
+    plan: str,
+    number: int,
+    segments: Sequence[SegmentSource],
+    clean: bool,
+    shards: int,
+    entries_max: int,
+) -> Iterator[pa.RecordBatch]:
+    """The keys of a chunk by shard, and what was found on the way."""
+    round_ = Round.from_json(json.loads(plan))
+    progress = _progress(round_, "index")
+    steps = tasks.index_chunk(
+        round_, segments, shards=shards, entries_max=entries_max, clean=clean, progress=progress
+    )
+    counts = []
+    try:
+        while True:
+            spill = next(steps)
+            counts.append(len(spill.entries))
+            for shard in range(shards):
+                entries = spill.entries[spill.starts[shard] : spill.starts[shard + 1]]
+                if len(entries):
+                    yield _block(shard, number, spill.generation, ENTRIES, entries)
+    except StopIteration as stop:
+        yield _block(ASIDE, number, 0, FACTS, tasks.facts_to_json(stop.value))
+        if not clean:
+            yield _block(ASIDE, number, 0, COUNT, json.dumps({"keys": counts}).encode())
+    except (CordwoodError, OSError) as error:
+        yield _block(ASIDE, number, 0, ERROR, _failure(round_.name, error))
+    finally:
+        progress.close()
+
+
+def probe(
+    plan: str, number: int, segments: Sequence[SegmentSource], identities: Any
+) -> Iterator[pa.RecordBatch]:
+    """What of a clean chunk survives the keys of the dirty section."""
+    round_ = Round.from_json(json.loads(plan))
+    progress = _progress(round_, "probe")
+    try:
+        facts = tasks.probe_chunk(round_, segments, identities, progress=progress)
+    except (CordwoodError, OSError) as error:
+        yield result_row(number, ERROR, _failure(round_.name, error))
+        return
+    finally:
+        progress.close()
+    yield result_row(number, FACTS, tasks.facts_to_json(facts))
+
+
+def merge_shard(table: pa.Table, seed: int, is_clean: Sequence[bool]) -> pa.Table:
+    """One shard: the dirty section's blocks newest first, then the clean section's."""
+    rows = table.select(["chunk", "generation", "kind"]).to_pylist()
+    payloads = table.column("payload")
+    out = []
+    blocks = []
+    for at, row in enumerate(rows):
+        if row["kind"] == ENTRIES:
+            blocks.append((is_clean[row["chunk"]], -row["chunk"], -row["generation"], at))
+        else:
+            out.append({"task": row["chunk"], "kind": row["kind"], "payload": payloads[at].as_py()})
+    blocks.sort()
+    entries = ((blk[0], tasks.entries_of(payloads[blk[3]].as_buffer())) for blk in blocks)
+    expected = table.column("payload").nbytes // ENTRY_BYTES
+    dead = merge(entries, Secrets.from_seed(seed), expected=expected)
+    for (_, chunk, _, _), ordinals in zip(blocks, dead, strict=True):
+        if len(ordinals):
+            out.append(
+                {"task": -chunk, "kind": DEAD, "payload": ordinals.astype(np.uint32).tobytes()}
+            )
+    return pa.Table.from_pylist(out, schema=_RESULT_SCHEMA)

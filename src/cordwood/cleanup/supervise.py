@@ -1,0 +1,110 @@
+"""The half of an engine that belongs to the owner of the logs: it puts groups in place meanwhile.
+
+The other half executes rounds, in another thread or another process, and calls an `Owner`: what it
+says of a round is noted in the round's committer. Whoever executes needs compiled code; this half
+does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from cordwood.cleanup.commit import IndexStats, RoundCommitter
+from cordwood.cleanup.round_values import Manifest
+from cordwood.model.clock import pause
+from cordwood.model.errors import CordwoodError, EngineError
+
+_POLL_S = 0.01
+
+
+class Owner(Protocol):
+    """Whom those who execute rounds tell what comes of them; rounds go by name."""
+
+    def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
+        """A phase over so many bytes begins, of which `done` count as done."""
+
+    def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
+        """These groups of a round, by number, stay as they are."""
+
+    def indexed(self, name: str, index: IndexStats) -> None:
+        """How a round's keys were gathered."""
+
+    def fail(self, name: str, error: Exception) -> None:
+        """A round went wrong; the first error counts."""
+
+    def is_wanted(self, name: str) -> bool:
+        """Whether a round is to go on."""
+
+
+class CommittersOwner:
+    """An `Owner` that notes all in the committers of rounds that are executed in this process."""
+
+    def __init__(self, committers: Sequence[RoundCommitter]) -> None:
+        self._by_name = {committer.round.name: committer for committer in committers}
+
+    def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
+        """Of no interest here."""
+
+    def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
+        """As `Owner.skip`."""
+        self._by_name[name].skip(dict(manifests))
+
+    def indexed(self, name: str, index: IndexStats) -> None:
+        """As `Owner.indexed`."""
+        self._by_name[name].result.index = index
+
+    def fail(self, name: str, error: Exception) -> None:
+        """As `Owner.fail`; a task that was told to end has nothing new to say."""
+        result = self._by_name[name].result
+        result.error = result.error or error
+
+    def is_wanted(self, name: str) -> bool:
+        """As `Owner.is_wanted`."""
+        return self._by_name[name].result.error is None
+
+
+def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
+    """Puts in place what is ready, of every round; whether anything was.
+
+    A round that cannot go on is given up, and its tasks are told.
+    """
+    moved = False
+    for committer in committers:
+        if committer.done or committer.result.error is not None:
+            continue
+        try:
+            moved |= committer.poll()
+        except (OSError, CordwoodError) as error:
+            committer.give_up(error)
+    return moved
+
+
+def supervise(
+    committers: Sequence[RoundCommitter],
+    is_executing: Callable[[], bool],
+    *,
+    poll_s: float = _POLL_S,
+    tick: Callable[[], None] = lambda: None,
+) -> None:
+    """Puts groups in place until the execution has ended.
+
+    Args:
+        committers: of the rounds.
+        is_executing: whether more may come.
+        poll_s: how long to wait where nothing is ready.
+        tick: called between.
+    """
+    while is_executing():
+        moved = commit_ready(committers)
+        tick()
+        if not moved:
+            pause(poll_s)
+    commit_ready(committers)
+
+
+def require_word(committers: Sequence[RoundCommitter]) -> None:
+    """Notes, where a round's execution has ended with neither success nor error, that it has."""
+    for committer in committers:
+        if not committer.done and committer.result.error is None:
+            committer.result.error = EngineError("its task ended without a word")
