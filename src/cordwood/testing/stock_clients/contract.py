@@ -61,7 +61,10 @@ class Bench:
         if self.check not in self.client.cannot_write:
             self.client.produce(topic, records, codec=codec, max_bytes=max_bytes)
             wanted += records
-        self.neutral.write(topic, records, max_bytes=max_bytes)
+            stored = self.neutral.stored_codecs(topic, len(records))
+            # Some clients leave a batch as it is that would not become smaller.
+            assert codec in stored <= {codec, "none"}
+        self.neutral.write(topic, records, codec=codec, max_bytes=max_bytes)
         read = self.client.consume(topic, Start("offset", 0), len(wanted), fetch_bytes=fetch_bytes)
         seen = self.neutral.read(topic, len(wanted))
         assert [r.offset for r in read] == list(range(len(wanted)))
@@ -108,7 +111,7 @@ def _codec(bench: Bench, codec: Codec) -> None:
             StockRecord(
                 key=b"key-%d" % (number % 7),
                 value=b" ".join(chance.choice(words) for _ in range(chance.randrange(200))),
-                headers=(("kind", b"wood"), ("number", b"%d" % number)),
+                headers=(("kind", b"wood"),),
             )
             for number in range(100)
         ],

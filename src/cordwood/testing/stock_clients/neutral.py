@@ -12,11 +12,15 @@ from typing import Final
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.format.record_batch import iter_batches
 from cordwood.testing.kafka import poll_until
-from cordwood.testing.stock_clients.base import READ_SECONDS_MAX, Start, StockRecord
+from cordwood.testing.stock_clients.base import READ_SECONDS_MAX, Codec, Start, StockRecord
 from cordwood.testing.stock_clients.confluent import ConfluentClient
+from cordwood.testing.wire import Wire
 
 _TICK_SECONDS: Final = 0.1
+#: The last that names topics.
+_FETCH_VERSION: Final = 12
 _KEEP: Final = {"retention.ms": "-1"}
 
 
@@ -40,13 +44,31 @@ class Neutral:
         """True while the broker lists the topic."""
         return name in self.admin.list_topics(timeout=READ_SECONDS_MAX).topics
 
-    def write(self, topic: str, records: Sequence[StockRecord], *, max_bytes: int = 10**6) -> None:
+    def write(
+        self,
+        topic: str,
+        records: Sequence[StockRecord],
+        *,
+        codec: Codec = "none",
+        max_bytes: int = 1_000_000,
+    ) -> None:
         """Appends records."""
-        self.client.produce(topic, records, max_bytes=max_bytes)
+        self.client.produce(topic, records, codec=codec, max_bytes=max_bytes)
 
     def read(self, topic: str, count: int, *, start: int = 0) -> list[StockRecord]:
         """`count` records from an offset on."""
         return self.client.consume(topic, Start("offset", start), count)
+
+    def stored_codecs(self, topic: str, before: int) -> set[str]:
+        """The codecs of the batches as they are stored, of those that begin before an offset."""
+        host, _, port = self.bootstrap_servers.rpartition(":")
+        place = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**30}
+        request = {"min_bytes": 1, "topics": [{"topic": topic, "partitions": [place]}]}
+        with Wire(int(port), host=host) as wire:
+            answer = wire.ask("fetch", _FETCH_VERSION, request)
+        records = answer["responses"][0]["partitions"][0]["records"]
+        batches = [batch for _, batch in iter_batches(records) if batch.base_offset < before]
+        return {batch.codec.config_name for batch in batches}
 
     def end_offset(self, topic: str) -> int:
         """The offset of the next record."""
