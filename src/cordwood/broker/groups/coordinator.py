@@ -10,6 +10,7 @@ org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -95,6 +96,13 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: str
     group_type: str
+
+
+class GroupCounts(NamedTuple):
+    """Classic groups by their state, and committed offsets of all groups."""
+
+    groups: Mapping[GroupState, int]
+    offsets: int
 
 
 class GroupCoordinator:
@@ -327,6 +335,18 @@ class GroupCoordinator:
             if not wanted_states or group.state.lower() in wanted_states
             if not wanted_types or group.group_type in wanted_types
         ]
+
+    def counts(self) -> GroupCounts:
+        """How many there are now, as far as they are loaded.
+
+        Source: org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics.
+        """
+        try:
+            shards = self._loads.loaded()
+        except KafkaError:
+            shards = []
+        states = Counter(group.state for shard in shards for group in shard.groups.values())
+        return GroupCounts(dict(states), sum(len(shard.offsets) for shard in shards))
 
     def describe(self, group_id: str) -> ClassicGroup | None:
         """A classic group; None if there is none of that name.

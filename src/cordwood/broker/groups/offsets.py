@@ -65,18 +65,22 @@ class _Offsets:
 
     def __init__(self) -> None:
         self.by_group: dict[str, _Topics] = {}
+        self.count = 0
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
         return self.by_group.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
     def put(self, key: OffsetKey, offset: CommittedOffset) -> None:
         topics = self.by_group.setdefault(key.group_id, {})
-        topics.setdefault(key.topic, {})[key.partition] = offset
+        partitions = topics.setdefault(key.topic, {})
+        self.count += key.partition not in partitions
+        partitions[key.partition] = offset
 
     def remove(self, key: OffsetKey) -> None:
         topics = self.by_group.get(key.group_id, {})
         partitions = topics.get(key.topic, {})
-        partitions.pop(key.partition, None)
+        if partitions.pop(key.partition, None) is not None:
+            self.count -= 1
         if not partitions:
             topics.pop(key.topic, None)
         if not topics:
@@ -94,6 +98,10 @@ class OffsetStore:
     def __init__(self) -> None:
         self._committed = _Offsets()
         self._pending: dict[int, _Offsets] = {}
+
+    def __len__(self) -> int:
+        """How many offsets are committed."""
+        return self._committed.count
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
         """The offset that was last committed."""
