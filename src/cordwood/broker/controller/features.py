@@ -24,6 +24,10 @@ from cordwood.model.kafka_errors import InvalidUpdateVersionError
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+_KRAFT_VERSION_STAYS = {
+    False: "Can't downgrade the version of this feature.",
+    True: "The voters of this quorum are static.",
+}
 
 #: What a level of a feature needs of others, at least.
 _DEPENDENCIES: Mapping[tuple[str, int], tuple[str, int]] = {
@@ -54,7 +58,7 @@ def update_features(
         _require_possible(view, node_id, update, current)
         if update.name == KRAFT_VERSION:
             if update.level != kraft_version:
-                raise _invalid(update, "Can't downgrade the version of this feature.")
+                raise _invalid(update, _KRAFT_VERSION_STAYS[update.level > kraft_version])
             records.append(ApiRecord("NoOpRecord", 0, {}))
             continue
         if update.name == METADATA_VERSION:
@@ -99,10 +103,7 @@ def _require_possible(view: ClusterView, node_id: int, update: FeatureUpdate, cu
 
 
 def _require_supported(view: ClusterView, node_id: int, update: FeatureUpdate) -> None:
-    own = SUPPORTED_FEATURES.get(update.name)
-    if own is None:
-        raise _invalid(update, f"Local controller {node_id} does not support this feature.")
-    checks = [(f"Local controller {node_id}", own)]
+    checks = [(f"Local controller {node_id}", SUPPORTED_FEATURES.get(update.name, (0, 0)))]
     checks += [
         (f"Broker {broker.broker_id}", broker.features.get(update.name, (0, 0)))
         for broker in view.image.brokers.values()
@@ -113,13 +114,15 @@ def _require_supported(view: ClusterView, node_id: int, update: FeatureUpdate) -
         if (lowest, highest) == (0, 0):
             raise _invalid(update, f"{who} does not support this feature.")
         raise _invalid(update, f"{who} only supports versions {lowest}-{highest}")
+    if update.name not in SUPPORTED_FEATURES:
+        raise _invalid(update, f"Feature {update.name} not found.")
 
 
 def _require_metadata_version(view: ClusterView, update: FeatureUpdate) -> None:
     current = view.image.metadata_version
     if update.level >= current:
         return
-    said = f"Invalid metadata.version {update.level}. "
+    said = f"Unsupported metadata.version downgrade from {current} to {update.level}. "
     lost = any(update.level < each <= current for each in _LEVELS_THAT_CHANGED_METADATA)
     if not lost:
         return

@@ -58,15 +58,15 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
-    """Quotas of an entity, in the order given; None takes one away."""
+    """Quotas of an entity, a name for each kind; None takes one away."""
 
-    entity: Sequence[tuple[str, str | None]]
+    entity: Mapping[str, str | None]
     ops: Sequence[tuple[str, float | None]]
 
     @property
     def key(self) -> QuotaEntity:
         """The entity as images have it."""
-        return frozenset(self.entity)
+        return frozenset(self.entity.items())
 
 
 class FeatureUpdate(NamedTuple):

@@ -149,7 +149,7 @@ def _revert(
     view: ClusterView, topic: str, partition: PartitionImage, change: PartitionChange
 ) -> None:
     if not partition.is_reassigning:
-        raise NoReassignmentInProgressError("No partition reassignment is in progress.")
+        raise NoReassignmentInProgressError
     change.replicas = [each for each in partition.replicas if each not in partition.adding_replicas]
     change.isr = [each for each in partition.isr if each not in partition.adding_replicas]
     change.removing, change.adding = [], []

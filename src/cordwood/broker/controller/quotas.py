@@ -43,9 +43,7 @@ def alter_client_quotas(
     for change in changes:
         entity = change.key
         if entity in by_entity:
-            by_entity[entity] = InvalidRequestError(
-                f"Ignoring duplicate entity {_entity_text(change)}"
-            )
+            by_entity[entity] = _ignored(change)
             continue
         try:
             records += _records_of(view, change)
@@ -60,13 +58,8 @@ def alter_client_quotas(
 
 def _records_of(view: ClusterView, change: QuotaChange) -> Records:
     keys = _keys_of(change)
-    names = [key for key, _ in change.ops]
-    repeated = next((key for key in names if names.count(key) > 1), None)
-    if repeated is not None:
-        raise InvalidRequestError(
-            f"Duplicate quota key {repeated} not updating quota for this entity "
-            f"{_entity_text(change)}"
-        )
+    if len({key for key, _ in change.ops}) < len(change.ops):
+        raise _ignored(change)
     current = view.image.client_quotas.get(change.key, {})
     records: Records = []
     for key, value in change.ops:
@@ -84,15 +77,12 @@ def _keys_of(change: QuotaChange) -> Mapping[str, tuple[str, int] | None]:
     """The keys that an entity may have a quota of."""
     if not change.entity:
         raise InvalidRequestError("Invalid empty client quota entity")
-    found: dict[str, str | None] = {}
-    for kind, name in change.entity:
-        if kind in found:
-            raise InvalidRequestError(f"Invalid client quota entity, duplicate entity entry {kind}")
+    found = change.entity
+    for kind, name in found.items():
         if kind not in {USER, CLIENT_ID, IP}:
             raise InvalidRequestError(f"Unhandled client quota entity type: {kind}")
         if name is not None and not name:
             raise InvalidRequestError(f"Empty {kind} not supported")
-        found[kind] = name
     if IP not in found:
         return _USER_KEYS
     if len(found) > 1:
@@ -133,9 +123,9 @@ def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: 
         raise InvalidRequestError(f"{key} cannot be a fractional value.")
 
 
-def _entity_text(change: QuotaChange) -> str:
-    """An entity as Java prints it."""
-    entries = ", ".join(
-        f"{kind}={'null' if name is None else name}" for kind, name in change.entity
+def _ignored(change: QuotaChange) -> InvalidRequestError:
+    """What Kafka says of an entity that is there twice, and of one with a key twice."""
+    entries = ", ".join(f"{kind}={name or 'null'}" for kind, name in change.entity.items())
+    return InvalidRequestError(
+        f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
     )
-    return f"ClientQuotaEntity(entries={{{entries}}})"

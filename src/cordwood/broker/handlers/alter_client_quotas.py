@@ -21,7 +21,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Answers for each entity, once."""
     changes = [
         QuotaChange(
-            entity=[(each.entity_type, each.entity_name) for each in entry.entity],
+            entity={each.entity_type: each.entity_name for each in entry.entity},
             ops=[(op.key, None if op.remove else op.value) for op in entry.ops],
         )
         for entry in request.entries
@@ -32,7 +32,9 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     )
     answers = {
         change.key: {
-            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in change.entity],
+            "entity": [
+                {"entity_type": kind, "entity_name": name} for kind, name in change.entity.items()
+            ],
             **error_fields(error),
         }
         for change, error in zip(changes, errors, strict=True)

@@ -42,7 +42,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
                 "values": [{"key": key, "value": value} for key, value in quotas.items()],
             }
         )
-    return {"entries": entries}
+    return {"error_message": "", "entries": entries}
 
 
 def _filter(components: Any) -> tuple[dict[str, str | None], set[str]]:

@@ -7,9 +7,11 @@ Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders; KIP-
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.controller.model import ElectionResult
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.messages import field
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
     wanted = None
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[dict[str, Any]]]
     if request.topic_partitions is None:
         topics = {name: [] for name in broker.image.topics}
     else:
@@ -33,16 +35,21 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     try:
         results = broker.controller.elect_leaders(wanted, election_type=election_type)
     except KafkaError as error:
-        return {"error_code": error.code, "replica_election_results": []}
+        results = [ElectionResult(topic, number, error) for topic, number in wanted or ()]
+        return {"error_code": error.code, "replica_election_results": _results(topics, results)}
+    return {"replica_election_results": _results(topics, results)}
+
+
+def _results(
+    topics: dict[str, list[dict[str, Any]]], results: Iterable[ElectionResult]
+) -> list[dict[str, Any]]:
     for result in results:
         topics[result.topic].append(
             {"partition_id": result.partition, **error_fields(result.error)}
         )
-    return {
-        "replica_election_results": [
-            {"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()
-        ]
-    }
+    return [
+        {"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()
+    ]
 
 
 API = Api(43, "ElectLeaders", 0, 2, handle)
