@@ -28,7 +28,7 @@ class FrameReader:
     then call `keep`, after which `scratch` may serve another connection.
     """
 
-    __slots__ = ("_frame", "_filled", "_max_bytes", "_pending", "_received_into_frame")
+    __slots__ = ("_filled", "_frame", "_max_bytes", "_pending", "_received_into_frame")
 
     def __init__(self, max_bytes: int) -> None:
         """Prepares for frames of up to `max_bytes` (socket.request.max.bytes)."""

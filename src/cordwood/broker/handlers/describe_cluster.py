@@ -43,7 +43,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             broker.image,
             call.listener,
             "broker_id",
-            with_fenced=field(request, "include_fenced_brokers", False),  # noqa: FBT003
+            with_fenced=field(request, "include_fenced_brokers", False),
         ),
         "cluster_authorized_operations": CLUSTER_OPERATIONS if operations else NOT_ASKED,
     }

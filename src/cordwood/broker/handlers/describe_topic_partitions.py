@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.model.topic_names import require_topic_name
 from cordwood.broker.handlers.cluster_facts import (
     TOPIC_OPERATIONS,
     is_internal,
     partition_fields,
 )
 from cordwood.model.kafka_errors import InvalidRequestError, InvalidTopicError
+from cordwood.model.topic_names import require_topic_name
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker

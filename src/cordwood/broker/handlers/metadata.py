@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.model.topic_names import require_topic_name
 from cordwood.broker.handlers.cluster_facts import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -28,6 +27,7 @@ from cordwood.broker.handlers.cluster_facts import (
     partition_fields,
 )
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import require_topic_name
 from cordwood.protocol.messages import field
 from cordwood.storage.cluster_image import TopicImage
 

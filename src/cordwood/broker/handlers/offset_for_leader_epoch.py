@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ended, for those who may have diverged.
+"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ended, for who may have diverged.
 
 Versions: 3 the id of who asks, 4 flexible.
 
