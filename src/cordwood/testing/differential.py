@@ -299,6 +299,8 @@ class Likener:
     def _alike(self, api: str, name: str, value: Any) -> Any:
         if name in _BLANK or (api == "describe_quorum" and name == "high_watermark"):
             return value if value in (0, None, "") and name == "session_id" else "<any>"
+        if name == "documentation" and value:
+            return "<in other words>"
         if isinstance(value, Mapping):
             return {key: self._alike(api, key, item) for key, item in value.items()}
         if isinstance(value, list):
@@ -434,19 +436,23 @@ class Transcript:
 
 def record(broker: Broker, seed: int, steps: Script) -> Transcript:
     """Draws a script while `broker` answers it."""
-    likener = Likener(broker, steps.times)
     exchanges = []
     for step in steps:
         answer = broker.settled(step)
         steps.learn(step, answer)
-        exchanges.append(Exchange(step, likener.alike(step, answer)))
+        exchanges.append(Exchange(step, answer))
+    likener = Likener(broker, steps.times)
+    for exchange in exchanges:
+        exchange.answer = likener.alike(exchange.step, exchange.answer)
     return Transcript(seed, exchanges, logs_of(broker, likener), steps.times)
 
 
 class Script(Protocol):
     """Requests, each of which may depend on the first broker's answers to those before."""
 
-    times: frozenset[int]
+    @property
+    def times(self) -> frozenset[int]:
+        """The timestamps of the records drawn so far, in ms."""
 
     def __iter__(self) -> Iterator[Step]:
         """The requests."""

@@ -412,10 +412,15 @@ def _describe_quotas(world: World) -> Step:
 # --- Groups --------------------------------------------------------------------------------------
 
 
+def coordinators(world: World) -> list[tuple[int, str]]:
+    """The types of coordinators that both have, with a key for each."""
+    return [(0, "g0"), (1, "x0")] if world.serves("end_txn") else [(0, "g0")]
+
+
 def _find_coordinator(world: World) -> Step:
     chance = world.chance
     keys = [chance.choice((*GROUPS, "x0", "")) for _ in range(chance.randint(0, 2))]
-    key_type = chance.choices((0, 1, 9, 2), (6, 3, 1, 0))[0]
+    key_type = chance.choice([*[key_type for key_type, _ in coordinators(world)] * 4, 9])
     return world.step(
         "find_coordinator",
         {"key": keys[0] if keys else "g1", "coordinator_keys": keys, "key_type": key_type},

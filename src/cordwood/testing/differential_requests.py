@@ -31,7 +31,7 @@ def opening(world: World) -> Iterator[Step]:
         topic = admin.new_topic(name, 2, 1, given)
         values = {"topics": [topic], "timeout": 30000}
         yield world.step("create_topics", values, version=world.version("create_topics", first=7))
-    for key_type, key in ((0, "g0"), (1, "x0")):
+    for key_type, key in admin.coordinators(world):
         version = world.version("find_coordinator", first=4)
         values = {"key_type": key_type, "coordinator_keys": [key]}
         yield world.step("find_coordinator", values, version=version)

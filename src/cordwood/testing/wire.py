@@ -121,7 +121,7 @@ def _from_plain(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, dt.timedelta):
         return dt.timedelta(milliseconds=value)
     if "TZAware" in repr(kind):
-        return dt.fromtimestamp(value / 1000, dt.UTC)
+        return dt.datetime.fromtimestamp(value / 1000, dt.UTC)
     return value
 
 
