@@ -100,6 +100,12 @@ class BrokerImage:
         """Whether it may lead partitions and be in their ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether none of its directories takes new partitions (KIP-1066)."""
+        cordoned = self.cordoned_log_dirs or ()
+        return bool(self.log_dirs) and all(each in cordoned for each in self.log_dirs)
+
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where the listener of that name is reached."""
         return next((each for each in self.endpoints if each.name == listener), None)

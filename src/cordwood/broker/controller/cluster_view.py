@@ -85,8 +85,9 @@ class ClusterView:
 
         Source: StripedReplicaPlacer.
         """
-        unfenced = [each.broker_id for each in self.image.brokers.values() if not each.fenced]
-        fenced = [each.broker_id for each in self.image.brokers.values() if each.fenced]
+        usable = [each for each in self.image.brokers.values() if not each.is_cordoned]
+        unfenced = [each.broker_id for each in usable if not each.fenced]
+        fenced = [each.broker_id for each in usable if each.fenced]
         if replication_factor <= 0:
             raise InvalidReplicationFactorError(
                 f"Invalid replication factor {replication_factor}: the replication factor must be "
@@ -98,7 +99,8 @@ class ClusterView:
         if replication_factor > total:
             raise InvalidReplicationFactorError(
                 f"The target replication factor of {replication_factor} cannot be reached because "
-                f"only {total} broker(s) are registered."
+                f"only {total} broker(s) are registered or some brokers have all their log "
+                "directories cordoned."
             )
         start = self.chance.below(len(unfenced)) if len(unfenced) > 1 else 0
         placed = []

@@ -376,6 +376,15 @@ class Controller:
             partitions.assign_directories(self._view(), self._node.node_id, assigned)
         )
 
+    def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
+        """Records which directories of this broker take no new partitions (cordoned.log.dirs).
+
+        Raises:
+            StorageError: the disk refused; nothing changed.
+        """
+        broker = self.image.brokers[self._node.node_id]
+        self._commit(registration.cordoning(self._view(), broker, directories))
+
     # ---- settings, quotas, features
 
     def alter_configs(

@@ -24,6 +24,7 @@ from cordwood.broker.controller.metadata_records import (
     register_broker_record,
     register_controller_record,
     registration_change,
+    texts_of,
 )
 from cordwood.broker.controller.model import Records
 from cordwood.broker.controller.partition_change import Election, PartitionChange
@@ -145,6 +146,15 @@ def fencing_again(view: ClusterView, image: MetadataImage, broker: BrokerImage) 
 def fencing(view: ClusterView, broker: BrokerImage) -> Records:
     """The broker is gone."""
     return [*_leaving(view, broker.broker_id), registration_change(broker, 0, fenced=FENCE)]
+
+
+def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid.UUID]) -> Records:
+    """The directories of the broker that take no new partitions."""
+    if not has_cordoned_directories(view.image.metadata_version) or set(directories) == set(
+        broker.cordoned_log_dirs or ()
+    ):
+        return []
+    return [registration_change(broker, 3, cordonedLogDirs=texts_of(directories))]
 
 
 def unregistering(view: ClusterView, broker_id: int) -> Records:
