@@ -214,7 +214,7 @@ class Node:
             broker.loop.run_in_executor(None, broker.cleaner.reconfigure, settings)
 
         def connections(_before: BrokerValues, values: BrokerValues) -> None:
-            self._server.limits = _limits(values)
+            self.server.limits = _limits(values)
 
         broker.configs.subscribe(_CLEANER_KEYS, cleaner)
         broker.configs.subscribe(_CONNECTION_KEYS, connections)
@@ -230,7 +230,7 @@ class Node:
     def _bind(self) -> Server:
         settings = self.settings
         server = Server(limits=_limits(settings))
-        self._server = server
+        self.server = server
         self.server = server
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}

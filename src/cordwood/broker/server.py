@@ -182,12 +182,15 @@ class Server:
 
     def _close_idle(self) -> None:
         assert self._loop is not None
-        line = self._loop.time() - self.limits.connections_max_idle_ms / 1000
+        self.close_idle(self._loop.time())
+        self._idle_check = self._loop.call_later(_IDLE_CHECK_S, self._close_idle)
+
+    def close_idle(self, now_s: float) -> None:
+        """Closes what has been silent for connections.max.idle.ms at `now_s` of the loop's time."""
+        line = now_s - self.limits.connections_max_idle_ms / 1000
         for connection in list(self._connections):
             if connection.last_active_s < line and not connection.is_waiting:
-                self.counters[connection.peer.listener].expired += 1
                 connection.close("it was idle for connections.max.idle.ms")
-        self._idle_check = self._loop.call_later(_IDLE_CHECK_S, self._close_idle)
 
     def stop(self) -> None:
         """Closes listeners and connections."""

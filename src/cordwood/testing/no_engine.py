@@ -1,0 +1,31 @@
+"""An engine for brokers in tests that are not about compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.model.errors import EngineError
+
+
+class NoEngine:
+    """Refuses to compact, as where Java is missing."""
+
+    def run(self, committers: Any) -> None:
+        """Refuses.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError(f"no engine to run {len(committers)} rounds")
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """Takes any settings."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Says that there is none."""
+        return {"state": "unavailable", "reason": "a test without compaction"}
+
+    def close(self) -> None:
+        """Has nothing to close."""
