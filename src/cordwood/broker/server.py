@@ -10,6 +10,7 @@ import errno
 import logging
 import socket
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from cordwood.broker.api import Peer
@@ -74,6 +75,11 @@ class Server:
     def peers(self) -> list[Peer]:
         """The other ends of all open connections."""
         return [connection.peer for connection in self._connections]
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """Those that are open."""
+        return self._connections
 
     def bind(self, listener: str, host: str, port: int) -> int:
         """Takes an address; whoever connects is served from `start` on.
