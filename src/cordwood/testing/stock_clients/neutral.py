@@ -16,7 +16,7 @@ from cordwood.format.record_batch import iter_batches
 from cordwood.testing.kafka import poll_until
 from cordwood.testing.stock_clients.base import READ_SECONDS_MAX, Codec, Start, StockRecord
 from cordwood.testing.stock_clients.confluent import ConfluentClient
-from cordwood.testing.wire import Wire
+from cordwood.testing.wire import API_KEYS, Wire
 
 _TICK_SECONDS: Final = 0.1
 #: The last that names topics.
@@ -59,12 +59,16 @@ class Neutral:
         """`count` records from an offset on."""
         return self.client.consume(topic, Start("offset", start), count)
 
+    def serves(self, api: str) -> bool:
+        """True if the broker names an API, such as `consumer_group_heartbeat`."""
+        with self._wire() as wire:
+            return API_KEYS[api] in wire.versions()
+
     def stored_codecs(self, topic: str, before: int) -> set[str]:
         """The codecs of the batches as they are stored, of those that begin before an offset."""
-        host, _, port = self.bootstrap_servers.rpartition(":")
         place = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**30}
         request = {"min_bytes": 1, "topics": [{"topic": topic, "partitions": [place]}]}
-        with Wire(int(port), host=host) as wire:
+        with self._wire() as wire:
             answer = wire.ask("fetch", _FETCH_VERSION, request)
         records = answer["responses"][0]["partitions"][0]["records"]
         batches = [batch for _, batch in iter_batches(records) if batch.base_offset < before]
@@ -115,6 +119,10 @@ class Neutral:
             ended.set()
             thread.join()
             producer.flush(READ_SECONDS_MAX)
+
+    def _wire(self) -> Wire:
+        host, _, port = self.bootstrap_servers.rpartition(":")
+        return Wire(int(port), host=host)
 
     def _wait_for_leaders(self, name: str, partitions: int) -> None:
         def led() -> bool:
