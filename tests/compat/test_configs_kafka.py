@@ -1,0 +1,75 @@
+"""Config requests to a real Kafka: what was recorded of it holds, and Cordwood says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cordwood.testing.config_broker import ConfigBroker
+from cordwood.testing.config_client import ConfigClient, entries
+from cordwood.testing.config_recording import Recording, differences
+from cordwood.testing.config_scenario import TOPICS
+from cordwood.testing.kafka import RealKafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "configs.json.xz"
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[RealKafka]:
+    assert kafka_jars
+    with RealKafka(tmp_path_factory.mktemp("configs")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def recording(kafka: RealKafka) -> Recording:
+    return Recording.of(kafka)
+
+
+def test_a_running_kafka_still_answers_as_recorded(recording: Recording) -> None:
+    kept = Recording.read(GOLDEN)
+    assert recording.properties == kept.properties
+    assert dict(recording.answers) == dict(kept.answers)
+
+
+def test_cordwood_answers_as_the_running_kafka(recording: Recording) -> None:
+    broker = ConfigBroker(recording.properties, TOPICS)
+    assert differences(recording.answers, broker) == []
+
+
+@pytest.mark.usefixtures("recording")
+def test_documentation_comes_where_kafka_gives_any(kafka: RealKafka) -> None:
+    broker = ConfigBroker(Recording.read(GOLDEN).properties, TOPICS)
+    asked = ((TOPIC, "plain"), (BROKER, "1"), (BROKER, ""), (GROUP, "g"))
+    with ConfigClient("127.0.0.1", kafka.port) as client:
+        theirs = client.describe(*asked, documentation=True)
+    for expected, actual in zip(theirs, broker.describe(*asked, documentation=True), strict=True):
+        ours = entries(actual)
+        for name, entry in entries(expected).items():
+            assert ours[name]["documented"] == entry["documented"], name
+
+
+@pytest.mark.usefixtures("recording")
+def test_levels_of_loggers_are_told_as_kafka_tells_them(kafka: RealKafka) -> None:
+    broker = ConfigBroker(Recording.read(GOLDEN).properties, TOPICS)
+    with ConfigClient("127.0.0.1", kafka.port) as client:
+        theirs = entries(client.describe((LOGGER, "1"))[0])
+    ours = entries(broker.describe((LOGGER, "1"))[0])
+    common = ours.keys() & theirs.keys()
+    assert {"root", "kafka.server.KafkaApis"} <= common
+    for name in common - {"kafka.log.LogCleaner", "kafka.log.LogManager"}:
+        assert ours[name] == theirs[name], name
+
+
+def test_a_request_with_an_unknown_kind_fails_as_a_whole(
+    kafka: RealKafka, recording: Recording
+) -> None:
+    broker = ConfigBroker(recording.properties, TOPICS)
+    asked = ((TOPIC, "plain"), (99, "x"))
+    with ConfigClient("127.0.0.1", kafka.port) as client:
+        assert broker.describe(*asked) == client.describe(*asked)

@@ -1,0 +1,153 @@
+"""What is in force, level over level, and who is told of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.configs.values import BrokerValues
+from cordwood.model.config import LogConfig
+from cordwood.model.config_levels import Sources, resolve_topic
+from cordwood.model.kafka_errors import InvalidConfigError
+from cordwood.storage.cluster_image import MetadataImage, TopicImage
+from cordwood.storage.persistent_map import PersistentMap
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+Records = Mapping[tuple[int, str], Mapping[str, str]]
+
+
+def image_of(records: Records, *topics: str) -> MetadataImage:
+    return MetadataImage(
+        topics=PersistentMap(
+            {name: TopicImage(name=name, topic_id=UUID(int=5)) for name in topics}
+        ),
+        configs=PersistentMap(dict(records)),
+    )
+
+
+def service_of(properties: Mapping[str, str], records: Records) -> ConfigService:
+    return ConfigService(BrokerSettings(properties), image_of(records, "t"))
+
+
+@pytest.mark.parametrize(
+    ("properties", "records"),
+    [
+        ({}, {}),
+        ({"log.retention.hours": "3", "log.roll.hours": "2"}, {}),
+        ({"log.retention.minutes": "3", "log.retention.ms": "-4"}, {}),
+        ({"log.retention.ms": "5000"}, {(BROKER, ""): {"log.retention.ms": "6000"}}),
+        (
+            {"log.roll.ms": "5000"},
+            {(BROKER, ""): {"log.roll.ms": "6000"}, (BROKER, "1"): {"log.roll.ms": "7000"}},
+        ),
+        ({"log.cleanup.policy": "compact"}, {(TOPIC, "t"): {"cleanup.policy": ""}}),
+        ({}, {(TOPIC, "t"): {"retention.ms": "-1", "internal.segment.bytes": "100"}}),
+        ({"log.flush.scheduler.interval.ms": "9"}, {(BROKER, "2"): {"log.roll.ms": "1"}}),
+        ({"log.flush.scheduler.interval.ms": "9"}, {(BROKER, ""): {"log.flush.interval.ms": "3"}}),
+        ({}, {(BROKER, ""): {"log.retention.minutes": "4", "log.dirs": "/x"}}),
+    ],
+)
+def test_a_topics_config_is_the_one_that_the_model_resolves(
+    properties: Mapping[str, str], records: Records
+) -> None:
+    sources = Sources(server_properties=properties, metadata=image_of(records, "t"))
+    resolved = resolve_topic(sources, "t", node_id=1)
+    assert resolved is not None
+    assert service_of(properties, records).log_config("t") == resolved.config
+
+
+def test_topics_without_settings_share_one_config() -> None:
+    service = service_of({}, {(TOPIC, "t"): {"retention.ms": "1"}})
+    assert service.log_config("a") is service.log_config("b")
+    assert service.log_config("t").retention_ms == 1
+    assert service.log_config("a") == LogConfig()
+
+
+def test_a_new_image_brings_new_settings() -> None:
+    service = service_of({}, {})
+    old = service.image
+    new = replace(old, configs=PersistentMap({(TOPIC, "t"): {"retention.ms": "9"}}))
+    service.on_image(old, new)
+    assert service.log_config("t").retention_ms == 9
+    service.on_image(new, old)
+    assert service.log_config("t") == LogConfig()
+
+
+def test_watchers_are_told_of_what_changes_and_of_nothing_else() -> None:
+    service = service_of({}, {})
+    told: list[tuple[int, int]] = []
+
+    def watch(before: BrokerValues, after: BrokerValues) -> None:
+        told.append((before.message_max_bytes, after.message_max_bytes))
+
+    service.subscribe(["message.max.bytes", "max.connections"], watch)
+    empty = service.image
+    first = image_of({(BROKER, "1"): {"message.max.bytes": "2000"}})
+    service.on_image(empty, first)
+    assert told == [(1048588, 2000)]
+    assert service.values.message_max_bytes == 2000
+    other = image_of({(BROKER, "1"): {"message.max.bytes": "2000", "log.roll.ms": "77"}})
+    service.on_image(first, other)
+    assert len(told) == 1
+    assert service.values.integer("log.roll.ms") == 77
+    service.on_image(other, empty)
+    assert told[1:] == [(2000, 1048588)]
+
+
+def test_a_watcher_of_what_cannot_change_is_a_mistake() -> None:
+    with pytest.raises(AssertionError):
+        service_of({}, {}).subscribe(["log.dirs"], lambda _before, _after: None)
+
+
+def test_records_that_this_version_cannot_use_are_passed_over() -> None:
+    service = service_of(
+        {},
+        {
+            (BROKER, ""): {
+                "log.dirs": "/elsewhere",
+                "message.max.bytes": "x",
+                "listeners": "PLAINTEXT://:1",
+                "log.roll.ms": "77",
+                "from.the.future": "1",
+            }
+        },
+    )
+    assert service.dynamic_default == {"log.roll.ms": "77", "from.the.future": "1"}
+    assert service.values.message_max_bytes == 1048588
+
+
+def test_a_group_has_the_brokers_settings_where_it_has_none() -> None:
+    service = service_of(
+        {"group.consumer.session.timeout.ms": "46000"},
+        {(GROUP, "g"): {"consumer.heartbeat.interval.ms": "6000"}},
+    )
+    assert service.group_integer("g", "consumer.session.timeout.ms") == 46000
+    assert service.group_integer("g", "consumer.heartbeat.interval.ms") == 6000
+    assert service.group_integer("other", "consumer.heartbeat.interval.ms") == 5000
+    assert service.group_values("g")["share.auto.offset.reset"] == "latest"
+
+
+def test_settings_of_a_new_topic_are_checked() -> None:
+    service = service_of({"log.cleaner.max.compaction.lag.ms": "10"}, {})
+    service.require_topic_settings({"min.compaction.lag.ms": "9"})
+    with pytest.raises(InvalidConfigError, match=r"conflict topic config setting"):
+        service.require_topic_settings({"min.compaction.lag.ms": "11"})
+    with pytest.raises(InvalidConfigError, match="Unknown topic config name: x"):
+        service.require_topic_settings({"x": "y"})
+
+
+def test_a_created_topic_is_described_by_what_was_recorded() -> None:
+    service = service_of({"log.retention.hours": "2"}, {(TOPIC, "t"): {"segment.ms": "08"}})
+    entries = {entry["name"]: entry for entry in service.describe_created_topic("t")}
+    assert list(entries) == sorted(entries)
+    assert (entries["segment.ms"]["value"], entries["segment.ms"]["config_source"]) == ("08", 1)
+    assert (entries["retention.ms"]["value"], entries["retention.ms"]["config_source"]) == (
+        "7200000",
+        4,
+    )
+    assert "internal.segment.bytes" not in entries

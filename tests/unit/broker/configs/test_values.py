@@ -1,0 +1,80 @@
+"""Forms of one setting, levels over one another, and the order of Java's hash tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from cordwood.broker.configs.keys import broker_keys
+from cordwood.broker.configs.values import (
+    java_hash,
+    java_order,
+    key_of,
+    lay_over,
+    parse_counts,
+    parse_texts,
+    synonyms_of,
+    topic_defaults,
+)
+from cordwood.model.config_values import Kind
+from cordwood.model.errors import ConfigError
+
+
+def test_the_finest_form_of_a_setting_comes_first() -> None:
+    forms = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    assert all(synonyms_of(name) == forms for name in forms)
+    assert synonyms_of("log.dirs") == ("log.dirs",)
+
+
+def test_the_setting_of_a_listener_stands_for_that_of_all() -> None:
+    assert synonyms_of("listener.name.a.max.connections")[1] == "max.connections"
+    assert synonyms_of("listener.name.a.plain.sasl.jaas.config")[1] == "sasl.jaas.config"
+    assert synonyms_of("listener.name.a.max.connections", of_listener=False) == (
+        "listener.name.a.max.connections",
+    )
+    key = key_of("listener.name.a.ssl.key.password")
+    assert key is not None
+    assert key.rule.kind is Kind.PASSWORD
+    assert key_of("no.such.key") is None
+
+
+def test_what_is_above_hides_all_forms_beneath() -> None:
+    texts = {"log.retention.hours": "1", "log.roll.hours": "2"}
+    lay_over(texts, {"log.retention.ms": "5"})
+    assert texts == {"log.retention.ms": "5", "log.roll.hours": "2"}
+
+
+def test_the_first_wrong_value_in_kafkas_order_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"log\.segment\.bytes"):
+        parse_texts({"log.retention.ms": "x", "log.segment.bytes": "x"}, broker_keys())
+
+
+def test_coarser_forms_are_scaled_for_topics() -> None:
+    values = parse_texts({"log.retention.minutes": "2", "log.roll.hours": "1"}, broker_keys())
+    topics = topic_defaults(values)
+    assert topics["retention.ms"] == 120_000
+    assert topics["segment.ms"] == 3_600_000
+    assert topics["flush.ms"] == 2**63 - 1
+    assert "internal.segment.bytes" not in topics
+
+
+# Computed by java.lang.String.hashCode.
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", 0), ("a", 97), ("retention.ms", 0xB02D1E76), ("\U0001f600", 1772899)],
+)
+def test_texts_are_hashed_as_in_java(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_names_come_in_the_order_of_a_hash_table() -> None:
+    assert java_order(["match", "metrics", "interval.ms"]) == ["interval.ms", "match", "metrics"]
+    assert java_order([]) == []
+
+
+def test_bounds_by_address() -> None:
+    assert parse_counts("") == {}
+    assert parse_counts("a:1, ::1:2") == {"a": 1, "::1": 2}
+    with pytest.raises(ConfigError, match="For input string"):
+        parse_counts("a:b")
+    with pytest.raises(ConfigError, match="begin 0, end -1, length 1"):
+        parse_counts("x")
