@@ -48,7 +48,7 @@ from cordwood.format.message_schema import uuid_text
 from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import ConfigError, EngineError
+from cordwood.model.errors import ConfigError
 from cordwood.storage.cluster_image import Endpoint
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.log_context import LogContext
@@ -356,24 +356,9 @@ def _limits(values: BrokerValues) -> ServerLimits:
 
 def spark_engine() -> ManagedEngine:
     """Spark in a process of its own, started when something is first compacted."""
-    return _NoEngine()
+    from cordwood.cleanup.spark_process import SparkProcess  # noqa: PLC0415
 
-
-class _NoEngine:
-    """Compacts nothing yet."""
-
-    def run(self, committers: object) -> None:
-        raise EngineError("compaction is not available")
-
-    def configure(self, settings: CleanerSettings) -> None:
-        """Takes none."""
-
-    def status(self) -> dict[str, object]:
-        """Says so."""
-        return {"state": "unavailable"}
-
-    def close(self) -> None:
-        """Nothing to close."""
+    return SparkProcess()
 
 
 def _require_empty(log_dir: Path) -> None:
