@@ -23,7 +23,7 @@ from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.paused_changes import update_topic_config
-from cordwood.format.message_schema import uuid_text
+from cordwood.format.message_schema import uuid_bytes, uuid_text
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
@@ -347,6 +347,22 @@ class Broker:
         """Every log, and whether it is the future one of a move."""
         for log in self.logs.logs():
             yield log, self.logs.get(log.topic_partition) is not log
+
+    def moved(self, partition: TopicPartition, log_dir: Path) -> None:
+        """A partition's log has been moved: it is served from there, and the controller told."""
+        log = self.logs.get(partition)
+        topic = self.image.topics.get(partition.topic)
+        here = self._partitions.get(partition.topic, {}).get(partition.partition)
+        if log is None or topic is None or here is None:
+            return
+        here.log = log
+        here.wake(0)
+        ids = {d.path: d.directory_id for d in self.logs.directories}
+        directory_id = ids.get(log_dir)
+        if directory_id is not None:
+            self.controller.assign_directories(
+                [(topic.topic_id, partition.partition, UUID(bytes=uuid_bytes(directory_id)))]
+            )
 
     # ---- time
 

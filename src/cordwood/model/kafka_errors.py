@@ -46,6 +46,12 @@ class NotLeaderOrFollowerError(KafkaError):
     code = 6
 
 
+class ReplicaNotAvailableError(KafkaError):
+    """A partition of which this broker has no replica."""
+
+    code = 9
+
+
 class RecordTooLargeError(KafkaError):
     """A batch larger than max.message.bytes."""
 

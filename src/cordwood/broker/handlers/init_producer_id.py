@@ -1,6 +1,6 @@
-"""InitProducerId (22), versions 0 to 6: an id for an idempotent producer.
+"""InitProducerId (22), versions 0 to 5: an id for an idempotent producer.
 
-Versions: 2 flexible, 3 the id it had before (KIP-360), 5 and 6 transactions.
+Versions: 2 flexible, 3 the id it had before (KIP-360), 5 transactions of version 2.
 
 Ids come in blocks of a thousand, each of which is in the metadata log before the first is given.
 
@@ -32,4 +32,4 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     return {"producer_id": broker.next_producer_id(), "producer_epoch": 0}
 
 
-API = Api(22, "InitProducerId", 0, 6, handle)
+API = Api(22, "InitProducerId", 0, 5, handle)

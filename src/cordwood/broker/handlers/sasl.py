@@ -1,0 +1,36 @@
+"""SaslHandshake (17), versions 0 to 1, and SaslAuthenticate (36), versions 0 to 2: refused.
+
+Connections are not authenticated; a Kafka refuses them on such a listener with ILLEGAL_SASL_STATE.
+
+Source: kafka.server.KafkaApis.handleSaslHandshakeRequest, handleSaslAuthenticateRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_ILLEGAL_STATE = 34
+
+
+def shake(_broker: Broker, _request: Any, _call: Call) -> Response:
+    """Refuses."""
+    return {"error_code": _ILLEGAL_STATE}
+
+
+def authenticate(_broker: Broker, _request: Any, _call: Call) -> Response:
+    """Refuses."""
+    return {
+        "error_code": _ILLEGAL_STATE,
+        "error_message": "SaslAuthenticate request received after successful authentication",
+    }
+
+
+APIS = (
+    Api(17, "SaslHandshake", 0, 1, shake),
+    Api(36, "SaslAuthenticate", 0, 2, authenticate),
+)

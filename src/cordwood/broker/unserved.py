@@ -1,0 +1,58 @@
+"""APIs of Kafka 4.3's brokers that are not served, and why; ApiVersions does not name them.
+
+`docs/apis.md` is made from this table and the handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_TRANSACTIONS = "there is no coordinator of transactions; an idempotent producer needs none"
+_CONSUMER = "groups speak the classic protocol; clients fall back to it or say so (KIP-848)"
+_SHARE = "share groups are not served (KIP-932)"
+_STREAMS = "streams groups are not served; Kafka Streams uses classic groups (KIP-1071)"
+_QUORUM = "this node is its own quorum, which nobody joins or leaves"
+_TELEMETRY = "Kafka advertises it only where a plugin receives what clients push (KIP-714)"
+_BETWEEN_BROKERS = "asked by brokers and controllers of each other; there is one node"
+
+UNSERVED: Final[Mapping[int, str]] = {
+    24: _TRANSACTIONS,
+    25: _TRANSACTIONS,
+    26: _TRANSACTIONS,
+    27: _TRANSACTIONS,
+    28: _TRANSACTIONS,
+    51: "nobody is authenticated: passwords would be kept for nothing",
+    52: _BETWEEN_BROKERS,
+    53: _BETWEEN_BROKERS,
+    54: _BETWEEN_BROKERS,
+    56: _BETWEEN_BROKERS,
+    58: _BETWEEN_BROKERS,
+    59: _BETWEEN_BROKERS,
+    62: _BETWEEN_BROKERS,
+    63: _BETWEEN_BROKERS,
+    67: _BETWEEN_BROKERS,
+    68: _CONSUMER,
+    69: _CONSUMER,
+    70: _BETWEEN_BROKERS,
+    71: _TELEMETRY,
+    72: _TELEMETRY,
+    73: _BETWEEN_BROKERS,
+    76: _SHARE,
+    77: _SHARE,
+    78: _SHARE,
+    79: _SHARE,
+    80: _QUORUM,
+    81: _QUORUM,
+    82: _QUORUM,
+    83: _SHARE,
+    84: _SHARE,
+    85: _SHARE,
+    86: _SHARE,
+    87: _SHARE,
+    88: _STREAMS,
+    89: _STREAMS,
+    90: _SHARE,
+    91: _SHARE,
+    92: _SHARE,
+}
