@@ -76,7 +76,11 @@ EngineFactory = Callable[[], ManagedEngine]
 
 
 class Node:
-    """A broker with its embedded controller; `start`, then `stop`, in one event loop."""
+    """A broker with its embedded controller; `start`, then `stop`, in one event loop.
+
+    `failure` is done, with the reason, when there is no directory left to serve from: whoever owns
+    the process then ends it.
+    """
 
     def __init__(
         self,
@@ -117,6 +121,7 @@ class Node:
     async def _start(self, progress: LoadProgress | None) -> None:
         settings = self.settings
         loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[str] = loop.create_future()
         # A thread that computes gives the interpreter back ten times as often as it would: the
         # loop must not wait for retention, or for compiled code that is being loaded.
         switch_s = sys.getswitchinterval()
@@ -199,7 +204,30 @@ class Node:
             context=context,
         )
         self._at_end(logs.shutdown, waits=True)
+        loop = asyncio.get_running_loop()
+        context.failures.subscribe(
+            lambda log_dir, reason: loop.call_soon_threadsafe(
+                self._directory_failed, log_dir, reason
+            )
+        )
         return logs
+
+    def _directory_failed(self, log_dir: Path, reason: str) -> None:
+        """Gives up where nothing, or not the metadata log, is left to serve from.
+
+        Source: kafka.server.ReplicaManager.handleLogDirFailure, LogManager.handleLogDirFailure.
+        """
+        logs = self.broker.logs
+        offline = logs.context.failures.offline
+        why = ""
+        if log_dir == Path(self.settings.metadata_log_dir).absolute():
+            why = f"Shutdown broker because the metadata log dir {log_dir} has failed: {reason}"
+        elif all(directory.path in offline for directory in logs.directories):
+            names = ", ".join(str(directory.path) for directory in logs.directories)
+            why = f"Shutdown broker because all log dirs in {names} have failed"
+        if why and not self.failure.done():
+            _log.critical("%s", why)
+            self.failure.set_result(why)
 
     def _topic_config(self, topic: str) -> LogConfig:
         return self._configs.log_config(topic)
