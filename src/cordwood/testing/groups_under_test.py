@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import queue
+import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -272,7 +273,7 @@ class GroupRun:
             self.timers.advance(self.groups.settings.initial_rebalance_delay_ms)
         generation, leader = joins[0][0].generation_id, joins[0][0].leader
         ids.sort(key=lambda member_id: member_id != leader)
-        self.sync(leader, generation, {each: each.encode() for each in ids}, group=group)
+        self.sync(leader, generation, {each: assigned(each) for each in ids}, group=group)
         for member_id in ids[1:]:
             self.sync(member_id, generation, group=group)
         assert self.state(group) is GroupState.STABLE, group
@@ -332,6 +333,12 @@ class GroupRun:
         self.groups.close()
         self.broker.close()
         return GroupRun(self.broker, **settings)
+
+
+def assigned(member_id: str) -> bytes:
+    """What the leader of `GroupRun.stable` assigns a member: no partitions, its id as user data."""
+    data = member_id.encode()
+    return struct.pack(">hii", 0, 0, len(data)) + data
 
 
 def codes(answers: Sequence[JoinAnswer] | Sequence[SyncAnswer]) -> list[int]:

@@ -35,7 +35,7 @@ class CommitPartition(NamedTuple):
 
 
 class CommitTopic(NamedTuple):
-    """Offsets to be committed for a topic; the id is zeros if the client named the topic."""
+    """Offsets to be committed for a topic, and the id it has at present."""
 
     name: str
     partitions: tuple[CommitPartition, ...]

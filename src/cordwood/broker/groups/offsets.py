@@ -19,7 +19,7 @@ class CommittedOffset(NamedTuple):
     """An offset that a group has committed for a partition.
 
     `expire_timestamp_ms` is -1 unless a client of before OffsetCommit version 5 asked for one;
-    `topic_id` is that of the topic, as Kafka prints it, zeros if the client did not say;
+    `topic_id` is that of the topic, as Kafka prints it, zeros in records of before Kafka 4.1;
     `record_offset` is where the commit lies in the log.
     """
 

@@ -165,5 +165,6 @@ def _load(log: PartitionLog, clock: Clock) -> GroupShard | None:
     except (CordwoodError, OSError):
         _LOG.exception("Cannot load the groups of %s", log.topic_partition)
         return None
-    _LOG.info("Loaded %d groups of %s", len(shard.groups), log.topic_partition)
+    level = logging.INFO if shard.groups else logging.DEBUG
+    _LOG.log(level, "Loaded %d groups of %s", len(shard.groups), log.topic_partition)
     return shard

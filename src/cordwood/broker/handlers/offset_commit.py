@@ -32,6 +32,8 @@ class _Asked:
         image = broker.image
         self.name: str | None = image.topic_names.get(self.topic_id) if by_id else topic.name
         known = None if self.name is None else image.topics.get(self.name)
+        # Also of clients that name topics, so that a deleted topic's offsets are known as such.
+        self.stored_id = _ZERO if known is None else known.topic_id
         self.partitions = topic.partitions
         missing = (
             GroupError.UNKNOWN_TOPIC_ID
@@ -59,7 +61,7 @@ class _Asked:
         )
         if self.name is None or not partitions:
             return None
-        return CommitTopic(self.name, partitions, uuid_text(self.topic_id.bytes))
+        return CommitTopic(self.name, partitions, uuid_text(self.stored_id.bytes))
 
     def fail(self, code: int) -> None:
         """Answers with that error wherever there is none yet."""

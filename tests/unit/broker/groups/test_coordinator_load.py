@@ -18,7 +18,7 @@ from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun, codes
+from cordwood.testing.groups_under_test import GroupBroker, GroupRun, assigned, codes
 from cordwood.testing.log_under_test import catch_up
 from cordwood.testing.stored_log import end_transaction
 
@@ -72,7 +72,7 @@ def test_members_and_offsets_are_as_before_a_restart(broker: GroupBroker) -> Non
     assert again.state() is GroupState.STABLE
     assert again.fetched().metadata == "m"
     assert [again.heartbeat(each, 1) for each in ids] == [0, 0]
-    assert again.sync(ids[1], 1)[0].assignment == ids[1].encode()
+    assert again.sync(ids[1], 1)[0].assignment == assigned(ids[1])
     (answer,) = again.join(ids[1])
     assert (answer.generation_id, answer.leader) == (1, ids[0])
 

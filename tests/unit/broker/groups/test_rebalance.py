@@ -11,7 +11,7 @@ from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.group import GroupState
 from cordwood.broker.groups.member import LeavingMember, Protocol
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
-from cordwood.testing.groups_under_test import RANGE, GroupBroker, GroupRun, codes
+from cordwood.testing.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
 
 DELAY_MS = 3_000
 REBALANCE_MS = 60_000
@@ -118,8 +118,8 @@ def test_member_that_the_leader_forgets_is_assigned_nothing(run: GroupRun) -> No
 def test_assignment_can_be_asked_for_again(run: GroupRun) -> None:
     (leader, follower) = run.stable(2)
     (again,) = run.sync(follower, 1)
-    assert again.assignment == follower.encode()
-    assert run.sync(leader, 1)[0].assignment == leader.encode()
+    assert again.assignment == assigned(follower)
+    assert run.sync(leader, 1)[0].assignment == assigned(leader)
 
 
 @pytest.mark.parametrize(

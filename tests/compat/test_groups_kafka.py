@@ -1,0 +1,267 @@
+"""Groups and offsets that a real Kafka wrote are ours, and ours are Kafka's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cordwood.broker.groups.group import GroupState
+from cordwood.broker.groups.member import LeavingMember
+from cordwood.broker.groups.offsets import OffsetKey
+from cordwood.broker.groups.records import (
+    KeyValue,
+    group_metadata,
+    group_tombstone,
+    offset_commit,
+    offset_tombstone,
+)
+from cordwood.broker.groups.shard import GroupShard
+from cordwood.format.group_metadata import decode_group_key, decode_group_value
+from cordwood.format.record import Record
+from cordwood.testing.groups_under_test import GroupBroker, GroupRun
+from cordwood.testing.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
+from cordwood.testing.manual_clock import ManualClock
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 4
+_PROPERTIES = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+}
+_WAIT_S = 60
+
+
+@dataclass(slots=True)
+class KafkaGroups:
+    """A stopped Kafka, and what it said of its groups before."""
+
+    kafka: RealKafka
+    states: dict[str, str] = field(default_factory=dict)
+    offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
+
+    @property
+    def log_dir(self) -> Path:
+        return self.kafka.log_dirs[0]
+
+
+@pytest.fixture(scope="module")
+def written(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaGroups]:
+    """What three members, an administrator and a deletion leave behind."""
+    with RealKafka(tmp_path_factory.mktemp("groups"), properties=_PROPERTIES) as kafka:
+        admin = kafka.start_without_cleaning()
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result()
+        producer = Producer(kafka.client())
+        for partition in range(PARTITIONS):
+            producer.produce("t", b"v", partition=partition)
+        producer.flush(_WAIT_S)
+        _run_group(kafka)
+        for group in ("simple", "gone", "cut"):
+            _set_offsets(admin, group)
+        admin.delete_consumer_groups(["gone"])["gone"].result()
+        deleted = kafka_tool(
+            *("consumer-groups", "--bootstrap-server", kafka.bootstrap_servers),
+            *("--delete-offsets", "--group", "cut", "--topic", "t:1"),
+            heap="256m",
+        )
+        assert "Successful" in deleted.stdout, deleted.stdout + deleted.stderr
+        found = KafkaGroups(kafka)
+        found.states = _states(admin)
+        found.offsets = {group: _offsets(admin, group) for group in found.states}
+        kafka.stop()
+        yield found
+
+
+def _consumer(kafka: RealKafka, name: str, **settings: Any) -> Consumer:
+    consumer = Consumer(
+        kafka.client(
+            {
+                "group.id": "running",
+                "client.id": name,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **settings,
+            }
+        )
+    )
+    consumer.subscribe(["t"])
+    return consumer
+
+
+def _run_group(kafka: RealKafka) -> None:
+    """Static members, who stay members when they go, and one that leaves."""
+    members = [
+        _consumer(kafka, name, **{"group.instance.id": f"i-{name}"}) for name in ("one", "two")
+    ]
+    members.append(_consumer(kafka, "three"))
+
+    _wait_for_assignments(members, [1, 1, 2])
+    first = members[0].assignment()[0]
+    position = TopicPartition(first.topic, first.partition, 1, metadata="größe")
+    members[0].commit(offsets=[position], asynchronous=False)
+    members.pop().close()
+    _wait_for_assignments(members, [2, 2])
+    for member in members:
+        member.close()
+
+
+def _wait_for_assignments(members: Sequence[Consumer], counts: list[int]) -> None:
+    def settled() -> bool:
+        for member in members:
+            member.poll(0.1)
+        return sorted(len(member.assignment()) for member in members) == counts
+
+    poll_until(settled, timeout_s=_WAIT_S, what=f"members share the partitions as {counts}")
+
+
+def _set_offsets(admin: AdminClient, group: str) -> None:
+    positions = [TopicPartition("t", number, number + 5) for number in range(PARTITIONS)]
+    wanted = ConsumerGroupTopicPartitions(group, positions)
+    admin.alter_consumer_group_offsets([wanted])[group].result()
+
+
+def _offsets(admin: AdminClient, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+    result = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    return {
+        (each.topic, each.partition): (each.offset, (each.metadata or "").rstrip("\0"))
+        for each in result[group].result().topic_partitions
+    }
+
+
+def _states(admin: AdminClient) -> dict[str, str]:
+    """The states of all groups; empty while they are being loaded."""
+    return {
+        group.group_id: "".join(word.capitalize() for word in group.state.name.split("_"))
+        for group in admin.list_consumer_groups().result().valid
+    }
+
+
+@pytest.fixture
+def ours(written: KafkaGroups, tmp_path: Path) -> GroupBroker:
+    """A coordinator's broker over a copy of what Kafka wrote."""
+    return GroupBroker(copy_log_dir(written.log_dir, tmp_path / "copy"))
+
+
+def test_coordinator_knows_the_groups_and_offsets_that_kafka_has(
+    written: KafkaGroups, ours: GroupBroker
+) -> None:
+    run = GroupRun(ours)
+    run.groups.start()
+    states = {group.group_id: group.state for group in run.groups.list_groups()}
+    assert states == written.states
+    assert states == {"running": "Stable", "simple": "Empty", "cut": "Empty"}
+    for group, offsets in written.offsets.items():
+        found = {
+            (topic.name, each.partition): (each.offset, each.metadata.rstrip("\0"))
+            for topic in run.groups.fetch(group, None, require_stable=True)
+            for each in topic.partitions
+        }
+        assert found == offsets, group
+    assert len(written.offsets["cut"]) == PARTITIONS - 1
+    running = run.groups.describe("running")
+    assert running is not None
+    assert {member.group_instance_id for member in running.members()} == {"i-one", "i-two"}
+    assert running.subscribed_topics == frozenset({"t"})
+
+
+def test_records_are_kafkas_byte_for_byte(ours: GroupBroker) -> None:
+    shard = GroupShard(0, ManualClock())
+    kinds = set()
+    for record in ours.records():
+        shard.replay(record.offset, -1, record.key, record.value)
+        assert _written_again(shard, record) == KeyValue(record.key or b"", record.value)
+        kinds.add((decode_group_key(record.key).record_type, record.value is None))
+    assert kinds == {(1, False), (1, True), (2, False), (2, True)}
+
+
+def _written_again(shard: GroupShard, record: Record) -> KeyValue:
+    """What we write for what a record says."""
+    key = decode_group_key(record.key)
+    if key.record_type == 1:
+        offset_key = OffsetKey(key.fields["group"], key.fields["topic"], key.fields["partition"])
+        found = shard.offsets.get(offset_key)
+        return offset_tombstone(offset_key) if found is None else offset_commit(offset_key, found)
+    group = shard.group(key.fields["group"])
+    if group is None:
+        return group_tombstone(key.fields["group"])
+    return group_metadata(group, {each.member_id: each.assignment for each in group.members()})
+
+
+def test_a_group_s_life_leaves_the_records_that_it_leaves_in_kafka(
+    ours: GroupBroker, tmp_path: Path
+) -> None:
+    theirs = _life(ours.records(), "running")
+    broker = GroupBroker(tmp_path / "ours")
+    run = GroupRun(broker)
+    (member,) = run.stable(group="running")
+    run.commit(1, group="running", member_id=member, generation_id=1)
+    first = _life(broker.records(), "running")
+    assert first[0] == theirs[0], "the record of a group that nobody has joined yet"
+    assert first[1][:3] == theirs[1][:3]
+    assert first[2] == next(each for each in theirs if each[0] == 1)
+
+
+def _life(records: Sequence[Record], group: str) -> list[tuple[Any, ...]]:
+    """A group's records: types, versions, and what does not differ from run to run."""
+    life: list[tuple[Any, ...]] = []
+    for record in records:
+        key = decode_group_key(record.key)
+        value = decode_group_value(key.record_type, record.value)
+        if key.fields["group"] != group or value is None:
+            continue
+        fields = value.fields
+        if key.record_type == 1:
+            life.append((1, value.version, fields["expireTimestamp"]))
+        else:
+            steady = (fields["protocolType"], fields["generation"], fields["protocol"])
+            is_led = fields["leader"] is not None
+            life.append((2, value.version, steady, is_led, len(fields["members"])))
+    return life
+
+
+def test_kafka_goes_on_with_groups_and_offsets_of_ours(written: KafkaGroups) -> None:
+    broker = GroupBroker(written.log_dir)
+    run = GroupRun(broker)
+    ids = run.stable(2, group="ours", session_timeout_ms=1_800_000)
+    run.commit(3, group="ours", member_id=ids[0], generation_id=1, metadata="von uns")
+    (left,) = run.stable(group="left")
+    run.commit(4, group="left", member_id=left, generation_id=1)
+    run.groups.leave("left", [LeavingMember(left)])
+    run.commit(8, group="simple")
+    run.commit(1, group="expiring", retention_ms=3_600_000_000_000)
+    run.groups.delete_group("cut")
+    run.groups.close()
+    broker.close()
+
+    kafka = written.kafka
+    admin = kafka.start_without_cleaning()
+    listed = poll_until(
+        lambda: _states(admin) or None, timeout_s=_WAIT_S, what="Kafka has loaded the groups"
+    )
+    assert listed["ours"] == GroupState.STABLE.value
+    assert listed["left"] == listed["simple"] == listed["expiring"] == GroupState.EMPTY.value
+    assert "cut" not in listed
+    assert _offsets(admin, "ours") == {("t", 0): (3, "von uns")}
+    assert _offsets(admin, "left") == {("t", 0): (4, "")}
+    assert _offsets(admin, "simple")["t", 0] == (8, "")
+    assert _offsets(admin, "expiring") == {("t", 0): (1, "")}
+    described = kafka_tool(
+        *("consumer-groups", "--bootstrap-server", kafka.bootstrap_servers),
+        *("--describe", "--group", "ours", "--members"),
+        heap="256m",
+    )
+    for member_id in ids:
+        assert re.search(rf"^ours\s+{member_id}\s+/127.0.0.1\s+client\s", described.stdout, re.M), (
+            described.stdout + described.stderr
+        )
+    kafka.stop()
