@@ -205,11 +205,11 @@ class Node:
         )
         self._at_end(logs.shutdown, waits=True)
         loop = asyncio.get_running_loop()
-        context.failures.subscribe(
-            lambda log_dir, reason: loop.call_soon_threadsafe(
-                self._directory_failed, log_dir, reason
-            )
-        )
+
+        def failed(log_dir: Path, reason: str) -> None:
+            loop.call_soon_threadsafe(self._directory_failed, log_dir, reason)
+
+        context.failures.subscribe(failed)
         return logs
 
     def _directory_failed(self, log_dir: Path, reason: str) -> None:

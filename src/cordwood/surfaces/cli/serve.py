@@ -144,8 +144,8 @@ async def _serve(settings: object, clock: object, http_port: int | None) -> None
             _log.info("Metrics and status are at %s", endpoint.url)
         where = ", ".join(f"{name}://127.0.0.1:{port}" for name, port in node.ports.items())
         _log.info("Kafka Server started (%s)", where)
-        waiting = loop.create_task(told.wait())
-        await asyncio.wait({waiting, node.failure}, return_when=asyncio.FIRST_COMPLETED)
+        node.failure.add_done_callback(lambda _: told.set())
+        await told.wait()
         if node.failure.done():
             raise CordwoodError(node.failure.result())
         _log.info("Shutting down")
