@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cordwood.testing.kafka import RealKafka
 from cordwood.testing.kafka_tools import KafkaTools
-from cordwood.testing.tool_cases import FILES, GROUPS
+from cordwood.testing.tool_cases import FILES, GROUPS, Case
 from cordwood.testing.tool_compare import Sides
 
 pytestmark = pytest.mark.kafka
@@ -24,11 +25,23 @@ def sides(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         path.write_text(FILES[name])
     with RealKafka(root / "kafka") as kafka, KafkaTools() as tools:
         kafka.start()
-        yield Sides(tools=tools, bootstrap=kafka.bootstrap_servers, files=files)
+        sides = Sides(tools=tools, bootstrap=kafka.bootstrap_servers, files=files)
+        sides.set_up()
+        yield sides
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_tools_answer_as_kafkas_do(sides: Sides, group: str) -> None:
-    compared = [sides.compare(case) for case in GROUPS[group]]
+    _compare(sides, [case for case in GROUPS[group] if not case.slow])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("group", GROUPS)
+def test_tools_answer_as_kafkas_do_in_all_rows(sides: Sides, group: str) -> None:
+    _compare(replace(sides, tag="all"), GROUPS[group])
+
+
+def _compare(sides: Sides, cases: Sequence[Case]) -> None:
+    compared = [sides.compare(case) for case in cases]
     different = [str(one) for one in compared if not one.is_equal]
     assert not different, "\n\n".join(different)

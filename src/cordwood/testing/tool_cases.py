@@ -30,9 +30,30 @@ class Case(NamedTuple):
 
 FILES: Mapping[str, str] = {
     "topic.properties": "segment.bytes = 1048576\nretention.bytes=2097152\n",
+    "empty.properties": "",
+    "delete.json": """{"version": 1, "partitions": [
+        {"topic": "%b", "partition": 0, "offset": 2}, {"topic": "%a", "partition": 3, "offset": -1}
+    ]}""",
+    "delete-bad.json": """{"partitions": [
+        {"topic": "%b", "partition": 0, "offset": 99}]}""",
+    "delete-twice.json": """{"partitions": [
+        {"topic": "%b", "partition": 0, "offset": 1}, {"topic": "%b", "partition": 0, "offset": 1}
+    ]}""",
+    "delete-version.json": '{"version": 2, "partitions": []}',
+    "delete-empty.json": "{}",
+    "delete-no-offset.json": '{"partitions": [{"topic": "%b", "partition": 0}]}',
+    "delete-types.json": '{"partitions": [{"topic": "%b", "partition": "0", "offset": 1}]}',
     "reader.properties": "parse.key=true\nkey.separator==\n",
     "formatter.properties": "print.key=true\nkey.separator=\\ -> \n",
 }
+
+SETUP: Sequence[str] = (
+    "topics --create --topic seventeen --partitions 17 --if-not-exists",
+    "topics --create --topic same-a --config retention.ms=1000 --if-not-exists",
+    "topics --create --topic same-b --if-not-exists",
+    "topics --create --topic same-c --if-not-exists",
+)
+"""What there is before all rows, for both sides."""
 
 TOPICS: Sequence[Case] = (
     Case("topics", bootstrap=False),
@@ -357,8 +378,83 @@ CONSOLE: Sequence[Case] = (
     Case("topics --delete --topic %.*"),
 )
 
+OFFSETS: Sequence[Case] = (
+    Case("get-offsets", bootstrap=False),
+    Case("get-offsets --topic %a", bootstrap=False),
+    Case("get-offsets --topic %a --bootstrap-server x", bootstrap=False),
+    Case("get-offsets --foo"),
+    Case("get-offsets --topic %none"),
+    Case("topics --create --topic %a --partitions 12 --config segment.bytes=1048576"),
+    Case("topics --create --topic %b"),
+    Case("get-offsets --topic %a"),
+    Case(f"{PRODUCE} %a --reader-property parse.key=true", b"a\t1\nb\t2\nc\t3\nd\t4\na\t5\n"),
+    Case(f"{PRODUCE} %b", b"1\n2\n3\n"),
+    Case("get-offsets --topic %a"),
+    Case("get-offsets --topic %.*"),
+    Case("get-offsets --topic %a,%b --partitions 0,1"),
+    Case("get-offsets --topic %a --partitions x"),
+    Case("get-offsets --topic-partitions %a --topic %a"),
+    Case("get-offsets --topic-partitions %a:3,%b:-1,%a:9-"),
+    Case("get-offsets --topic-partitions %[ab]:0-2"),
+    Case("get-offsets --topic-partitions %a:x"),
+    Case("get-offsets --topic '['"),
+    Case("get-offsets --topic %.* --time -1"),
+    Case("get-offsets --topic %.* --time -2"),
+    Case("get-offsets --topic %b --time -3"),
+    Case("get-offsets --topic %.* --time -4"),
+    Case("get-offsets --topic %.* --time -5"),
+    Case("get-offsets --topic %.* --time -6"),
+    Case("get-offsets --topic %.* --time earliest"),
+    Case("get-offsets --topic %.* --time 0"),
+    Case("get-offsets --topic %.* --time 9999999999999"),
+    Case("get-offsets --topic %.* --time soon"),
+    Case("get-offsets --topic %.* --exclude-internal-topics"),
+    Case("delete-records", bootstrap=False),
+    Case("delete-records"),
+    Case("delete-records --foo"),
+    Case("delete-records --offset-json-file @delete.json", ordered=False),
+    Case("get-offsets --topic %.* --time -2"),
+    Case("delete-records --offset-json-file @delete-bad.json"),
+    Case("delete-records --offset-json-file @delete-twice.json"),
+    Case("delete-records --offset-json-file @delete-version.json"),
+    Case("delete-records --offset-json-file @delete-empty.json"),
+    Case("delete-records --offset-json-file @delete-no-offset.json"),
+    Case("delete-records --offset-json-file @delete-types.json"),
+    Case("delete-records --offset-json-file @topic.properties"),
+    Case("log-dirs"),
+    Case("log-dirs --describe", bootstrap=False),
+    Case("log-dirs --foo"),
+    Case("log-dirs --describe --topic-list %b"),
+    Case("log-dirs --describe --topic-list %none --broker-list 1"),
+    Case("log-dirs --describe --broker-list 1,5"),
+    Case("log-dirs --describe --broker-list x"),
+    Case("log-dirs --describe --topic-list seventeen"),
+    Case("topics --describe --topic seventeen|same-.*"),
+    Case("topics --list --topic seventeen|same-.*"),
+    Case("topics --delete --topic %.*"),
+)
+
+CLUSTER: Sequence[Case] = (
+    Case("cluster", bootstrap=False),
+    Case("cluster cluster-id", bootstrap=False),
+    Case("cluster nonsense"),
+    Case("cluster cluster-id"),
+    Case("cluster cluster-id --config @empty.properties"),
+    Case("cluster cluster-id --config @empty.properties -c @empty.properties"),
+    Case("cluster list-endpoints"),
+    Case("cluster list-endpoints --include-fenced-brokers"),
+    Case("cluster unregister"),
+    Case("cluster unregister --id x"),
+    Case("cluster unregister --id 9"),
+    Case("broker-api-versions", bootstrap=False),
+    Case("broker-api-versions --foo"),
+    Case("broker-api-versions"),
+)
+
 GROUPS: Mapping[str, Sequence[Case]] = {
     "topics": TOPICS,
     "configs": CONFIGS,
     "console": CONSOLE,
+    "offsets": OFFSETS,
+    "cluster": CLUSTER,
 }

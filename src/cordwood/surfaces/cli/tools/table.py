@@ -10,6 +10,11 @@ MODULES: Mapping[str, str] = {
     "configs": "configs",
     "console-producer": "console_producer",
     "console-consumer": "console_consumer",
+    "get-offsets": "get_offsets",
+    "log-dirs": "log_dirs",
+    "delete-records": "delete_records",
+    "cluster": "cluster",
+    "broker-api-versions": "api_versions",
 }
 
 

@@ -217,6 +217,8 @@ def client_settings(
     """
     properties: dict[str, str] = {}
     file = options.value("command-config")
+    if file is None and any(option.name == "config" for option in options.usage.options):
+        file = None if options.usage.tool == "topics" else options.value("config")
     if file is not None:
         properties = read_properties(file)
     properties |= extra or {}

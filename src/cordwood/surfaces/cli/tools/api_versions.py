@@ -1,0 +1,85 @@
+"""`cordwood broker-api-versions`: what kafka-broker-api-versions does.
+
+Source: org.apache.kafka.tools.BrokerApiVersionsCommand, NodeApiVersions.toString (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kio.schema.index import api_key_map, schema_name_map
+
+from cordwood.surfaces.cli.tools.options import (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    COMMON,
+    Options,
+    Usage,
+)
+from cordwood.surfaces.cli.tools.tool import Terminal, client_settings, print_error, run_tool
+from cordwood.surfaces.client.admin import Admin
+from cordwood.surfaces.client.cluster import Cluster, Node, api_name
+
+# APIs that brokers serve to clients (ApiKeys.clientApis).
+_CLIENT_APIS = frozenset(
+    {*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 71, 72}
+    | {*range(74, 82), *range(83, 93)}
+)
+
+USAGE = Usage(
+    tool="broker-api-versions",
+    summary="This tool helps to retrieve broker version information.",
+    options=(BOOTSTRAP, COMMAND_CONFIG, *COMMON),
+    examples="""\
+  cordwood broker-api-versions --bootstrap-server localhost:9092
+""",
+)
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+    return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
+
+
+def _body(options: Options, terminal: Terminal) -> int:
+    options.require("bootstrap-server")
+    with Cluster(client_settings(options), warn=terminal.warn) as cluster:
+        nodes = Admin(cluster).describe_cluster().nodes
+        found = {node: cluster.versions(node.id) for node in nodes}
+    if options.has("json"):
+        terminal.document([_document(node, versions) for node, versions in found.items()])
+        return 0
+    for node, versions in found.items():
+        rack = "null" if node.rack is None else node.rack
+        name = f"{node.host}:{node.port} (id: {node.id} rack: {rack} isFenced: false)"
+        keys = sorted(_CLIENT_APIS.union(versions))
+        apis = ",\n\t".join(_shown(key, *versions.get(key, (0, -1))) for key in keys)
+        terminal.line(f"{name} -> (\n\t{apis}\n)")
+    return 0
+
+
+def _shown(key: int, low: int, high: int) -> str:
+    name = api_name(key)
+    versions = str(low) if low == high else f"{low} to {high}"
+    if name is None:
+        return f"UNKNOWN({key}): {versions}"
+    if high < low:
+        return f"{name}({key}): UNSUPPORTED"
+    known = schema_name_map[api_key_map[key]]
+    if max(known) < low:
+        usable = "unusable: node too new"
+    elif high < min(known):
+        usable = "unusable: node too old"
+    else:
+        usable = f"usable: {min(max(known), high)}"
+    return f"{name}({key}): {versions} [{usable}]"
+
+
+def _document(node: Node, versions: Mapping[int, tuple[int, int]]) -> dict[str, object]:
+    return {
+        **node._asdict(),
+        "apis": [
+            {"key": key, "name": api_name(key), "min": low, "max": high}
+            for key, (low, high) in sorted(versions.items())
+        ],
+    }

@@ -1,0 +1,200 @@
+"""`cordwood cluster`: what kafka-cluster does.
+
+Source: org.apache.kafka.tools.ClusterTool (4.3.0).
+"""
+
+from __future__ import annotations
+
+from cordwood.model.errors import CordwoodError
+from cordwood.surfaces.cli.tools.options import (
+    COMMAND_CONFIG,
+    COMMON,
+    Option,
+    Options,
+    Usage,
+    java_integer,
+)
+from cordwood.surfaces.cli.tools.tool import (
+    Terminal,
+    ToolError,
+    client_settings,
+    run_tool,
+)
+from cordwood.surfaces.client.admin import Admin, ClusterFacts
+from cordwood.surfaces.client.cluster import Cluster
+from cordwood.surfaces.client.errors import ClientError, NotSupportedError, RefusedError
+
+_SHORT = {"-b": "--bootstrap-server", "-C": "--bootstrap-controller", "-c": "--command-config"}
+_SHORT |= {"-i": "--id", "-h": "--help"}
+_COMMANDS = ("cluster-id", "unregister", "list-endpoints")
+
+USAGE = Usage(
+    tool="cluster",
+    summary="The Kafka cluster tool. Commands: cluster-id, unregister, list-endpoints.",
+    options=(
+        Option("bootstrap-server", "The brokers to begin with (-b).", "HOST:PORT,..."),
+        Option("bootstrap-controller", "The controllers to begin with (-C).", "HOST:PORT,..."),
+        COMMAND_CONFIG,
+        Option("config", "Deprecated: --command-config.", "FILE"),
+        Option("id", "With unregister: the broker (-i).", "ID"),
+        Option("include-fenced-brokers", "With list-endpoints: fenced brokers too."),
+        *COMMON,
+    ),
+    examples="""\
+  cordwood cluster cluster-id --bootstrap-server localhost:9092
+  cordwood cluster list-endpoints --bootstrap-server localhost:9092
+  cordwood cluster unregister --bootstrap-server localhost:9092 --id 3
+""",
+)
+
+
+class _RefusedFlagsError(ToolError):
+    """Flags that do not go together, told below a short usage."""
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    given = [_SHORT.get(word, word) for word in arguments]
+    if command in _COMMANDS:
+        given.remove(command)
+    return run_tool(
+        USAGE,
+        given or [""],
+        terminal,
+        lambda options, terminal: _body(command, options, terminal),
+        on_error=_explain,
+    )
+
+
+def _explain(error: CordwoodError, terminal: Terminal) -> None:
+    if isinstance(error, _RefusedFlagsError):
+        terminal.error(f"usage: cordwood cluster {{{','.join(_COMMANDS)}}} ...")
+        terminal.error(f"cordwood cluster: error: {error}")
+    elif isinstance(error, ClientError):
+        terminal.error(f"java.util.concurrent.ExecutionException: {error.described}")
+    else:
+        terminal.error(str(error))
+
+
+def _body(command: str | None, options: Options, terminal: Terminal) -> int:
+    _check(command, options)
+    if options.has("config"):
+        if options.has("command-config"):
+            raise ToolError("--config and --command-config cannot be specified together.")
+        terminal.line(
+            "Option --config has been deprecated and will be removed in a future version. Use "
+            "--command-config instead."
+        )
+    servers = "bootstrap-server"
+    if not options.has(servers):
+        servers = "bootstrap-controller"
+        if options.has("include-fenced-brokers"):
+            raise ToolError(
+                "The option --include-fenced-brokers is only supported with --bootstrap-server "
+                "option"
+            )
+    client = client_settings(options, servers=servers)
+    with Cluster(client, warn=terminal.warn) as cluster:
+        admin = Admin(cluster)
+        if command == "unregister":
+            _unregister(options, admin, terminal)
+        elif command == "cluster-id":
+            facts = admin.describe_cluster()
+            if options.has("json"):
+                terminal.document({"clusterId": facts.cluster_id})
+            else:
+                terminal.line(f"Cluster ID: {facts.cluster_id}")
+        else:
+            _list(options, admin, terminal)
+    return 0
+
+
+def _check(command: str | None, options: Options) -> None:
+    if command is None:
+        raise _RefusedFlagsError("too few arguments")
+    if command not in _COMMANDS:
+        shown = ", ".join(f"'{name}'" for name in _COMMANDS)
+        raise _RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+    servers = options.has("bootstrap-server"), options.has("bootstrap-controller")
+    if all(servers):
+        raise _RefusedFlagsError(
+            "argument --bootstrap-server/-b: not allowed with argument --bootstrap-controller/-C"
+        )
+    if command == "unregister":
+        if not options.has("id"):
+            raise _RefusedFlagsError("argument --id/-i is required")
+        text = options.required("id")
+        if java_integer(text) is None:
+            raise _RefusedFlagsError(
+                f"argument --id/-i: could not convert '{text}' to Integer (For input string: "
+                f'"{text}")'
+            )
+    if not any(servers):
+        raise _RefusedFlagsError(
+            "one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required"
+        )
+
+
+def _unregister(options: Options, admin: Admin, terminal: Terminal) -> None:
+    broker = options.number("id")
+    assert broker is not None, "checked before"
+    try:
+        admin.unregister_broker(broker)
+    except NotSupportedError:
+        terminal.line("The target cluster does not support the broker unregistration API.")
+        return
+    except RefusedError as error:
+        terminal.log(
+            "ERROR",
+            f"[AdminClient clientId=adminclient-1] Unregister broker request for broker ID "
+            f"{broker} failed: {error}",
+            "org.apache.kafka.clients.admin.KafkaAdminClient",
+        )
+        raise
+    if options.has("json"):
+        terminal.document({"unregistered": broker})
+    else:
+        terminal.line(f"Broker {broker} is no longer registered.")
+
+
+def _list(options: Options, admin: Admin, terminal: Terminal) -> None:
+    try:
+        facts = admin.describe_cluster(include_fenced=options.has("include-fenced-brokers"))
+    except NotSupportedError as error:
+        terminal.line(str(error))
+        return
+    if options.has("json"):
+        terminal.document(
+            [
+                {**node._asdict(), "fenced": node.id in facts.fenced, "type": _type(options)}
+                for node in facts.nodes
+            ]
+        )
+    else:
+        _show(facts, options, terminal)
+
+
+def _type(options: Options) -> str:
+    return "broker" if options.has("bootstrap-server") else "controller"
+
+
+def _show(facts: ClusterFacts, options: Options, terminal: Terminal) -> None:
+    host = max((len(node.host) for node in facts.nodes), default=100)
+    rack = max((len(node.rack) for node in facts.nodes if node.rack is not None), default=10)
+    kind = _type(options)
+    has_state = kind == "broker"
+
+    def line(cells: list[str], state: str) -> str:
+        number, name, port, where = cells
+        text = f"{number:<10} {name:<{host}} {port:<10} {where:<{rack}} "
+        return text + (f"{state:<10} " if has_state else "")
+
+    header = line(["ID", "HOST", "PORT", "RACK"], "STATE")
+    terminal.line(f"{header}{'ENDPOINT_TYPE':<15}")
+    for node in facts.nodes:
+        shown = line(
+            [str(node.id), node.host, str(node.port), "null" if node.rack is None else node.rack],
+            "fenced" if node.id in facts.fenced else "unfenced",
+        )
+        terminal.line(f"{shown}{kind:<15}")

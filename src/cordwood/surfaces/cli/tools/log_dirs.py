@@ -1,0 +1,123 @@
+"""`cordwood log-dirs`: what kafka-log-dirs does.
+
+Source: org.apache.kafka.tools.LogDirsCommand (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
+from cordwood.surfaces.cli.tools.options import (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    COMMON,
+    Option,
+    Options,
+    Usage,
+    java_integer,
+)
+from cordwood.surfaces.cli.tools.tool import (
+    Terminal,
+    ToolError,
+    client_settings,
+    print_error,
+    run_tool,
+)
+from cordwood.surfaces.client.admin import Admin, LogDirFacts
+from cordwood.surfaces.client.cluster import Cluster
+from cordwood.surfaces.client.errors import RefusedError
+from cordwood.surfaces.dump.java_text import json_text
+
+USAGE = Usage(
+    tool="log-dirs",
+    summary="This tool helps to query log directory usage on the specified brokers.",
+    options=(
+        BOOTSTRAP,
+        COMMAND_CONFIG,
+        Option("describe", "Required: show log directories and what is in them."),
+        Option("topic-list", "Only these topics.", "NAME,NAME", default=""),
+        Option("broker-list", "Only these brokers.", "ID,ID", default=""),
+        *COMMON,
+    ),
+    notes="With --json, standard output holds the JSON document alone.",
+    examples="""\
+  cordwood log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders
+""",
+)
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+    return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
+
+
+def _body(options: Options, terminal: Terminal) -> int:
+    options.require("bootstrap-server", "describe")
+    topics = _names(options, "topic-list")
+    wanted = [_broker_id(text) for text in _names(options, "broker-list")]
+    client = client_settings(options, client_id="log-dirs-tool")
+    with Cluster(client, warn=terminal.warn) as cluster:
+        admin = Admin(cluster)
+        known = [node.id for node in admin.describe_cluster().nodes]
+        unknown = [broker for broker in wanted if broker not in known]
+        if unknown:
+            raise ToolError(
+                f"ERROR: The given brokers do not exist from --broker-list: {_ids(unknown)}. "
+                f"Current existent brokers: {_ids(known)}"
+            )
+        brokers = java_order(dict.fromkeys(wanted or known), lambda broker: broker)
+        if not options.has("json"):
+            terminal.line("Querying brokers for log directories information")
+        found = {broker: admin.describe_log_dirs(broker) for broker in brokers}
+    if not options.has("json"):
+        terminal.line(f"Received log directory information from brokers {_ids(brokers)}")
+    document = {
+        "brokers": [
+            {"broker": broker, "logDirs": [_log_dir(one, topics) for one in _ordered(dirs)]}
+            for broker, dirs in found.items()
+        ],
+        "version": 1,
+    }
+    terminal.line(json_text(document))
+    return 0
+
+
+def _names(options: Options, flag: str) -> list[str]:
+    return [name for name in options.required(flag).split(",") if name]
+
+
+def _broker_id(text: str) -> int:
+    number = java_integer(text)
+    if number is None:
+        raise ToolError(f'For input string: "{text}"')
+    return number
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def _ordered(dirs: Sequence[LogDirFacts]) -> list[LogDirFacts]:
+    return java_order(dirs, lambda one: one.path, capacity=len(dirs))
+
+
+def _log_dir(facts: LogDirFacts, topics: Sequence[str]) -> dict[str, Any]:
+    # The order of the fields is that of the hash map that holds them in Kafka's tool.
+    replicas = java_order(facts.replicas, partition_hash)
+    wanted = [tp for tp in replicas if not topics or tp.topic in topics]
+    error = RefusedError(facts.error_code).java_class if facts.error_code else None
+    return {
+        "partitions": [
+            {
+                "partition": str(tp),
+                "size": facts.replicas[tp].size_bytes,
+                "offsetLag": facts.replicas[tp].offset_lag,
+                "isFuture": facts.replicas[tp].is_future,
+            }
+            for tp in java_order(wanted, partition_hash)
+        ],
+        "error": error,
+        "logDir": facts.path,
+    }
