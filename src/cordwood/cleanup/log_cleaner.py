@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -88,6 +89,7 @@ class LogCleaner:
         self._clock = clock
         self._changing = threading.Lock()
         self._lock = threading.Lock()
+        self._retaining = threading.Lock()
         self._threads: list[WorkerThread] = []
         self._cleaners: list[LiveCleaner] = []
         self._retention: WorkerThread | None = None
@@ -229,8 +231,17 @@ class LogCleaner:
     def run_once_now(self) -> int:
         """Cleans in this thread until no log is due; how many were cleaned.
 
-        Logs that a thread has in hand are left to it. Retention of compacted logs is applied.
+        What a thread is at is waited for, and none begins anything meanwhile, so that all that was
+        due is done when this returns. Retention of compacted logs is applied.
         """
+        with self._lock:
+            threads = list(self._threads)
+        with ExitStack() as held:
+            for thread in threads:
+                held.enter_context(thread.held())
+            return self._clean_what_is_due()
+
+    def _clean_what_is_due(self) -> int:
         runs: list[CleanerRun] = []
         cleaner = self._cleaner(len(self._threads), lambda: self._stopping, runs.append)
         failed: set[TopicPartition] = set()
@@ -273,11 +284,12 @@ class LogCleaner:
 
         What goes wrong is logged.
         """
-        try:
-            return retention_pass(self.manager)
-        except Exception:
-            _log.exception("Uncaught exception in scheduled task 'kafka-log-retention'")
-            return 0
+        with self._retaining:  # else a pass would leave out the logs that another one has in hand
+            try:
+                return retention_pass(self.manager)
+            except Exception:
+                _log.exception("Uncaught exception in scheduled task 'kafka-log-retention'")
+                return 0
 
     # ---- how it does
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from cordwood.model.clock import Clock
 
@@ -49,6 +50,7 @@ class WorkerThread:
         self._condition = threading.Condition()
         self._stopping = False
         self._woken = False
+        self._working = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -76,6 +78,10 @@ class WorkerThread:
         with self._condition:
             self._condition.notify_all()
 
+    def held(self) -> AbstractContextManager[object]:
+        """Waits until what it is at is done; nothing is begun before the context ends."""
+        return self._working
+
     def stop(self) -> None:
         """Tells it to stop, and returns at once."""
         with self._condition:
@@ -92,7 +98,9 @@ class WorkerThread:
         _log.info("[%s]: Starting", self.name)
         try:
             while not self._stopping:
-                self._rest(self._work())
+                with self._working:
+                    rest_ms = self._work()
+                self._rest(rest_ms)
         except self._ends_it:
             pass
         except Exception:

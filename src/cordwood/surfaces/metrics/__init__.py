@@ -1,0 +1,1 @@
+"""What a broker counts, under the names that Kafka's metrics have in Prometheus."""

@@ -1,0 +1,239 @@
+"""Metrics of the broker's replicas, of the controller, of metadata and of groups.
+
+Source: kafka.server.ReplicaManager, BrokerServer; org.apache.kafka.controller.metrics
+(QuorumControllerMetrics, ControllerMetadataMetrics); org.apache.kafka.raft.internals.
+KafkaRaftMetrics; org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from cordwood import __version__
+from cordwood.broker.groups.group import GroupState
+from cordwood.surfaces.metrics.logs import min_isr
+from cordwood.surfaces.metrics.metric import Kind, Metric, Value
+from cordwood.surfaces.metrics.snapshot import Snapshot
+
+_RUNNING = 3  # org.apache.kafka.metadata.BrokerState
+_NONE_HERE = "Always 0: there is one broker."
+
+Number = Callable[[Snapshot], float]
+
+
+def _gauge(mbean: str, text: str, number: Number) -> Metric:
+    return Metric(
+        mbean=mbean,
+        kind=Kind.GAUGE,
+        help=text,
+        read=lambda snapshot: [Value({}, number(snapshot))],
+    )
+
+
+def _replicas(name: str, text: str, number: Number) -> Metric:
+    return _gauge(f"kafka.server:type=ReplicaManager,name={name}", text, number)
+
+
+def _controller(name: str, text: str, number: Number) -> Metric:
+    return _gauge(f"kafka.controller:type=KafkaController,name={name}", text, number)
+
+
+def _never(mbean: str) -> Metric:
+    return Metric(mbean=mbean, kind=Kind.COUNTER, help=_NONE_HERE, read=lambda _: [Value({}, 0)])
+
+
+def _attribute(bean: str, attribute: str, name: str, text: str, number: Number) -> Metric:
+    return Metric(
+        mbean=f"kafka.server:type={bean}",
+        attribute=attribute,
+        kind=Kind.GAUGE,
+        help=text,
+        read=lambda snapshot: [Value({}, number(snapshot))],
+        given_name=name,
+    )
+
+
+def _raft(attribute: str, text: str, number: Number) -> Metric:
+    name = f"kafka_server_raftmetrics_{attribute.replace('-', '_')}"
+    return _attribute("raft-metrics", attribute, name, text, number)
+
+
+def _applied(attribute: str, text: str, number: Number) -> Metric:
+    name = f"kafka_server_brokermetadatametrics_{attribute.replace('-', '_')}"
+    return _attribute("broker-metadata-metrics", attribute, name, text, number)
+
+
+def _groups(state: GroupState) -> Metric:
+    return _gauge(
+        f"kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups{state.value}",
+        f"Classic groups that are {state.value}.",
+        lambda snapshot: snapshot.groups.groups.get(state, 0),
+    )
+
+
+def _producers(snapshot: Snapshot) -> int:
+    return sum(log.producer_state.producer_count for log, _ in snapshot.logs)
+
+
+def _features(snapshot: Snapshot) -> Iterator[Value]:
+    for name, level in snapshot.image.features.items():
+        first, *others = name.split(".")
+        words = first + "".join(each.title() for each in others)
+        yield Value({"featureName": words}, level)
+
+
+def _lag_ms(snapshot: Snapshot) -> int:
+    return max(0, snapshot.now_ms - snapshot.image.timestamp_ms)
+
+
+def _under_min_isr(snapshot: Snapshot) -> int:
+    return sum(len(image.isr) < min_isr(each, image) for each, image in snapshot.led)
+
+
+def _at_min_isr(snapshot: Snapshot) -> int:
+    return sum(len(image.isr) == min_isr(each, image) for each, image in snapshot.led)
+
+
+def _under_replicated(snapshot: Snapshot) -> int:
+    return sum(len(image.isr) < len(image.replicas) for _, image in snapshot.led)
+
+
+def _fenced(snapshot: Snapshot) -> int:
+    return sum(each.fenced for each in snapshot.image.brokers.values())
+
+
+CLUSTER: tuple[Metric, ...] = (
+    _gauge(
+        "kafka.server:type=KafkaServer,name=BrokerState",
+        "3: running. Before and after there is nobody who would answer.",
+        lambda _: _RUNNING,
+    ),
+    Metric(
+        mbean="kafka.server:type=KafkaServer,name=ClusterId",
+        kind=Kind.GAUGE,
+        help="Always 1; the cluster's id is the label `cluster_id`.",
+        read=lambda snapshot: [Value({"cluster_id": snapshot.broker.cluster_id}, 1)],
+    ),
+    Metric(
+        kind=Kind.GAUGE,
+        labels=("version",),
+        help="Always 1; the label is the version of Cordwood.",
+        read=lambda _: [Value({"version": __version__}, 1)],
+        given_name="cordwood_info",
+    ),
+    _replicas("PartitionCount", "Replicas that this broker has.", lambda each: each.cluster.here),
+    _replicas("LeaderCount", "Partitions led here.", lambda each: each.cluster.led_here),
+    _replicas(
+        "OfflineReplicaCount",
+        "Replicas here whose log cannot be had: their directory failed.",
+        lambda each: each.cluster.offline_here,
+    ),
+    _replicas(
+        "UnderReplicatedPartitions",
+        "Partitions led here with a replica that is not in sync.",
+        _under_replicated,
+    ),
+    _replicas(
+        "UnderMinIsrPartitionCount",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+        _under_min_isr,
+    ),
+    _replicas(
+        "AtMinIsrPartitionCount",
+        "Partitions led here with as many replicas in sync as min.insync.replicas.",
+        _at_min_isr,
+    ),
+    _replicas(
+        "ReassigningPartitions",
+        "Partitions led here whose replicas are being changed.",
+        lambda each: each.cluster.reassigning,
+    ),
+    _replicas("ProducerIdCount", "Producers that the logs remember, each in each log.", _producers),
+    _never("kafka.server:type=ReplicaManager,name=IsrShrinksPerSec"),
+    _never("kafka.server:type=ReplicaManager,name=IsrExpandsPerSec"),
+    _never("kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec"),
+    _never("kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec"),
+    _controller("ActiveControllerCount", "1: this is the active controller.", lambda _: 1),
+    _controller(
+        "ActiveBrokerCount",
+        "Brokers that may lead partitions.",
+        lambda each: len(each.image.brokers) - _fenced(each),
+    ),
+    _controller("FencedBrokerCount", "Brokers registered that are not running.", _fenced),
+    _controller("GlobalTopicCount", "Topics.", lambda each: len(each.image.topics)),
+    _controller("GlobalPartitionCount", "Partitions.", lambda each: each.cluster.partitions),
+    _controller(
+        "OfflinePartitionsCount", "Partitions without a leader.", lambda each: each.cluster.offline
+    ),
+    _controller(
+        "PreferredReplicaImbalanceCount",
+        "Partitions whose first replica is not their leader.",
+        lambda each: each.cluster.not_preferred,
+    ),
+    _controller(
+        "LastAppliedRecordOffset",
+        "Offset of the last metadata record taken in.",
+        lambda each: each.image.offset,
+    ),
+    _controller(
+        "LastCommittedRecordOffset",
+        "Offset of the last metadata record that is committed: with one voter, the last.",
+        lambda each: each.image.offset,
+    ),
+    _controller(
+        "LastAppliedRecordTimestamp",
+        "Time of that record, in ms since the epoch.",
+        lambda each: each.image.timestamp_ms,
+    ),
+    _controller(
+        "LastAppliedRecordLagMs",
+        "How long ago that was. It grows while nothing changes: there are no records that only "
+        "show that the controller is there.",
+        _lag_ms,
+    ),
+    _gauge(
+        "kafka.server:type=MetadataLoader,name=CurrentMetadataVersion",
+        "Level of metadata.version.",
+        lambda each: each.image.metadata_version,
+    ),
+    _gauge(
+        "kafka.server:type=MetadataLoader,name=CurrentControllerId",
+        "Node id of the active controller: this one.",
+        lambda each: each.broker.node_id,
+    ),
+    Metric(
+        mbean="kafka.server:type=MetadataLoader,name=FinalizedLevel",
+        kind=Kind.GAUGE,
+        labels=("featureName",),
+        help="Level of each feature in force.",
+        read=_features,
+    ),
+    _applied(
+        "last-applied-record-offset",
+        "Offset of the last metadata record that the broker has taken in.",
+        lambda each: each.image.offset,
+    ),
+    _applied(
+        "last-applied-record-timestamp",
+        "Time of that record, in ms since the epoch.",
+        lambda each: each.image.timestamp_ms,
+    ),
+    _applied("last-applied-record-lag-ms", "How long ago that was.", _lag_ms),
+    _raft("current-leader", "Node id of the leader: this one.", lambda each: each.broker.node_id),
+    _raft("current-epoch", "Epoch of the quorum.", lambda each: each.image.epoch),
+    _raft("high-watermark", "End of what is committed.", lambda each: each.image.next_offset),
+    _raft("log-end-offset", "End of the metadata log.", lambda each: each.image.next_offset),
+    _raft("log-end-epoch", "Epoch of its last record.", lambda each: each.image.epoch),
+    _raft("number-of-voters", "Voters of the quorum: this one.", lambda _: 1),
+    _gauge(
+        "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
+        "Classic groups.",
+        lambda snapshot: sum(snapshot.groups.groups.values()),
+    ),
+    *(_groups(state) for state in GroupState),
+    _gauge(
+        "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
+        "Committed offsets of all groups.",
+        lambda snapshot: snapshot.groups.offsets,
+    ),
+)

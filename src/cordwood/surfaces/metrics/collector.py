@@ -1,0 +1,71 @@
+"""The table's metrics as the Prometheus client library takes them, read when it is scraped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from cordwood.model.errors import CordwoodError
+from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
+from cordwood.surfaces.metrics.snapshot import Snapshot
+from cordwood.surfaces.metrics.table import METRICS
+
+_log = logging.getLogger(__name__)
+
+#: As the rules for Kafka's histograms name them.
+QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+
+
+def registry(take: Callable[[], Snapshot]) -> CollectorRegistry:
+    """What a scrape shows: the table's metrics, and memory, files and processor of the process.
+
+    Args:
+        take: gives the broker as it is now; what it raises ends the scrape.
+    """
+    found = CollectorRegistry(auto_describe=False)
+    found.register(_BrokerCollector(take))
+    ProcessCollector(registry=found)
+    return found
+
+
+class _BrokerCollector(Collector):
+    def __init__(self, take: Callable[[], Snapshot]) -> None:
+        self._take = take
+
+    def describe(self) -> list[Family]:
+        """None: nothing is read before somebody asks."""
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        snapshot = self._take()
+        for metric in METRICS:
+            try:
+                yield _family(metric, snapshot)
+            except (CordwoodError, OSError) as error:  # a disk's: the others are told all the same
+                _log.warning("%s cannot be read: %s", metric.name, error)
+
+
+def _family(metric: Metric, snapshot: Snapshot) -> Family:
+    name = metric.name
+    base = name.removesuffix("_total") if metric.kind is Kind.COUNTER else name
+    family = Family(base, metric.help, metric.kind.value)
+    for each in metric.read(snapshot):
+        if isinstance(each, Value):
+            family.add_sample(name, dict(each.labels), float(each.value))
+        else:
+            _add_times(family, each)
+    return family
+
+
+def _add_times(family: Family, times: Times) -> None:
+    labels = dict(times.labels)
+    recent = sorted(times.recent_ms)
+    for quantile in QUANTILES if recent else ():
+        at = min(len(recent) - 1, int(float(quantile) * len(recent)))
+        family.add_sample(family.name, labels | {"quantile": quantile}, recent[at])
+    family.add_sample(f"{family.name}_count", labels, float(times.happened))
+    family.add_sample(f"{family.name}_sum", labels, times.total_ms)

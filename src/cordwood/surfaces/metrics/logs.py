@@ -1,0 +1,234 @@
+"""Metrics of logs, log directories and the cleaner.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog, LogManager, LogCleaner,
+LogCleanerManager, LogSegment; kafka.cluster.Partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from cordwood.broker.partition import Partition
+from cordwood.storage.cluster_image import PartitionImage
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
+from cordwood.surfaces.metrics.snapshot import Snapshot
+
+
+def _labels(log: PartitionLog) -> dict[str, str]:
+    partition = log.topic_partition
+    return {"topic": partition.topic, "partition": str(partition.partition)}
+
+
+def _log(name: str, text: str, value: Callable[[PartitionLog], float]) -> Metric:
+    """A value of every log; a future one has the label `is_future`."""
+
+    def read(snapshot: Snapshot) -> Iterator[Value]:
+        for log, is_future in snapshot.logs:
+            future = {"is_future": "true"} if is_future else {}
+            yield Value(_labels(log) | future, value(log))
+
+    return Metric(
+        mbean=f"kafka.log:type=Log,name={name}",
+        kind=Kind.GAUGE,
+        labels=("topic", "partition"),
+        help=text,
+        read=read,
+    )
+
+
+def _retention_percent(log: PartitionLog) -> int:
+    """Source: UnifiedLog, KIP-1257."""
+    limit = log.config.retention_bytes
+    return 100 * log.size_bytes // limit if limit > 0 else 0
+
+
+def _partition(name: str, text: str, value: Callable[[Partition, PartitionImage], float]) -> Metric:
+    def read(snapshot: Snapshot) -> Iterator[Value]:
+        for partition, image in snapshot.led:
+            yield Value(_labels(partition.log), value(partition, image))
+
+    return Metric(
+        mbean=f"kafka.cluster:type=Partition,name={name}",
+        kind=Kind.GAUGE,
+        labels=("topic", "partition"),
+        help=text,
+        read=read,
+    )
+
+
+def min_isr(partition: Partition, image: PartitionImage) -> int:
+    """min.insync.replicas, or as many as there are replicas.
+
+    Source: kafka.cluster.Partition.effectiveMinIsr.
+    """
+    return min(partition.log.config.min_insync_replicas, len(image.replicas))
+
+
+def _flushes(snapshot: Snapshot) -> Iterator[Times]:
+    count, seconds, recent = snapshot.broker.logs.context.flushes.read()
+    yield Times({}, count, 1000 * seconds, [1000 * each for each in recent])
+
+
+# ---- directories
+
+
+def _directories(snapshot: Snapshot) -> list[Path]:
+    """Every entry of log.dirs, also those that failed before they were opened."""
+    return [Path(name).absolute() for name in snapshot.broker.settings.log_dirs]
+
+
+def _offline(snapshot: Snapshot) -> Mapping[Path, str]:
+    return snapshot.broker.logs.context.failures.offline
+
+
+def _cordoned(snapshot: Snapshot) -> set[Path]:
+    """The directories that take no new partitions (KIP-1066)."""
+    own = snapshot.own
+    ids = snapshot.broker.controller.directory_ids
+    cordoned = set() if own is None else set(own.cordoned_log_dirs or ())
+    return {
+        path
+        for path, directory_id in zip(_directories(snapshot), ids, strict=False)
+        if directory_id in cordoned
+    }
+
+
+def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Metric:
+    def read(snapshot: Snapshot) -> Iterator[Value]:
+        marked = holds(snapshot)
+        assert isinstance(marked, Mapping | set)
+        for path in _directories(snapshot):
+            yield Value({"logDirectory": str(path)}, path in marked)
+
+    return Metric(
+        mbean=f"kafka.log:type=LogManager,name={name}",
+        kind=Kind.GAUGE,
+        labels=("logDirectory",),
+        help=text,
+        read=read,
+    )
+
+
+def _directory_count(name: str, text: str, count: Callable[[Snapshot], int]) -> Metric:
+    return Metric(
+        mbean=f"kafka.log:type=LogManager,name={name}",
+        kind=Kind.GAUGE,
+        help=text,
+        read=lambda snapshot: [Value({}, count(snapshot))],
+    )
+
+
+# ---- the cleaner
+
+
+def _cleaner(group: str, name: str, text: str, *labels: str, own_name: str = "") -> Metric:
+    def read(snapshot: Snapshot) -> Iterator[Value]:
+        for gauge in snapshot.gauges.get((group, name), []):
+            yield Value(gauge.tags, gauge.read())
+
+    return Metric(
+        mbean="" if own_name else f"kafka.log:type={group},name={name}",
+        kind=Kind.GAUGE,
+        labels=labels,
+        help=text,
+        read=read,
+        given_name=own_name,
+    )
+
+
+LOGS: tuple[Metric, ...] = (
+    _log("Size", "Bytes of a log's segments.", lambda log: log.size_bytes),
+    _log("NumLogSegments", "Segments of a log.", lambda log: len(log.segments)),
+    _log("LogStartOffset", "The first offset of a log.", lambda log: log.log_start_offset),
+    _log("LogEndOffset", "The offset that the next record gets.", lambda log: log.log_end_offset),
+    _log(
+        "RetentionSizeInPercent",
+        "A log's size in percent of retention.bytes; 0 where that sets no limit.",
+        _retention_percent,
+    ),
+    Metric(
+        mbean="kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+        kind=Kind.SUMMARY,
+        help="Flushes of segments, and how long one took, in ms.",
+        read=_flushes,
+    ),
+    _partition(
+        "UnderReplicated",
+        "1 if a replica is not in sync.",
+        lambda _, image: len(image.isr) < len(image.replicas),
+    ),
+    _partition("InSyncReplicasCount", "Replicas in sync.", lambda _, image: len(image.isr)),
+    _partition("ReplicasCount", "Replicas.", lambda _, image: len(image.replicas)),
+    _partition(
+        "UnderMinIsr",
+        "1 if fewer replicas than min.insync.replicas are in sync.",
+        lambda partition, image: len(image.isr) < min_isr(partition, image),
+    ),
+    _partition(
+        "AtMinIsr",
+        "1 if as many replicas as min.insync.replicas are in sync.",
+        lambda partition, image: len(image.isr) == min_isr(partition, image),
+    ),
+    _partition(
+        "LastStableOffsetLag",
+        "Committed offsets behind the start of the first open transaction.",
+        lambda partition, _: partition.log.high_watermark - partition.log.last_stable_offset,
+    ),
+    _directory_count(
+        "OfflineLogDirectoryCount", "Log directories that failed.", lambda each: len(_offline(each))
+    ),
+    _directory("LogDirectoryOffline", "1 if a log directory failed.", _offline),
+    _directory_count(
+        "CordonedLogDirectoryCount",
+        "Log directories that take no new partitions (KIP-1066).",
+        lambda each: len(_cordoned(each)),
+    ),
+    _directory("LogDirectoryCordoned", "1 if a log directory takes no new partitions.", _cordoned),
+    _cleaner(
+        "LogCleaner",
+        "cleaner-recopy-percent",
+        "Bytes that the threads' last cleanings wrote, in percent of what they read.",
+    ),
+    _cleaner("LogCleaner", "max-clean-time-secs", "The longest of the threads' last cleanings."),
+    _cleaner(
+        "LogCleaner",
+        "max-buffer-utilization-percent",
+        "How full the memory for keys was, at most, in the threads' last cleanings.",
+    ),
+    _cleaner(
+        "LogCleaner",
+        "max-compaction-delay-secs",
+        "By how long a log was past max.compaction.lag.ms, at most, when it was last looked.",
+    ),
+    _cleaner("LogCleaner", "DeadThreadCount", "Cleaner threads that ended by an error."),
+    _cleaner(
+        "LogCleaner",
+        "cordwood-engine-available",
+        "0 if what compacts (Spark) cannot be had at the moment; `cordwood cleaner` says why.",
+        own_name="cordwood_cleaner_engine_available",
+    ),
+    _cleaner(
+        "LogCleanerManager",
+        "max-dirty-percent",
+        "The dirtiest log's dirty bytes in percent of its size, when it was last looked.",
+    ),
+    _cleaner(
+        "LogCleanerManager",
+        "time-since-last-run-ms",
+        "Time since a cleaner thread last looked for a log to clean.",
+    ),
+    _cleaner(
+        "LogCleanerManager",
+        "uncleanable-partitions-count",
+        "Partitions whose cleaning failed, and which are left alone for a while.",
+        "logDirectory",
+    ),
+    _cleaner(
+        "LogCleanerManager",
+        "uncleanable-bytes",
+        "Bytes that these partitions would have to have cleaned.",
+        "logDirectory",
+    ),
+)

@@ -1,0 +1,91 @@
+"""A row of the table of metrics, and the name that Prometheus knows it by.
+
+Names are those that the rules make which Prometheus' JMX exporter (`kafka-2_0_0.yml`) and Strimzi
+(`kafka-metrics.yaml`) ship, so that dashboards made for them show what is served here.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cordwood.surfaces.metrics.snapshot import Snapshot
+
+_MBEAN = re.compile(r"(?P<domain>[\w.]+):type=(?P<type>[\w-]+)(?:,name=(?P<name>[\w-]+))?")
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
+
+
+class Kind(enum.Enum):
+    """What a metric is, in Prometheus' words."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    SUMMARY = "summary"
+
+
+class Value(NamedTuple):
+    """One number, and what tells it from its neighbours."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+class Times(NamedTuple):
+    """How often something happened, how long it took in all, and each of the last times; in ms."""
+
+    labels: Mapping[str, str]
+    happened: int
+    total_ms: float
+    recent_ms: Sequence[float]
+
+
+Read = Callable[[Snapshot], Iterable[Value | Times]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric.
+
+    `mbean` is Kafka's, `attribute` the attribute of one that has no `name`; a metric of our own has
+    none. `labels` are those that its values may have. `name` is given where the rules make none.
+    """
+
+    kind: Kind
+    help: str
+    read: Read
+    mbean: str = ""
+    attribute: str = ""
+    labels: tuple[str, ...] = ()
+    given_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in Prometheus; counters end in `_total`."""
+        return self.given_name or prometheus_name(self.mbean)
+
+    @property
+    def kafka_name(self) -> str:
+        """The MBean with its tags and attribute; '' for one of our own."""
+        tags = "".join(f",{label}=*" for label in self.labels) if self.mbean else ""
+        return f"{self.mbean}{tags}" + (f" {self.attribute}" if self.attribute else "")
+
+
+def prometheus_name(mbean: str) -> str:
+    """The name of an MBean's value: `PerSec` becomes `_total`, `Percent` becomes `_percent`.
+
+    Args:
+        mbean: domain, type and name, such as `kafka.log:type=LogManager,name=OfflineLog...`.
+    """
+    parts = _MBEAN.match(mbean)
+    assert parts is not None, mbean
+    name = parts["name"] or ""
+    for ending, instead in (("PerSec", "_total"), ("Percent", "_percent")):
+        before, found, _ = name.rpartition(ending)
+        if found:
+            name = before + instead
+            break
+    domain = parts["domain"].replace(".", "_")
+    return _NOT_IN_NAMES.sub("_", f"{domain}_{parts['type']}_{name}".lower())

@@ -1,0 +1,148 @@
+"""What a broker counts at one moment, taken so that other threads may read it.
+
+The broker's own state belongs to the event loop's thread: `take` runs there, and copies no more
+than references and small dicts. What is worked out from them is worked out by who reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.broker.api import Peer
+from cordwood.broker.broker import Broker
+from cordwood.broker.groups.coordinator import GroupCounts
+from cordwood.broker.metrics import TopicCounters
+from cordwood.broker.partition import Partition
+from cordwood.broker.server import ListenerCounters
+from cordwood.cleanup.log_cleaner import Gauge
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.cluster_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from cordwood.storage.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from cordwood.node import Node
+
+
+class Requests(NamedTuple):
+    """Requests of one API; times in seconds."""
+
+    answered: int
+    seconds: float
+    recent: Sequence[float]
+    versions: Mapping[int, int]
+
+
+class Cluster(NamedTuple):
+    """Counts over all partitions of the image."""
+
+    partitions: int
+    offline: int
+    not_preferred: int
+    here: int
+    offline_here: int
+    led_here: int
+    reassigning: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A broker at one moment."""
+
+    broker: Broker
+    now_ms: int
+    image: MetadataImage
+    all_topics: TopicCounters
+    topics: Mapping[str, TopicCounters]
+    requests: Mapping[str, Requests]
+    delayed_fetches: int
+    expired_fetches: int
+    fetch_sessions: int
+    fetch_session_partitions: int
+    fetch_session_evictions: int
+    peers: Sequence[Peer]
+    listeners: Mapping[str, ListenerCounters]
+    partitions: Sequence[Partition]
+    groups: GroupCounts
+
+    @cached_property
+    def logs(self) -> list[tuple[PartitionLog, bool]]:
+        """Every log, and whether it is the future one of a move."""
+        return list(self.broker.logs_with_futures())
+
+    @cached_property
+    def gauges(self) -> Mapping[tuple[str, str], list[Gauge]]:
+        """The cleaner's, by type and name."""
+        found: dict[tuple[str, str], list[Gauge]] = {}
+        for gauge in self.broker.cleaner.gauges():
+            found.setdefault((gauge.type, gauge.name), []).append(gauge)
+        return found
+
+    @cached_property
+    def connections(self) -> Counter[str]:
+        """Open connections by listener."""
+        return Counter(peer.listener for peer in self.peers)
+
+    @property
+    def own(self) -> BrokerImage | None:
+        """This broker's registration."""
+        return self.image.brokers.get(self.broker.node_id)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """What one walk over all partitions finds."""
+        node_id, logs = self.broker.node_id, self.broker.logs
+        counts: Counter[str] = Counter()
+        for topic in self.image.topics.values():
+            for index, partition in topic.partitions.items():
+                counts["partitions"] += 1
+                counts["offline"] += partition.leader == NO_LEADER
+                counts["not_preferred"] += partition.leader != partition.replicas[0]
+                if node_id not in partition.replicas:
+                    continue
+                is_online = logs.get(TopicPartition(topic.name, index)) is not None
+                counts["here"] += 1
+                counts["offline_here"] += not is_online
+                if is_online and partition.leader == node_id:
+                    counts["led_here"] += 1
+                    counts["reassigning"] += partition.is_reassigning
+        return Cluster(*(counts[name] for name in Cluster._fields))
+
+    @cached_property
+    def led(self) -> list[tuple[Partition, PartitionImage]]:
+        """Partitions that are led here, as the broker and as the cluster know them."""
+        found = []
+        for partition in self.partitions:
+            image = self.image.partition(partition.topic, partition.index)
+            if image is not None:
+                found.append((partition, image))
+        return found
+
+
+def take(node: Node) -> Snapshot:
+    """A snapshot; to be called on the event loop's thread."""
+    broker = node.broker
+    metrics, sessions = broker.metrics, broker.fetch_sessions
+    return Snapshot(
+        broker=broker,
+        now_ms=node.clock.now_ms(),
+        image=broker.image,
+        all_topics=metrics.all_topics,
+        topics=dict(metrics.topics),
+        requests={
+            api: Requests(each.count, each.seconds, list(each.recent), dict(each.versions))
+            for api, each in metrics.requests.items()
+        },
+        delayed_fetches=metrics.delayed_fetches,
+        expired_fetches=metrics.expired_fetches,
+        fetch_sessions=len(sessions),
+        fetch_session_partitions=sessions.partition_count,
+        fetch_session_evictions=sessions.evictions,
+        peers=node.server.peers(),
+        listeners=dict(node.server.counters),
+        partitions=broker.led_partitions(),
+        groups=broker.groups.counts(),
+    )
