@@ -120,6 +120,8 @@ class Broker:
 
         Source: ReplicaManager.applyDelta, DynamicConfigPublisher.
         """
+        # First: a new log is made with the settings its topic has now.
+        self.configs.on_image(old, new)
         if old is None or old.topics is not new.topics:
             before = {} if old is None else old.topics
             gone = [
@@ -139,7 +141,7 @@ class Broker:
                     known = None
                 self._lead(topic, known, is_start=old is None)
         if old is None or old.configs is not new.configs:
-            self._reconfigure(old, new)
+            self._reconfigure()
 
     def _lead(self, topic: TopicImage, known: TopicImage | None, *, is_start: bool) -> None:
         deletion = self._deletions.get(topic.name)
@@ -215,8 +217,7 @@ class Broker:
             except KafkaError:
                 _log.exception("Cannot delete %s", each)
 
-    def _reconfigure(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        self.configs.on_image(old, new)
+    def _reconfigure(self) -> None:
         for name, led in self._partitions.items():
             config = self.configs.log_config(name)
             if any(partition.log.config != config for partition in led.values()):

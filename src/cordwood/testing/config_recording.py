@@ -82,15 +82,24 @@ def _differing(theirs: Any, ours: Any) -> list[str]:
         return [f"Kafka {theirs}, Cordwood {ours}"]
     lines: list[str] = []
     for expected, actual in zip(theirs, ours, strict=True):
-        entries = actual.get("entries", []), expected.get("entries", [])
-        rest = [{**each, "entries": None} for each in (actual, expected)]
-        if rest[0] != rest[1]:
-            lines.append(f"Kafka {rest[1]}, Cordwood {rest[0]}")
-        if len(entries[0]) != len(entries[1]):
-            lines.append(f"Kafka has {len(entries[1])} entries, Cordwood {len(entries[0])}")
-        lines += [
-            f"Kafka {wanted}, Cordwood {got}"
-            for got, wanted in zip(*entries, strict=False)
-            if got != wanted
-        ]
+        lines += _differing_resource(expected, actual)
     return lines
+
+
+def _differing_resource(expected: dict[str, Any], actual: dict[str, Any]) -> list[str]:
+    wanted, got = ({**each, "entries": None} for each in (expected, actual))
+    lines = [] if wanted == got else [f"Kafka {wanted}, Cordwood {got}"]
+    by_name = [
+        {_name(entry): entry for entry in each.get("entries", ())} for each in (expected, actual)
+    ]
+    for name in by_name[0] | by_name[1]:
+        theirs, ours = (entries.get(name) for entries in by_name)
+        if theirs != ours:
+            lines.append(f"Kafka {theirs}, Cordwood {ours}")
+    if not lines and list(by_name[0]) != list(by_name[1]):
+        lines.append(f"Kafka's order {list(by_name[0])}, Cordwood's {list(by_name[1])}")
+    return lines
+
+
+def _name(entry: Any) -> str:
+    return str(entry["name"] if isinstance(entry, dict) else entry[0])

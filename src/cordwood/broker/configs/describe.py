@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import IntEnum
+from functools import cache
 from typing import Any, Final
 
 from cordwood.broker.configs.effective import EffectiveConfigs
@@ -43,6 +44,14 @@ TYPE_CODES: Final[Mapping[Kind, int]] = {
     Kind.PASSWORD: 9,
 }
 UNKNOWN_TYPE: Final = 0
+
+
+_TABLES: Final = {
+    "broker": broker_keys,
+    "client": client_metrics_keys,
+    "group": group_keys,
+    "topic": topic_keys,
+}
 
 
 class Origin(IntEnum):
@@ -102,12 +111,12 @@ def describe(
     return entries
 
 
-def describe_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
+def _describe_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
     """The entries of a topic that has the settings `texts` of its own."""
     values = parse_topic(texts, configs.topic_defaults)
     return [
         _topic_entry(configs, name, texts, values)
-        for name in (*_internal_ones(topic_keys(), texts), *_told(topic_keys()))
+        for name in (*_internal_ones(topic_keys(), texts), *_told("topic"))
     ]
 
 
@@ -147,7 +156,7 @@ def _topic(configs: EffectiveConfigs, name: str) -> list[Entry]:
     require_topic_name(name)
     if name not in configs.image.topics:
         raise UnknownTopicOrPartitionError("")
-    return describe_topic(configs, configs.recorded(ConfigResource.TOPIC, name))
+    return _describe_topic(configs, configs.recorded(ConfigResource.TOPIC, name))
 
 
 def _topic_entry(
@@ -176,7 +185,7 @@ def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.effective_texts(
         dynamic=configs.dynamic, dynamic_default=configs.dynamic_default
     )
-    told = _told(broker_keys())
+    told = _told("broker")
     known = frozenset(told)
     unknown = [each for each in java_order(texts) if each not in known]
     return [
@@ -231,7 +240,7 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.recorded(ConfigResource.GROUP, name)
     values = configs.group_values(name)
     entries = []
-    for each in _told(group_keys()):
+    for each in _told("group"):
         key = group_keys()[each]
         text = _text(values[each])
         broker_name = f"group.{each}"
@@ -249,7 +258,7 @@ def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
         raise InvalidRequestError("Client metrics subscription name must not be empty")
     texts = configs.recorded(ConfigResource.CLIENT_METRICS, name)
     entries = []
-    for each in _told(client_metrics_keys()):
+    for each in _told("client"):
         key = client_metrics_keys()[each]
         text = texts.get(each)
         synonyms: list[_Synonym] = [] if text is None else [(each, text, Origin.CLIENT_METRICS)]
@@ -320,8 +329,10 @@ def _document(entries: list[Entry], kind: int) -> None:
         entry["documentation"] = None if key is None else key.doc
 
 
-def _told(keys: Keys) -> list[str]:
-    return java_order(name for name, key in keys.items() if not key.internal)
+@cache
+def _told(table: str) -> tuple[str, ...]:
+    """The names that are told of always, in Kafka's order."""
+    return tuple(java_order(name for name, key in _TABLES[table]().items() if not key.internal))
 
 
 def _internal_ones(keys: Keys, texts: Texts) -> list[str]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final, overload
 
 from cordwood.broker.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.format.java_map import JavaHashMap
 from cordwood.model.config import TOPIC_SETTINGS, BrokerConfig
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
@@ -98,13 +99,10 @@ def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
             break
         if value is not None:
             found[name] = value
-    for name in ("retention.ms",):
-        found[name] = _unlimited(found[name])
+    retention_ms = found["retention.ms"]
+    assert isinstance(retention_ms, int), retention_ms
+    found["retention.ms"] = max(-1, retention_ms)
     return found
-
-
-def _unlimited(value: Value) -> Value:
-    return -1 if isinstance(value, int) and value < 0 else value
 
 
 def parse_topic(texts: Texts, defaults: Mapping[str, Value]) -> dict[str, Value]:
@@ -337,25 +335,12 @@ def named(names: Iterable[str]) -> str:
     return f"[{', '.join(java_order(names))}]"
 
 
-def java_hash(text: str) -> int:
-    """String.hashCode, as a number of 32 bits without a sign."""
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        value = (value * 31 + unit) & 0xFFFFFFFF
-    return value
-
-
 def java_order(names: Iterable[str]) -> list[str]:
-    """The names in the order of a java.util.HashSet, or of a scala.collection.mutable.HashMap.
-
-    Both have a power of two of places, at most three quarters of them taken, and go by the hash
-    with its upper half mixed in.
-    """
-    pairs = [(value ^ (value >> 16), name) for name in names if (value := java_hash(name)) >= 0]
-    places = 16
-    while len(pairs) > places * 3 // 4:
-        places *= 2
-    return [name for _, name in sorted(pairs, key=lambda pair: pair[0] & (places - 1))]
+    """The names in the order in which a java.util.HashMap gives them."""
+    table: JavaHashMap[str, None] = JavaHashMap()
+    for name in names:
+        table.put(name, None)
+    return list(table)
 
 
 def _defaults(keys: Keys) -> Mapping[str, Value | None]:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.configs.describe import describe_topic
 from cordwood.broker.configs.resource_checks import require_topic
 from cordwood.broker.controller.model import CreatedTopic, NewTopic
 from cordwood.broker.handlers.error_fields import all_or_error, as_invalid_config, error_fields
@@ -98,10 +97,9 @@ def _result(
     }
     if with_settings:
         configs = {key: value for key, value in topic.configs.items() if value is not None}
-        entries = describe_topic(broker.configs, configs)
         fields["configs"] = [
             {key: entry[key] for key in _OF_SETTINGS}
-            for entry in sorted(entries, key=lambda entry: str(entry["name"]))
+            for entry in broker.configs.describe_new_topic(configs)
         ]
     return fields
 

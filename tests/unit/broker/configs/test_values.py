@@ -6,7 +6,6 @@ import pytest
 
 from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.values import (
-    java_hash,
     java_order,
     key_of,
     lay_over,
@@ -55,15 +54,6 @@ def test_coarser_forms_are_scaled_for_topics() -> None:
     assert topics["segment.ms"] == 3_600_000
     assert topics["flush.ms"] == 2**63 - 1
     assert "internal.segment.bytes" not in topics
-
-
-# Computed by java.lang.String.hashCode.
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("", 0), ("a", 97), ("retention.ms", 0xB02D1E76), ("\U0001f600", 1772899)],
-)
-def test_texts_are_hashed_as_in_java(text: str, value: int) -> None:
-    assert java_hash(text) == value
 
 
 def test_names_come_in_the_order_of_a_hash_table() -> None:
