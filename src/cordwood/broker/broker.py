@@ -25,7 +25,7 @@ from cordwood.broker.partition import Partition
 from cordwood.cleanup.paused_changes import update_topic_config
 from cordwood.format.message_schema import uuid_bytes, uuid_text
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.clock import Clock
+from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -99,7 +99,8 @@ class Broker:
         self.loop = loop
         self.ports = ports
         self.metrics = BrokerMetrics()
-        self.monotonic_s = loop.time
+        # Not the loop's own, which stands still while a handler runs.
+        self.monotonic_s = SystemClock().monotonic_s
         self.apis: Mapping[int, Api] = {}
         self.fetch_sessions = FetchSessionCache(
             settings.max_incremental_fetch_session_cache_slots, clock
