@@ -37,5 +37,5 @@ def test_the_java_client_does_with_the_newer_group_protocol(
         run_check(check, java, neutral)
     else:
         # KIP-848: a broker that has only the classic protocol does not name the API.
-        with pytest.raises(StockClientError, match="Set group.protocol=classic"):
+        with pytest.raises(StockClientError, match=r"Set group\.protocol=classic"):
             java.consume_group(neutral.topic(), f"group-{uuid.uuid4()}", 1)

@@ -36,6 +36,7 @@ from cordwood.testing.stock_clients.base import (
 _SOURCES: Final = Path(__file__).resolve().parents[4] / "tests" / "compat" / "clients"
 _BUILD_SECONDS_MAX: Final = 600
 _ANSWER_SECONDS_MAX: Final = READ_SECONDS_MAX + 20
+_START_SECONDS_MAX: Final = 120
 _ERRORS: Final = {"no_offset": NoOffsetError, "topic_exists": TopicExistsError}
 
 
@@ -130,7 +131,9 @@ class ProgramClient:
             "settings": self.settings,
             **fields,
         }
+        seconds_max = _ANSWER_SECONDS_MAX
         if self._process is None:
+            seconds_max += _START_SECONDS_MAX
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
@@ -139,7 +142,7 @@ class ProgramClient:
         try:
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
             self._process.stdin.flush()
-            line = _line(self._process.stdout)
+            line = _line(self._process.stdout, seconds_max)
         except OSError as error:
             line = b""
             said: object = error
@@ -155,11 +158,11 @@ class ProgramClient:
         return answer["ok"]
 
 
-def _line(source: IO[bytes]) -> bytes:
+def _line(source: IO[bytes], seconds_max: float) -> bytes:
     """A whole line, or what there was when the program ended or took too long."""
     line = b""
     while not line.endswith(b"\n"):
-        ready, _, _ = select.select([source], [], [], _ANSWER_SECONDS_MAX)
+        ready, _, _ = select.select([source], [], [], seconds_max)
         read = os.read(source.fileno(), 2**20) if ready else b""
         if not read:
             break
@@ -268,7 +271,7 @@ def spark_client(bootstrap_servers: str) -> SparkClient:
         goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         _fetch(["mvn", "-q", "-B", *goals, f"-DoutputDirectory={target / 'jars'}"], source)
 
-    home = built("spark", build)
+    home = built("spark", build, ("pom.xml", "requirements.txt"))
     python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
     return SparkClient(
         bootstrap_servers,
@@ -306,8 +309,12 @@ SPARK_LACKS: Final[Mapping[str, str]] = {
 SPARK_CANNOT_WRITE: Final[Mapping[str, str]] = {"timestamps": "the sink has no such column"}
 
 
-def built(name: str, build: Callable[[Path, Path], None]) -> Path:
+def built(
+    name: str, build: Callable[[Path, Path], None], inputs: Sequence[str] | None = None
+) -> Path:
     """The directory of a built program; `build(source, target)` is called where it is not there.
+
+    It is built from the files `inputs` of its sources, or from all.
 
     Raises:
         ClientUnavailableError: a source, a tool or the network is missing.
@@ -317,7 +324,7 @@ def built(name: str, build: Callable[[Path, Path], None]) -> Path:
     if not source.is_dir():
         raise ClientUnavailableError(f"{source} is missing: run from a source checkout of Cordwood")
     digest = hashlib.sha256()
-    for path in sorted(path for path in source.iterdir() if path.is_file()):
+    for path in sorted(source / name for name in inputs or os.listdir(source)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     home = Path.home() / ".cache" / "cordwood" / "clients"
     target = home / f"{name}-{digest.hexdigest()[:16]}"
