@@ -24,6 +24,8 @@ class _Subcommand(NamedTuple):
 # Those of Kafka's tools, which take Kafka's flags, are in `tools.table`.
 _OWN = {
     "clean": _Subcommand("clean", "clean_command"),
+    "cleaner": _Subcommand("cleaner", "cleaner_command"),
+    "clock": _Subcommand("clock", "clock_command"),
     "serve": _Subcommand("serve", "serve_command"),
 }
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}

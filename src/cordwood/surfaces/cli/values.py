@@ -1,4 +1,4 @@
-"""Times, sizes and rates as people write them on a command line, and as they like to read them."""
+"""Times, durations, sizes and rates as people write them on a command line, and as they like to read them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from cordwood.model.errors import ConfigError
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?(?:/s)?", re.IGNORECASE)
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])", re.ASCII)
 
 
 def parse_time(text: str, *, option: str) -> int:
@@ -41,6 +43,30 @@ def parse_size(text: str, *, option: str) -> int:
     if match is None:
         raise ConfigError(f"{option} {text}: expected a number of bytes, such as 512M or 2GiB")
     return int(float(match[1]) * (1 << _UNITS[match[2].lower()]))
+
+
+def parse_duration(text: str, *, option: str) -> int:
+    """Milliseconds, from numbers with units: 500ms, 90s, 5m, 12h, 7d, 1d12h.
+
+    Raises:
+        ConfigError: it is none, or a unit is missing.
+    """
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        raise ConfigError(f"{option} {text}: expected a duration such as 7d, 12h, 5m, 90s or 500ms")
+    return sum(round(float(number) * _UNITS_MS[unit]) for number, unit in parts)
+
+
+def format_duration(ms: int) -> str:
+    """A span of time in its two largest units: 7d, 1d12h, 1m30s, 500ms."""
+    found = []
+    for unit, size in sorted(_UNITS_MS.items(), key=lambda each: -each[1]):
+        count, ms = divmod(ms, size)
+        if count:
+            found.append(f"{count}{unit}")
+        elif found:
+            break
+    return "".join(found[:2]) or "0s"
 
 
 def format_bytes(count: float) -> str:

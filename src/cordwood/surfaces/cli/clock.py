@@ -1,0 +1,73 @@
+"""`cordwood clock`: the time of a running broker, and moving it on."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from cordwood.model.errors import ConfigError
+from cordwood.surfaces.cli.values import format_duration, parse_duration
+from cordwood.surfaces.http.client import DEFAULT_URL, EndpointError, ask
+
+EPILOG = """\b
+Examples:
+  cordwood serve --log-dir /tmp/logs --test-clock
+  cordwood clock                       what time it is there
+  cordwood clock --advance 7d          retention, compaction and expiry of a week are done
+  cordwood clock --advance 90s --json
+
+\b
+Exit codes: 0 done; 1 nothing answers, or the clock is not to be moved; 2 usage."""
+
+_FAILED, _USAGE = 1, 2
+
+
+def clock_command(
+    advance: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Move it on by 7d, 12h, 5m, 90s or 500ms."),
+    ] = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Only show it; so without any option.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait/--no-wait", help="Return when compaction of what became due is done, too."
+        ),
+    ] = True,
+    url: Annotated[str, typer.Option(help="Where `cordwood serve` says its status is.")] = (
+        DEFAULT_URL
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Shows, and moves on, the clock of a broker that was started with --test-clock."""
+    try:
+        if advance is None:
+            answer = ask(url, "/clock")
+        elif now:
+            raise ConfigError("--advance and --now: give one of them")
+        else:
+            ms = parse_duration(advance, option="--advance")
+            answer = ask(url, f"/clock/advance?ms={ms}&wait={str(wait).lower()}", "POST")
+    except ConfigError as error:
+        typer.echo(f"cordwood clock: {error}", err=True)
+        raise typer.Exit(_USAGE) from error
+    except EndpointError as error:
+        typer.echo(f"cordwood clock: {error}", err=True)
+        raise typer.Exit(_FAILED) from error
+    typer.echo(json.dumps(answer) if as_json else _line(answer))
+
+
+def _line(answer: dict[str, Any]) -> str:
+    moment = datetime.fromtimestamp(answer["now_ms"] / 1000, UTC)
+    text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if answer["ahead_ms"]:
+        return f"{text}, {format_duration(answer['ahead_ms'])} ahead of the machine's clock"
+    kind = (
+        "can be moved" if answer["movable"] else "is the machine's: not started with --test-clock"
+    )
+    return f"{text}; the clock {kind}"

@@ -1,0 +1,68 @@
+"""Asks a running broker over HTTP, for the commands."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from cordwood.model.errors import CordwoodError
+
+DEFAULT_URL = "http://127.0.0.1:9464"
+
+_CONNECT_S = 5.0
+#: A compaction that a moved clock has made due may take its time.
+_ANSWER_S = 3600.0
+
+
+class EndpointError(CordwoodError):
+    """Nobody answers there, or what was asked is refused; the text says what to do."""
+
+
+def ask(url: str, path: str, method: str = "GET") -> Any:
+    """The JSON that a broker answers.
+
+    Args:
+        url: of its endpoint, such as `DEFAULT_URL`.
+        path: below that, with a query.
+        method: GET or POST.
+
+    Raises:
+        EndpointError: there is no broker, or it refuses.
+    """
+    status, body = _request(url, path, method)
+    text = body.decode("utf-8", "replace").strip()
+    if status != http.client.OK:
+        raise EndpointError(f"{url} answers {status}: {text}")
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise EndpointError(
+            f"{url} is no endpoint of a Cordwood broker: it answers no JSON"
+        ) from None
+
+
+def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise EndpointError(f"--url {url}: {error}") from error
+    if parts.scheme != "http" or not host:
+        raise EndpointError(f"--url {url}: expected http://HOST:PORT")
+    connection = http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
+    try:
+        connection.connect()
+        connection.sock.settimeout(_ANSWER_S)
+        connection.request(method, parts.path.rstrip("/") + path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise EndpointError(
+            f"nothing answers at {url} ({error or type(error).__name__}). Is `cordwood serve` "
+            "running, and with --http-port? Its log says where metrics and status are: give that "
+            "with --url."
+        ) from error
+    finally:
+        connection.close()
