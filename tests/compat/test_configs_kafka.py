@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cordwood.testing.broker import RunningBroker
 from cordwood.testing.config_broker import ConfigBroker
 from cordwood.testing.config_client import ConfigClient, entries
 from cordwood.testing.config_recording import Recording, differences
-from cordwood.testing.config_scenario import TOPICS
-from cordwood.testing.kafka import RealKafka
+from cordwood.testing.config_scenario import TOPICS, play
+from cordwood.testing.kafka import RealKafka, kafka_tool
+from cordwood.testing.no_engine import NoEngine
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
@@ -73,3 +76,53 @@ def test_a_request_with_an_unknown_kind_fails_as_a_whole(
     asked = ((TOPIC, "plain"), (99, "x"))
     with ConfigClient("127.0.0.1", kafka.port) as client:
         assert broker.describe(*asked) == client.describe(*asked)
+
+
+@pytest.mark.parametrize("more", [(), ("--all",)], ids=["set", "all"])
+@pytest.mark.parametrize(
+    "entity",
+    [
+        ("--entity-type", "topics"),
+        ("--entity-type", "brokers"),
+        ("--entity-type", "brokers", "--entity-default"),
+    ],
+)
+@pytest.mark.usefixtures("recording")
+def test_kafkas_tool_prints_the_same_lines(
+    kafka: RealKafka, beside: RunningBroker, entity: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    printed = [
+        kafka_tool("configs", "--bootstrap-server", address, "--describe", *entity, *more)
+        for address in (kafka.bootstrap_servers, beside.bootstrap_servers)
+    ]
+    theirs, ours = (_settled(each.stdout) for each in printed)
+    assert len(theirs) > 1
+    assert ours == theirs
+
+
+@pytest.fixture(scope="module")
+def beside(recording: Recording) -> Iterator[RunningBroker]:
+    """A Cordwood with the settings of the real Kafka, static and recorded ones."""
+    static = {
+        name: text
+        for name, text in recording.properties.items()
+        if name not in {"log.dirs", "listeners", "advertised.listeners"}
+    }
+    with RunningBroker(static, engine=NoEngine) as broker:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        with ConfigClient("127.0.0.1", port) as client:
+            for name in TOPICS:
+                client.create(name, {})
+            for _ in play(client):
+                pass
+        yield broker
+
+
+_RUN_BY_RUN = re.compile(
+    r"((advertised\.)?listeners|log\.dirs|controller\.quorum\.voters)=.*|log\.initial\.task\.delay\.ms=.*"
+)
+
+
+def _settled(text: str) -> list[str]:
+    """The lines but those about ports and directories, and about what the fixture sets."""
+    return [line for line in text.splitlines() if not _RUN_BY_RUN.match(line.strip())]

@@ -1,0 +1,55 @@
+"""The same answers from a running broker, over its socket and with its controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.config_broker import ConfigBroker
+from cordwood.testing.config_client import Change, ConfigClient, entries
+from cordwood.testing.config_recording import differences
+from cordwood.testing.config_scenario import STATIC_PROPERTIES, TOPICS, play
+from cordwood.testing.no_engine import NoEngine
+
+TOPIC, BROKER = 2, 4
+
+
+def client_of(broker: RunningBroker) -> ConfigClient:
+    return ConfigClient("127.0.0.1", int(broker.bootstrap_servers.rpartition(":")[2]))
+
+
+def test_a_running_broker_answers_as_its_parts_do(tmp_path: Path) -> None:
+    with (
+        RunningBroker(STATIC_PROPERTIES, log_dir=tmp_path, engine=NoEngine) as broker,
+        client_of(broker) as client,
+    ):
+        for name in TOPICS:
+            assert client.create(name, {})["error"] == 0
+        alone = ConfigBroker(broker.settings.given, TOPICS)
+        expected = list(play(alone))
+        assert differences(expected, client) == []
+
+
+def test_settings_outlive_the_broker(tmp_path: Path) -> None:
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker, client_of(broker) as client:
+        assert client.create("t", {"retention.ms": "1000"})["error"] == 0
+        change = [Change("log.segment.bytes", "2097152")]
+        assert client.alter((BROKER, "", change))[0]["error"] == 0
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker, client_of(broker) as client:
+        topic = entries(client.describe((TOPIC, "t"))[0])
+        assert (topic["retention.ms"]["value"], topic["retention.ms"]["source"]) == ("1000", 1)
+        assert (topic["segment.bytes"]["value"], topic["segment.bytes"]["source"]) == (
+            "2097152",
+            3,
+        )
+
+
+@pytest.mark.parametrize("settings", [{"retention.ms": "x"}, {"foo": "bar"}])
+def test_a_topic_with_wrong_settings_is_not_made(
+    tmp_path: Path, settings: dict[str, str | None]
+) -> None:
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker, client_of(broker) as client:
+        assert client.create("t", settings)["error"] == 40
+        assert client.describe((TOPIC, "t"))[0]["error"] == 3
