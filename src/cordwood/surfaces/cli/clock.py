@@ -67,7 +67,6 @@ def _line(answer: dict[str, Any]) -> str:
     text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if answer["ahead_ms"]:
         return f"{text}, {format_duration(answer['ahead_ms'])} ahead of the machine's clock"
-    kind = (
-        "can be moved" if answer["movable"] else "is the machine's: not started with --test-clock"
-    )
-    return f"{text}; the clock {kind}"
+    if answer["movable"]:
+        return f"{text}; the clock can be moved"
+    return f"{text}; the machine's clock, as the broker was started without --test-clock"

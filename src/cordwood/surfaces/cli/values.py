@@ -1,4 +1,4 @@
-"""Times, durations, sizes and rates as people write them on a command line, and as they like to read them."""
+"""Times, sizes and rates as people write them on a command line, and as they like to read them."""
 
 from __future__ import annotations
 

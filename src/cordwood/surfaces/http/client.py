@@ -38,9 +38,7 @@ def ask(url: str, path: str, method: str = "GET") -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise EndpointError(
-            f"{url} is no endpoint of a Cordwood broker: it answers no JSON"
-        ) from None
+        raise EndpointError(f"{url} is no endpoint of a Cordwood broker: no JSON") from None
 
 
 def _request(url: str, path: str, method: str) -> tuple[int, bytes]:

@@ -1,0 +1,94 @@
+"""Writes docs/metrics.md from the table of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from cordwood.surfaces.metrics.metric import Metric
+from cordwood.surfaces.metrics.table import TABLE
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+
+INTRODUCTION = """\
+# Metrics
+
+<!-- Written by tools/metrics_doc.py from src/cordwood/surfaces/metrics: change it there. -->
+
+`cordwood serve` answers `GET /metrics` at port 9464 of 127.0.0.1 (`--http-port`), in Prometheus'
+text format or OpenMetrics, as asked for. Where the port is taken, another is used; the log says
+which.
+
+```yaml
+scrape_configs:
+  - job_name: kafka
+    static_configs:
+      - targets: ["127.0.0.1:9464"]
+```
+
+Metrics are Kafka's. Their names are what Prometheus' JMX exporter makes of Kafka's MBeans with
+the rules that it ships for Kafka (`kafka-2_0_0.yml`), and Strimzi with its own
+(`kafka-metrics.yaml`), so that dashboards and alerts made for either work:
+
+- `kafka.DOMAIN:type=TYPE,name=NAME` is `kafka_domain_type_name`, in lower case; what is neither
+  letter nor digit becomes `_`.
+- A rate (`...PerSec`) is a counter: `..._total` without `PerSec`. Prometheus makes the rate of
+  it.
+- `...Percent` is `..._percent`.
+- A histogram (`...TimeMs`) has `_count`, and quantiles 0.50, 0.75, 0.95, 0.98, 0.99 and 0.999
+  over the last 1028 values; and `_sum`, which the exporter does not have.
+- Tags are labels, spelled as in Kafka. A metric that Kafka has both for a topic and for all is
+  one metric; its value without the label `topic` is that of all. A topic has a value once it is
+  not 0, and none any more when it is deleted.
+
+What differs: `logDirectory` has no quotation marks around the path. Text is a label of a value 1.
+There is one thread that serves the network, `networkProcessor` 0.
+
+A scrape reads counters that are plain numbers in the broker; nothing is kept up to date for it
+but these. Served beside them: `process_resident_memory_bytes`, `process_virtual_memory_bytes`,
+`process_cpu_seconds_total`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds`.
+"""
+
+NOT_SERVED = """\
+## Not served
+
+Of the MBeans of a Kafka 4.3 these are missing, since there is nothing here that they would
+measure:
+
+- request queues, handler and network threads and how idle they are, the parts of a request's
+  time, memory pools: requests are answered one after the other, by one thread
+- replication, fetchers, reassignment traffic, channels between nodes, quotas: there is one broker
+- transactions, share groups, consumer and streams groups of the newer protocols, tiered storage,
+  client telemetry, authentication
+
+And these, although there is: errors by request (`RequestMetrics,name=ErrorsPerSec`), sizes of
+requests, bytes by listener, `linux-disk-read-bytes` and `-write-bytes`,
+`PartitionsWithLateTransactionsCount`, ages and sizes of metadata snapshots, and
+`remainingLogsToRecover`, since nothing answers before logs are recovered; `cordwood serve` logs
+its progress.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for title, metrics in TABLE:
+        parts.append(f"\n## {title}\n\n")
+        parts.append(_row(("metric", "Kafka's MBean", "kind", "what it says")))
+        parts.append(_row(("---",) * 4))
+        parts += [_row(_cells(metric)) for metric in metrics]
+    return "".join([*parts, "\n", NOT_SERVED])
+
+
+def _cells(metric: Metric) -> Iterable[str]:
+    labels = f"{{{', '.join(metric.labels)}}}" if metric.labels else ""
+    kafka = f"`{metric.kafka_name}`" if metric.mbean else "none"
+    return f"`{metric.name}{labels}`", kafka, metric.kind.value, metric.help
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
