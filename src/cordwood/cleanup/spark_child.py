@@ -22,15 +22,20 @@ from typing import Any, Protocol
 
 from cordwood.cleanup.child_session import end_session
 from cordwood.model.clock import SystemClock, pause
+from cordwood.model.errors import DirectoryInUseError
+from cordwood.storage.filesystem import DirectoryLock
 
 _log = logging.getLogger(__name__)
 
-_MODULE = "cordwood.cleanup.spark.child"
+#: What runs in the process.
+CHILD_MODULE = "cordwood.cleanup.spark.child"
 _HEAP = "1g"
 _START_S = 180.0
 _STOP_S = 10.0
 _LOOK_S = 1.0
 _SEND_S = 30.0
+_ROOM = "cordwood-spark-"
+_ROOM_S = 60.0
 _READ_BYTES = 1 << 16
 _WORDS_BYTES = 2_000
 
@@ -60,9 +65,10 @@ class SparkChild:
     is since when.
     """
 
-    def __init__(self, keeper: Keeper, *, cores: int) -> None:
+    def __init__(self, keeper: Keeper, *, cores: int, module: str = CHILD_MODULE) -> None:
         """Prepares; `start` starts it, with so many tasks at once."""
         self.cores = cores
+        self._module = module
         self.state = "starting"
         self.trouble: tuple[str, str] | None = None
         self.pid: int | None = None
@@ -75,7 +81,9 @@ class SparkChild:
         self._end_wanted = False
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        # Where Spark keeps what it spills; the lock tells that it is in use.
         self._room: Path | None = None
+        self._room_lock: DirectoryLock | None = None
         self._wake_out, self._wake_in = os.pipe()
         # The process ends with the thread that started it: this one outlives it.
         self._thread = threading.Thread(target=self._keep, name="cordwood-spark", daemon=True)
@@ -150,14 +158,16 @@ class SparkChild:
             self._keeper.ended(self)
 
     def _spawn(self) -> None:
-        self._room = Path(tempfile.mkdtemp(prefix="cordwood-spark-"))
+        _clear_rooms()
+        self._room = Path(tempfile.mkdtemp(prefix=_ROOM))
+        self._room_lock = DirectoryLock(self._room)
         mine, its = socket.socketpair()
         mine.settimeout(_SEND_S)
         environment = os.environ | {
             "TMPDIR": str(self._room),
             "SPARK_LOCAL_DIRS": str(self._room),
         }
-        command = [sys.executable, "-m", _MODULE, str(its.fileno()), str(os.getpid())]
+        command = [sys.executable, "-m", self._module, str(its.fileno()), str(os.getpid())]
         with its, (self._room / "words").open("wb") as words:
             self._process = subprocess.Popen(
                 command,
@@ -282,3 +292,17 @@ class SparkChild:
             handle.close()
         if self._room is not None:
             shutil.rmtree(self._room, ignore_errors=True)
+        if self._room_lock is not None:
+            self._room_lock.release()
+
+
+def _clear_rooms() -> None:
+    """Removes those of children whose parent was killed."""
+    clock = SystemClock()
+    for room in Path(tempfile.gettempdir()).glob(f"{_ROOM}*"):
+        with suppress(OSError, DirectoryInUseError):
+            age_s = clock.now_ms() / 1000 - room.stat().st_mtime
+            if age_s > _ROOM_S:
+                lock = DirectoryLock(room)
+                shutil.rmtree(room, ignore_errors=True)
+                lock.release()

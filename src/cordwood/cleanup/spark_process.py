@@ -20,7 +20,7 @@ from typing import Any
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.commit import IndexStats, RoundCommitter
 from cordwood.cleanup.round_values import Manifest, failure_from_json
-from cordwood.cleanup.spark_child import SparkChild
+from cordwood.cleanup.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.supervise import CommittersOwner, require_word, supervise
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import EngineError, EngineUnavailableError
@@ -73,6 +73,7 @@ class SparkProcess:
         *,
         unavailable: Backoff = _UNAVAILABLE,
         died: Backoff = _DIED,
+        module: str = CHILD_MODULE,
     ) -> None:
         """Prepares; nothing is started.
 
@@ -80,10 +81,12 @@ class SparkProcess:
             settings: how many cores and how much memory for keys it may take.
             unavailable: waits after Spark could not be started.
             died: waits after it ended without being told to.
+            module: what runs in the process.
         """
         self.starts = self.deaths = self.rounds_done = 0
         self._settings = settings or CleanerSettings()
         self._backoffs = {"unavailable": unavailable, "died": died}
+        self._module = module
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._child: SparkChild | None = None
@@ -152,7 +155,7 @@ class SparkProcess:
 
     def _start(self) -> SparkChild:
         self.starts += 1
-        child = SparkChild(self, cores=max(1, self._settings.threads))
+        child = SparkChild(self, cores=max(1, self._settings.threads), module=self._module)
         self._children.add(child)
         child.start()
         return child

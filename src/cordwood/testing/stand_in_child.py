@@ -1,0 +1,68 @@
+"""In the place of the process that runs Spark: the same orders and answers, and no Spark.
+
+`STAND_IN` in the environment says how it behaves: `unavailable`, `dies at start`, `deaf` (it takes
+rounds, and does nothing, whatever it is told), or as the real one does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from cordwood.cleanup import tasks
+from cordwood.cleanup.child_session import die_with, end_session
+from cordwood.cleanup.commit import IndexStats
+from cordwood.cleanup.round import Round
+from cordwood.cleanup.spark.child import Line, Told
+from cordwood.model.errors import CordwoodError
+
+
+def _execute(line: Line, message: dict[str, Any]) -> None:
+    rounds = [Round.from_json(value) for value in message["rounds"]]
+    owner = Told(line, message["run"], rounds)
+    for round_ in rounds:
+        progress = tasks.ProgressFile(round_.directory, "clean", bytes_per_s=round_.throttle_bytes)
+        try:
+            found = tasks.clean_whole(round_, progress)
+        except (CordwoodError, OSError) as error:
+            owner.fail(round_.name, error)
+        else:
+            utilization = found.keys * 64 / message["table_bytes"]
+            owner.indexed(
+                round_.name,
+                IndexStats(
+                    bytes_read=round_.size_bytes,
+                    elapsed_s=found.elapsed_s,
+                    keys=found.keys,
+                    utilization=utilization,
+                ),
+            )
+        finally:
+            progress.close()
+    line.say(of="ended", run=message["run"], gave_up=False)
+
+
+def main() -> None:
+    """Behaves as it is told to."""
+    die_with(int(sys.argv[2]))
+    line = Line(int(sys.argv[1]))
+    mode = os.environ.get("STAND_IN", "")
+    line.hear()
+    if mode == "unavailable":
+        line.say(of="unavailable", reason="there is no Java")
+        return
+    if mode == "dies at start":
+        sys.exit("a bad start")
+    machine = subprocess.Popen(["sleep", "600"])
+    line.say(of="ready", machine=machine.pid)
+    while (message := line.hear()) is not None and message["do"] == "run":
+        if mode != "deaf":
+            threading.Thread(target=_execute, args=(line, message), daemon=True).start()
+    end_session(os.getsid(0), sparing=os.getpid())
+
+
+if __name__ == "__main__":
+    main()

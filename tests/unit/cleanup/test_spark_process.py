@@ -1,0 +1,267 @@
+"""A child process that executes rounds: it dies, hangs, cannot be had, and is not needed any more.
+
+Here the child does without Spark; tests/spark has the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup.child_session import end_session, members
+from cordwood.cleanup.spark_process import Backoff
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import DirectoryLock
+from cordwood.testing.cleaner_bench import (
+    FAST,
+    SECONDS_MAX,
+    SLOW,
+    SOON,
+    STAND_IN,
+    CleanerBench,
+    until,
+)
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[CleanerBench]:
+    bench = CleanerBench(tmp_path, module=STAND_IN)
+    yield bench
+    bench.close()
+
+
+def test_one_child_serves_round_after_round(bench: CleanerBench) -> None:
+    assert bench.engine.status()["state"] == "not started"
+    state = bench.fill()
+    assert bench.cleaner.run_once_now() == 1
+    assert bench.state() == state
+    first = bench.pid
+    status = bench.engine.status()
+    assert (status["state"], status["rounds_done"], status["starts"]) == ("warm", 1, 1)
+    bench.fill()
+    assert bench.cleaner.run_once_now() == 1
+    assert bench.pid == first
+    assert bench.staged() == []
+    (latest, *_) = bench.cleaner.status()["last_runs"]
+    assert latest["keys"] == 50
+    assert latest["buffer_utilization"] == pytest.approx(50 * 64 / (128 << 20), abs=1e-4)
+
+
+@pytest.mark.parametrize("victim", ["child", "session"])
+def test_killed_in_a_round_it_is_started_again_and_nothing_is_lost(
+    bench: CleanerBench, victim: str
+) -> None:
+    state = bench.fill()
+    bench.reconfigure(io_max_bytes_per_second=SLOW)
+    thread = bench.clean_in_thread()
+    bench.until_in_a_round()
+    pid = bench.pid
+    os.kill(pid, signal.SIGKILL) if victim == "child" else end_session(pid)
+    thread.join(SECONDS_MAX)
+    assert members(pid) == []
+    assert bench.staged() == []
+    assert bench.last_run() == ("failed", "the Spark process ended: it was killed by signal 9")
+    assert bench.state() == state
+    assert bench.engine.status()["deaths"] == 1
+    assert not bench.logs.cleaning.uncleanable_partitions(bench.logs.directories[0])
+    bench.reconfigure(io_max_bytes_per_second=FAST)
+    time.sleep(SOON.longest_s)
+    assert bench.cleaner.run_once_now() == 1
+    assert bench.state() == state
+    assert bench.engine.status()["state"] == "warm"
+    assert bench.pid != pid
+
+
+def test_what_cannot_be_had_is_said_once_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("STAND_IN", "unavailable")
+    bench = CleanerBench(tmp_path, module=STAND_IN)
+    state = bench.fill()
+    for _ in range(3):
+        assert bench.cleaner.run_once_now() == 0
+        time.sleep(2 * SOON.longest_s)
+    status = bench.engine.status()
+    assert (status["state"], status["reason"]) == ("unavailable", "there is no Java")
+    assert status["starts"] >= 3
+    assert bench.cleaner.engine_available() == 0
+    assert bench.last_run() == ("failed", "there is no Java")
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert errors[0].startswith("Spark cannot be had, so no log is compacted: there is no Java. ")
+    monkeypatch.setenv("STAND_IN", "")
+    assert bench.cleaner.run_once_now() == 1
+    assert bench.cleaner.engine_available() == 1
+    assert bench.state() == state
+    bench.cleaner.shutdown()
+
+
+def test_between_two_tries_nothing_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN", "dies at start")
+    bench = CleanerBench(tmp_path, module=STAND_IN, later=Backoff(600, 600))
+    bench.fill()
+    assert bench.cleaner.run_once_now() == 0
+    assert bench.cleaner.run_once_now() == 0
+    status = bench.engine.status()
+    assert (status["state"], status["starts"]) == ("died", 1)
+    assert status["reason"] == "it ended with 1: a bad start"
+    assert 590 < status["retry_in_s"] <= 600
+    bench.cleaner.shutdown()
+
+
+def test_a_topic_deleted_in_a_round_is_let_go_and_the_child_serves_on(bench: CleanerBench) -> None:
+    bench.fill()
+    bench.reconfigure(io_max_bytes_per_second=SLOW)
+    thread = bench.clean_in_thread()
+    bench.until_in_a_round()
+    pid = bench.pid
+    begun = time.monotonic()
+    bench.logs.manager.delete(T0)
+    assert time.monotonic() - begun < 2
+    thread.join(SECONDS_MAX)
+    assert bench.last_run()[0] == "aborted"
+    assert bench.pid == pid
+    bench.reconfigure(io_max_bytes_per_second=FAST)
+    bench.fill("t-1")
+    assert bench.cleaner.run_once_now() == 1
+    assert bench.engine.status()["starts"] == 1
+
+
+def test_a_child_that_does_not_listen_does_not_keep_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN", "deaf")
+    bench = CleanerBench(tmp_path, module=STAND_IN)
+    bench.fill()
+    thread = bench.clean_in_thread()
+    until(lambda: bench.engine.status()["state"] == "warm")
+    pid = bench.pid
+    begun = time.monotonic()
+    bench.logs.manager.delete(T0)
+    assert time.monotonic() - begun < 4
+    thread.join(SECONDS_MAX)
+    assert bench.last_run()[0] == "aborted"
+    assert members(pid) == []
+    monkeypatch.setenv("STAND_IN", "")
+    bench.fill("t-1")
+    assert bench.cleaner.run_once_now() == 1
+    bench.cleaner.shutdown()
+
+
+def test_a_stopped_child_does_not_keep_the_cleaner(bench: CleanerBench) -> None:
+    bench.fill()
+    bench.reconfigure(io_max_bytes_per_second=SLOW)
+    thread = bench.clean_in_thread()
+    bench.until_in_a_round()
+    for pid in members(bench.pid):
+        os.kill(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    bench.cleaner.shutdown()
+    assert time.monotonic() - begun < 8
+    thread.join(SECONDS_MAX)
+    assert not thread.is_alive()
+    assert bench.staged() == []
+    assert bench.engine.status()["state"] == "closed"
+
+
+def test_idle_for_long_it_is_stopped_and_started_when_needed(bench: CleanerBench) -> None:
+    bench.reconfigure(spark_idle_ms=50)
+    bench.fill()
+    assert bench.cleaner.run_once_now() == 1
+    until(lambda: bench.engine.status()["state"] == "not started")
+    assert bench.engine.status()["deaths"] == 0
+    bench.fill()
+    assert bench.cleaner.run_once_now() == 1
+    assert bench.engine.status()["starts"] == 2
+
+
+def test_for_another_number_of_threads_it_is_started_anew(bench: CleanerBench) -> None:
+    bench.fill()
+    bench.cleaner.run_once_now()
+    first = bench.pid
+    bench.reconfigure(threads=2)
+    until(lambda: members(first) == [])
+    bench.fill()
+    bench.cleaner.run_once_now()
+    status = bench.engine.status()
+    assert (status["cores"], status["key_table_bytes"]) == (2, 64 << 20)
+    assert bench.pid != first
+
+
+def test_the_round_of_a_closed_engine_fails(bench: CleanerBench) -> None:
+    bench.fill()
+    bench.engine.close()
+    assert bench.cleaner.run_once_now() == 0
+    assert bench.last_run() == ("failed", "the engine was closed")
+
+
+def test_whoever_started_it_is_killed_and_it_ends_with_all_it_started(tmp_path: Path) -> None:
+    program = (
+        "import json, sys, time\n"
+        "from pathlib import Path\n"
+        "from cordwood.cleanup.spark_child import SparkChild\n"
+        "class Keeper:\n"
+        "    def heard(self, child, message):\n"
+        "        print(json.dumps([child.pid, child.machine]), flush=True)\n"
+        "    def idle_s(self, child): return None\n"
+        "    def retire(self, child): return False\n"
+        "    def ended(self, child): pass\n"
+        "child = SparkChild(Keeper(), cores=1, module='cordwood.testing.stand_in_child')\n"
+        "child.start()\n"
+        "time.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    pid, machine = json.loads(process.stdout.readline())
+    assert {pid, machine} <= set(members(pid))
+    process.kill()
+    process.communicate()
+    # The stand-in for a virtual machine does not see that its parent is gone; the child's end does.
+    until(lambda: pid not in members(pid))
+    end_session(pid)
+
+
+def test_the_room_of_a_child_whose_parent_was_killed_is_cleared_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "cordwood-spark-left"
+    left.mkdir()
+    (left / "words").touch()
+    os.utime(left, (0, 0))
+    taken = tmp_path / "cordwood-spark-taken"
+    taken.mkdir()
+    lock = DirectoryLock(taken)
+    os.utime(taken, (0, 0))
+    bench = CleanerBench(tmp_path / "logs", module=STAND_IN)
+    bench.fill()
+    bench.cleaner.run_once_now()
+    assert len(list(tmp_path.glob("cordwood-spark-*"))) == 2
+    bench.close()
+    assert list(tmp_path.glob("cordwood-spark-*")) == [taken]
+    lock.release()
+
+
+def test_a_session_is_ended_with_whatever_was_started_in_it() -> None:
+    leader = subprocess.Popen(
+        ["sh", "-c", "sleep 600 & setsid --help >/dev/null; (sleep 600 &) ; wait"],
+        start_new_session=True,
+    )
+    until(lambda: len(members(leader.pid)) >= 3)
+    assert end_session(leader.pid)
+    assert members(leader.pid) == []
+    leader.wait()
