@@ -14,6 +14,7 @@ from uuid import UUID
 from cordwood.model.clock import Clock
 from cordwood.model.kafka_errors import (
     FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
     InvalidFetchSessionEpochError,
 )
 
@@ -142,6 +143,8 @@ class FetchSessionCache:
         Raises:
             FetchSessionIdNotFoundError: the session is not kept any more.
             InvalidFetchSessionEpochError: it is not that session's next request.
+            FetchSessionTopicIdError: the session began with names, and goes on with ids, or the
+                other way round.
         """
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self._sessions.pop(session_id, None)
@@ -154,7 +157,7 @@ class FetchSessionCache:
         if session.epoch != epoch:
             raise InvalidFetchSessionEpochError("The fetch session epoch is invalid.")
         if session.uses_topic_ids != uses_topic_ids:
-            raise FetchSessionIdNotFoundError(
+            raise FetchSessionTopicIdError(
                 "The fetch session encountered inconsistent topic ID usage"
             )
         for partition in asked:
@@ -176,7 +179,7 @@ class FetchSessionCache:
     def _create(self, asked: list[FetchPartition], uses_topic_ids: bool) -> FetchSession | None:
         """A new session if there is room, or one that was not used for two minutes must go."""
         now_ms = self._clock.now_ms()
-        if not asked or not self._make_room(len(asked), now_ms):
+        if not self._make_room(len(asked), now_ms):
             return None
         session_id = random.randint(1, _INT_MAX)  # noqa: S311  # a name, not a secret
         while session_id in self._sessions:

@@ -106,6 +106,12 @@ class TransactionCoordinatorFencedError(KafkaError):
     code = 52
 
 
+class TransactionalIdAuthorizationError(KafkaError):
+    """A transactional id that the client may not use, or none where one is needed."""
+
+    code = 53
+
+
 class StorageError(KafkaError):
     """The log's directory is offline, or the disk refused the work.
 
@@ -155,6 +161,12 @@ class FetchSessionIdNotFoundError(KafkaError):
     """A fetch session that is not, or no longer, kept."""
 
     code = 70
+
+
+class FetchSessionTopicIdError(KafkaError):
+    """A fetch session that goes from topic names to ids, or the other way round."""
+
+    code = 106
 
 
 class InvalidFetchSessionEpochError(KafkaError):

@@ -24,13 +24,17 @@ _NO_LOW_WATERMARK = -1
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Deletes, and says where each log starts now."""
+    topics: dict[str, dict[int, Any]] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            topics.setdefault(topic.name, {})[each.partition_index] = each
     return {
         "topics": [
             {
-                "name": topic.name,
-                "partitions": [_delete(broker, topic.name, each) for each in topic.partitions],
+                "name": name,
+                "partitions": [_delete(broker, name, each) for each in partitions.values()],
             }
-            for topic in request.topics
+            for name, partitions in topics.items()
         ]
     }
 

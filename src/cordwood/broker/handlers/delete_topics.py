@@ -38,6 +38,10 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         return {"responses": [_answer(name, topic_id, disabled) for name, topic_id in asked]}
     answers: list[_Answer] = []
     wanted = _without_faults(broker, asked, answers)
+    ids = [
+        topic.topic_id if name and (topic := broker.image.topics.get(name)) else topic_id
+        for name, topic_id in wanted
+    ]
     errors = all_or_error(
         lambda: broker.controller.delete_topics(
             [topic_id if name is None else name for name, topic_id in wanted]
@@ -46,7 +50,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     )
     answers += [
         _answer(name, topic_id, error)
-        for (name, topic_id), error in zip(wanted, errors, strict=True)
+        for (name, _), topic_id, error in zip(wanted, ids, errors, strict=True)
     ]
     return {"responses": answers}
 

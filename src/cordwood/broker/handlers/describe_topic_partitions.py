@@ -13,7 +13,7 @@ from cordwood.broker.handlers.cluster_facts import (
     is_internal,
     partition_fields,
 )
-from cordwood.model.kafka_errors import InvalidRequestError, InvalidTopicError
+from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.topic_names import require_topic_name
 
 if TYPE_CHECKING:
@@ -21,26 +21,22 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 _INVALID_TOPIC = 17
+_INVALID_REQUEST = 42
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
-    """Answers from the image, topics by name, up to the limit of partitions.
-
-    Raises:
-        InvalidRequestError: the cursor makes no sense.
-    """
+    """Answers from the image, topics by name, up to the limit of partitions."""
     image = broker.image
     cursor = request.cursor
     names = {topic.name for topic in request.topics} or set(image.topics)
     first_partition = 0
     if cursor is not None:
-        if cursor.partition_index < 0:
-            raise InvalidRequestError(
-                "DescribeTopicPartitionsRequest cursor partition must be valid: "
-                f"topicName={cursor.topic_name}, partitionIndex={cursor.partition_index}"
-            )
         names = {name for name in names if name >= cursor.topic_name}
         first_partition = cursor.partition_index
+        is_amiss = bool(request.topics) and cursor.topic_name not in names
+        if first_partition < 0 or is_amiss:
+            refused = {"error_code": _INVALID_REQUEST}
+            return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
     limit = max(
         1,
         min(request.response_partition_limit, broker.settings.max_request_partition_size_limit),

@@ -32,6 +32,7 @@ from cordwood.broker.partition import Partition
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
     InconsistentTopicIdError,
     InvalidFetchSessionEpochError,
     KafkaError,
@@ -68,6 +69,9 @@ _NOT_FAILED = (
 )
 
 
+_NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+
+
 class _Fetch(NamedTuple):
     """One request, as every attempt at it needs it."""
 
@@ -91,7 +95,11 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     version = call.api_version
     try:
         context = _context(broker, request, version)
-    except (FetchSessionIdNotFoundError, InvalidFetchSessionEpochError) as error:
+    except (
+        FetchSessionIdNotFoundError,
+        FetchSessionTopicIdError,
+        InvalidFetchSessionEpochError,
+    ) as error:
         return build_response(version, error_code=error.code, session_id=NO_SESSION, answers=[])
     fetch = _Fetch(
         broker,
@@ -180,6 +188,11 @@ def _read_one(
         log = partition.log
         if wanted.last_fetched_epoch != _NO_EPOCH:
             epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch == _NO_EPOCH or end < 0:
+                raise OffsetOutOfRangeError(
+                    "Could not determine the end offset of the last fetched epoch "
+                    f"{wanted.last_fetched_epoch} from the request"
+                )
             if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
                 return PartitionAnswer(
                     wanted,
@@ -191,7 +204,7 @@ def _read_one(
         high_watermark = log.high_watermark
         fetched = log.read(
             wanted.fetch_offset,
-            min(wanted.max_bytes, left) if not min_one else wanted.max_bytes,
+            min(wanted.max_bytes, left),
             isolation=fetch.isolation,
             min_one=min_one,
         )
@@ -209,7 +222,9 @@ def _read_one(
     except KafkaError as error:
         if not isinstance(error, _NOT_FAILED):
             broker.metrics.fetch_failed(key.topic)
-        return PartitionAnswer(wanted, error_code=error.code)
+        # Kafka says this before it reads, and then leaves no null.
+        aborted = () if isinstance(error, _NOT_THERE) else None
+        return PartitionAnswer(wanted, error_code=error.code, aborted=aborted)
     except Exception:
         broker.metrics.fetch_failed(key.topic)
         _log.exception(
@@ -225,7 +240,7 @@ def _partition(broker: Broker, key: PartitionKey) -> Partition:
         raise UnknownTopicIdError("This server does not host this topic ID.")
     partition = broker.partition(key.topic, key.partition)
     if partition.topic_id != key.topic_id:
-        raise UnknownTopicIdError("This server does not host this topic ID.")
+        raise InconsistentTopicIdError("The topic has another ID than the one in the request.")
     return partition
 
 

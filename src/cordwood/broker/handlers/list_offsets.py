@@ -41,7 +41,7 @@ _LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
-    """Looks every partition up."""
+    """Looks every partition up; one that is asked for twice is refused, and answered once."""
     isolation = Isolation.HIGH_WATERMARK
     if getattr(request, "isolation_level", 0) == _READ_COMMITTED:
         isolation = Isolation.TXN_COMMITTED
@@ -50,18 +50,19 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     asked = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
+    topics: dict[str, dict[int, dict[str, Any]]] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            index = each.partition_index
+            topics.setdefault(topic.name, {})[index] = (
+                {"partition_index": index, "error_code": _INVALID_REQUEST}
+                if asked[topic.name, index] > 1
+                else _look_up(broker, topic.name, each, isolation, call.api_version)
+            )
     return {
         "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": each.partition_index, "error_code": _INVALID_REQUEST}
-                    if asked[topic.name, each.partition_index] > 1
-                    else _look_up(broker, topic.name, each, isolation, call.api_version)
-                    for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
+            {"name": name, "partitions": list(partitions.values())}
+            for name, partitions in topics.items()
         ]
     }
 

@@ -53,7 +53,10 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         topics = [_known(broker, topic, call) for topic in image.topics.values()]
     else:
         may_create = field(request, "allow_auto_topic_creation", True)
-        topics = [_asked(broker, topic, call, may_create=may_create) for topic in request.topics]
+        topics = [
+            _asked(broker, topic_id, name, call, may_create=may_create)
+            for topic_id, name in _distinct(request.topics)
+        ]
     topics = [
         topic | {"topic_authorized_operations": TOPIC_OPERATIONS if wants_operations else NOT_ASKED}
         for topic in topics
@@ -68,10 +71,17 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     }
 
 
-def _asked(broker: Broker, asked: Any, call: Call, *, may_create: bool) -> dict[str, Any]:
+def _distinct(topics: Iterable[Any]) -> list[tuple[UUID, str | None]]:
+    """Each topic once, by its id or its name; where one has an id, names alone do not count."""
+    pairs = dict.fromkeys((getattr(each, "topic_id", None) or _ZERO, each.name) for each in topics)
+    ids = dict.fromkeys(topic_id for topic_id, _ in pairs if topic_id != _ZERO)
+    return [(topic_id, None) for topic_id in ids] or list(pairs)
+
+
+def _asked(
+    broker: Broker, topic_id: UUID, name: str | None, call: Call, *, may_create: bool
+) -> dict[str, Any]:
     image = broker.image
-    topic_id = getattr(asked, "topic_id", None) or _ZERO
-    name = asked.name
     if topic_id != _ZERO:
         known = image.topic_names.get(topic_id)
         if known is None:

@@ -19,11 +19,18 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Encoded, Response
+from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import (
-    InvalidRequestError,
+    CorruptMessageError,
     KafkaError,
+    NotLeaderOrFollowerError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
     RecordValidationError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
 )
 from cordwood.storage.log.append_result import AppendResult
 
@@ -41,6 +48,16 @@ _TOPIC_IDS_SINCE = 13
 
 _Partition = dict[str, Any]
 
+# Source: ReplicaManager.appendRecordsToLeader.
+_START_IS_NOT_TOLD = (
+    UnknownTopicOrPartitionError,
+    NotLeaderOrFollowerError,
+    RecordTooLargeError,
+    RecordBatchTooLargeError,
+    CorruptMessageError,
+    StorageError,
+)
+
 # index, error code, base offset, log append time, log start offset
 _DONE = struct.Struct(">ihqqq")
 
@@ -51,6 +68,9 @@ class _ClosedForError(CordwoodError):
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Appends all, answers at once."""
+    fault = request_fault(request)
+    if fault is not None:
+        return _all_refused(request, fault)
     topics = []
     failed = False
     single = _single(request)
@@ -64,7 +84,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             elif error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
-                result = _append(broker, name, data)
+                result = _append(broker, name, data, call.api_version)
                 if single and type(result) is AppendResult and request.acks != 0:
                     return _quick(topic, data.index, result, call.api_version)
                 answer = _done(data.index, result) if isinstance(result, AppendResult) else result
@@ -98,14 +118,32 @@ def _name_of(broker: Broker, topic: Any, version: int) -> tuple[str, KafkaError 
         return "", error
 
 
-def _append(broker: Broker, name: str, data: Any) -> AppendResult | _Partition:
+def _all_refused(request: Any, fault: KafkaError) -> Response:
+    """The same error for every partition."""
+    if request.acks == 0:
+        raise _ClosedForError(str(fault))
+    text = str(fault) or None
+    return {
+        "responses": [
+            {
+                "name": getattr(topic, "name", ""),
+                "topic_id": getattr(topic, "topic_id", None),
+                "partition_responses": [
+                    _refused(data.index, fault.code, text) for data in topic.partition_data
+                ],
+            }
+            for topic in request.topic_data
+        ]
+    }
+
+
+def _append(broker: Broker, name: str, data: Any, version: int) -> AppendResult | _Partition:
     records = data.records
     try:
         partition = broker.partition(name, data.index)
-        if not records:
-            raise InvalidRequestError("Produce requests must have a record set")
+        require_one_batch(records, version)
     except KafkaError as error:
-        return _error(data.index, error, broker, name)
+        return _refused(data.index, error.code, None)
     try:
         result = partition.append(records)
     except KafkaError as error:
@@ -120,12 +158,17 @@ def _append(broker: Broker, name: str, data: Any) -> AppendResult | _Partition:
 
 
 def _error(index: int, error: KafkaError, broker: Broker, name: str) -> _Partition:
-    if not isinstance(error, RecordValidationError):
+    if isinstance(error, _START_IS_NOT_TOLD):
         return _refused(index, error.code, None)
     try:
         start = broker.log(name, index).log_start_offset
     except KafkaError:
         start = -1
+    if not isinstance(error, RecordValidationError):
+        # The id of a codec that there is not: Kafka falls over it.
+        unknown = isinstance(error, UnsupportedCompressionTypeError)
+        code = _UNKNOWN_SERVER_ERROR if unknown else error.code
+        return _refused(index, code, None) | {"log_start_offset": start}
     return _refused(index, error.code, str(error)) | {
         "log_start_offset": start,
         "record_errors": [

@@ -23,7 +23,8 @@ class AppendResult:
 
     `first_offset` and `last_offset` (inclusive) are those the records have, which for a batch that
     the producer sent before are those of the first time; both are -1 when there was nothing to
-    append. `log_append_time_ms` is -1 for CreateTime. `records_converted` counts the records of
+    append. `log_append_time_ms` is -1 for CreateTime, but for a batch
+    sent before the largest timestamp it had. `records_converted` counts the records of
     batches that were built anew.
 
     Source: org.apache.kafka.storage.internals.log.LogAppendInfo.

@@ -200,7 +200,7 @@ class PartitionLog(LogState):
                 first_offset=duplicate.first_offset,
                 last_offset=duplicate.last_offset,
                 max_timestamp=duplicate.timestamp,
-                log_append_time_ms=log_append_time_ms,
+                log_append_time_ms=duplicate.timestamp,
                 log_start_offset=self.log_start_offset,
                 record_count=0,
                 size_bytes=0,

@@ -1,0 +1,104 @@
+"""What a Produce request is checked for before any partition is looked at.
+
+Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords,
+RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from cordwood.format.compression import Codec
+from cordwood.format.record_batch import MAGIC, TRANSACTIONAL_BIT
+from cordwood.format.varint import Buffer
+from cordwood.model.kafka_errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    KafkaError,
+    TransactionalIdAuthorizationError,
+    UnsupportedCompressionTypeError,
+)
+
+_CODEC_MASK: Final = 0x07
+_OVERHEAD_BYTES: Final = 12
+_UP_TO_MAGIC_BYTES: Final = 17
+_RECORD_BYTES_MIN: Final = 14
+_ATTRIBUTES_AT: Final = 21
+_ZSTD_SINCE: Final = 7
+_SIZE = struct.Struct(">i")
+
+
+def request_fault(request: Any) -> KafkaError | None:
+    """The error that all partitions of the request get, if any.
+
+    It comes from a first batch that is none, or from a transactional batch without a transaction.
+    """
+    try:
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                records = data.records
+                if records and _batch_bytes(records, 0) and _is_transactional(records):
+                    return TransactionalIdAuthorizationError("")
+    except CorruptMessageError as error:
+        return error
+    return None
+
+
+def require_one_batch(records: Buffer | None, version: int) -> None:
+    """Refuses anything but one whole batch of magic 2, in a codec that the version has.
+
+    Raises:
+        InvalidRecordError: no batch, a second one, or messages of an old format.
+        CorruptMessageError: what follows the batch is no batch.
+        UnsupportedCompressionTypeError: zstd before version 7.
+    """
+    size = _batch_bytes(records, 0) if records else 0
+    if not records or not size:
+        raise InvalidRecordError(
+            f"Produce requests with version {version} must have at least one record batch per "
+            "partition"
+        )
+    if records[16] != MAGIC:
+        raise InvalidRecordError(
+            f"Produce requests with version {version} are only allowed to contain record batches "
+            "with magic version 2"
+        )
+    if version < _ZSTD_SINCE and records[_ATTRIBUTES_AT + 1] & _CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompressionTypeError(
+            f"Produce requests with version {version} are not allowed to use ZStandard compression"
+        )
+    if len(records) > size and _batch_bytes(records, size):
+        raise InvalidRecordError(
+            f"Produce requests with version {version} are only allowed to contain exactly one "
+            "record batch per partition"
+        )
+
+
+def _is_transactional(records: Buffer) -> bool:
+    if records[16] != MAGIC:
+        return False
+    return bool(records[_ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
+def _batch_bytes(records: Buffer, position: int) -> int:
+    """The bytes of the batch that begins there; 0 if it is cut off.
+
+    Raises:
+        CorruptMessageError: its size or its magic cannot be.
+    """
+    left = len(records) - position
+    if left < _OVERHEAD_BYTES:
+        return 0
+    (size,) = _SIZE.unpack_from(records, position + 8)
+    if size < _RECORD_BYTES_MIN:
+        raise CorruptMessageError(
+            f"Record size {size} is less than the minimum record overhead ({_RECORD_BYTES_MIN})"
+        )
+    if left < _UP_TO_MAGIC_BYTES:
+        return 0
+    magic = int.from_bytes(records[position + 16 : position + 17], "big", signed=True)
+    if not 0 <= magic <= MAGIC:
+        raise CorruptMessageError(f"Invalid magic found in record: {magic}")
+    size += _OVERHEAD_BYTES
+    return size if left >= size else 0
