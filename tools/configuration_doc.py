@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from cordwood.broker.configs.keys import (
+    ConfigKey,
+    Dynamic,
+    broker_keys,
+    client_metrics_keys,
+    group_keys,
+)
 from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSetting, TopicSetting
 from cordwood.model.config_values import format_value
 
@@ -13,7 +20,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 INTRODUCTION = """\
 # Settings
 
-<!-- Written by tools/configuration_doc.py from src/cordwood/model/config.py: change it there. -->
+<!-- Written by tools/configuration_doc.py from src/cordwood/model/config.py and
+src/cordwood/broker/configs/kafka_4_3.tsv: change it there. -->
 
 Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds and error texts.
 
@@ -70,6 +78,27 @@ TOPICS = """
 | --- | --- | --- | --- | --- | --- |
 """
 
+SERVER_PROPERTIES = """
+## What `cordwood serve` makes of server.properties
+
+- Kafka's own file will do. Without `listeners` the broker listens on `127.0.0.1:9092` only;
+  `node.id` (1), `process.roles` and `controller.listener.names` need not be given.
+- A setting that asks for what Cordwood does not do, and that must not be passed over, ends the
+  start with its name, its value and what to do: listeners other than PLAINTEXT, `ssl.*`, `sasl.*`,
+  `authorizer.class.name`, `delegation.token.secret.key`, `config.providers`, `security.providers`,
+  classes of policies, quotas and principals, `remote.log.storage.system.enable=true`, a node that
+  is not broker and controller in one, more than one controller, ZooKeeper. Kafka's default, or an
+  empty value, is fine.
+- What Kafka would not start with is refused in Kafka's words.
+- Names that are known to be old or wrong are warned of. Other unknown names are taken, and
+  described as Kafka describes them. `cordwood.*` are Cordwood's own.
+- `kafka-configs --describe --all` prints what a real Kafka 4.3 prints, line by line.
+- *dynamic*: *cluster* may be set for all brokers or for one, *broker* for one only, while it runs.
+  Listeners cannot be added or removed while the broker runs.
+- Levels of loggers (`--entity-type broker-loggers`) go by the names of Kafka's classes and by
+  Cordwood's own, and are kept in memory.
+"""
+
 BROKERS = """
 ## Settings of brokers
 
@@ -77,12 +106,52 @@ BROKERS = """
 | --- | --- | --- | --- | --- | --- | --- |
 """
 
+OTHERS = """
+## Other settings of brokers
+
+They are read, checked, changed and described as in Kafka. Those about what Cordwood does not serve
+(encryption, authentication, plugins, tiered storage, several brokers and controllers) have no other
+effect.
+
+| name | type | default | dynamic | meaning |
+| --- | --- | --- | --- | --- |
+"""
+
+GROUPS = """
+## Settings of groups
+
+| name | type | default | of the broker | meaning |
+| --- | --- | --- | --- | --- |
+"""
+
+CLIENT_METRICS = """
+## Settings of subscriptions of client metrics
+
+| name | type | default | meaning |
+| --- | --- | --- | --- |
+"""
+
 
 def page() -> str:
     """The text of the page."""
     topics = (_topic_row(setting) for setting in TOPIC_SETTINGS.values())
     brokers = (_broker_row(setting) for _, setting in sorted(BROKER_SETTINGS.items()))
-    return INTRODUCTION + TOPICS + "".join(topics) + BROKERS + "".join(brokers)
+    others = (key for key in broker_keys().values() if key.name not in BROKER_SETTINGS)
+    parts = (
+        INTRODUCTION,
+        SERVER_PROPERTIES,
+        TOPICS,
+        *topics,
+        BROKERS,
+        *brokers,
+        OTHERS,
+        *(_other_row(key) for key in sorted(others, key=lambda key: key.name)),
+        GROUPS,
+        *(_group_row(key) for key in group_keys().values()),
+        CLIENT_METRICS,
+        *(_row((*_named(key), key.doc)) for key in client_metrics_keys().values()),
+    )
+    return "".join(parts)
 
 
 def _topic_row(setting: TopicSetting) -> str:
@@ -107,7 +176,21 @@ def _broker_row(setting: BrokerSetting) -> str:
     )
 
 
-def _default(setting: TopicSetting | BrokerSetting) -> str:
+def _other_row(key: ConfigKey) -> str:
+    dynamic = "" if key.dynamic is Dynamic.NO else str(key.dynamic)
+    return _row((*_named(key), dynamic, key.doc))
+
+
+def _group_row(key: ConfigKey) -> str:
+    broker = f"group.{key.name}"
+    return _row((*_named(key), f"`{broker}`" if broker in broker_keys() else "-", key.doc))
+
+
+def _named(key: ConfigKey) -> tuple[str, str, str]:
+    return f"`{key.name}`", key.rule.kind.lower(), _default(key).replace("|", "\\|")
+
+
+def _default(setting: TopicSetting | BrokerSetting | ConfigKey) -> str:
     if setting.default is None:
         return "unset"
     return format_value(setting.default) or "(empty)"

@@ -10,10 +10,11 @@ kafka.network.SocketServer, Kafka 4.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from cordwood.broker.configs.values import BrokerValues, parse_counts, topic_defaults
+from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 
 _JMX_REPORTER: Final = "org.apache.kafka.common.metrics.JmxReporter"
@@ -64,6 +65,24 @@ def require_reachable(old: BrokerValues, new: BrokerValues, names: Collection[st
     """
     for complaint in _obstacles(old, new, names):
         raise ConfigError(complaint)
+
+
+def require_ordered_lags(topic: Mapping[str, Value]) -> None:
+    """Checks the two compaction lags of a topic's values.
+
+    Raises:
+        ConfigError: the shortest is above the longest.
+
+    Source: LogConfig.validateValues.
+    """
+    shortest, longest = topic["min.compaction.lag.ms"], topic["max.compaction.lag.ms"]
+    assert isinstance(shortest, int), shortest
+    assert isinstance(longest, int), longest
+    if shortest > longest:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > "
+            f"max.compaction.lag.ms ({longest})"
+        )
 
 
 def _complaints(values: BrokerValues) -> Iterator[str]:

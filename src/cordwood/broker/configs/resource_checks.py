@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from cordwood.broker.configs.checks import require_ordered_lags
 from cordwood.broker.configs.effective import EffectiveConfigs
 from cordwood.broker.configs.keys import client_metrics_keys, group_keys, topic_keys
 from cordwood.broker.configs.values import Texts, parse_texts, parse_topic
@@ -50,21 +51,14 @@ def require_topic(configs: EffectiveConfigs, texts: Texts) -> None:
     """Checks all settings of a topic.
 
     Raises:
-        InvalidConfigError: a name that none has, or values that contradict one another.
-        ConfigError: a value that is refused.
+        InvalidConfigError: a name that none has.
+        ConfigError: a value that is refused, or values that contradict one another.
     """
     unknown = [name for name in texts if name not in topic_keys()]
     if unknown:
         raise InvalidConfigError(f"Unknown topic config name: {unknown[0]}")
     values = parse_topic(texts, configs.topic_defaults)
-    shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
-    assert isinstance(shortest, int), shortest
-    assert isinstance(longest, int), longest
-    if shortest > longest:
-        raise InvalidConfigError(
-            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > "
-            f"max.compaction.lag.ms ({longest})"
-        )
+    require_ordered_lags(values)
     if values["remote.storage.enable"]:
         raise ConfigError(
             "Tiered Storage functionality is disabled in the broker. "

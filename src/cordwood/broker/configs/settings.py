@@ -15,10 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.broker.configs.checks import require_sound
+from cordwood.broker.configs.checks import require_ordered_lags, require_sound
 from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import PLAINTEXT, listeners_of
-from cordwood.broker.configs.values import LISTENER_KEY, BrokerValues, Texts, parse_texts
+from cordwood.broker.configs.values import (
+    LISTENER_KEY,
+    BrokerValues,
+    Texts,
+    parse_texts,
+    topic_defaults,
+)
 from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
 from cordwood.model.config_values import format_value
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
@@ -104,6 +110,8 @@ class BrokerSettings(BrokerValues):
                 raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
             self._read_listeners()
             require_sound(self)
+            # Asked at the start only: a change may well lead there.
+            require_ordered_lags(topic_defaults(self.all))
         except UnsupportedSettingError:
             raise
         except ConfigError as error:

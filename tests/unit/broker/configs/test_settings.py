@@ -159,6 +159,10 @@ def test_what_changes_nothing_is_taken(properties: dict[str, str]) -> None:
         ({"connections.max.idle.ms": "50"}, "should always be less than connections.max.idle.ms"),
         ({"cordoned.log.dirs": "/x"}, "must be present in log.dirs"),
         ({"group.consumer.session.timeout.ms": "1"}, "must be greater than or equal to group"),
+        (
+            {"log.cleaner.max.compaction.lag.ms": "1", "log.cleaner.min.compaction.lag.ms": "2"},
+            "conflict topic config setting min.compaction.lag.ms (2) >",
+        ),
         ({"listeners": "nonsense"}, "Unable to parse nonsense"),
         ({"listeners": "A://:1"}, "No security protocol defined for listener A"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "must have a different name"),
