@@ -29,6 +29,9 @@ _ASIDE = re.compile(
     r"|\[TIME\] WARN .*Got error produce response"
     r"|\[TIME\] ERROR .*Metadata response reported invalid topics"
 )
+# The tool of groups says on stdout what the trace on stderr begins with.
+_GROUPS_ERROR = "Error: Executing consumer group command failed"
+_EXECUTION = re.compile(r"^java\.util\.concurrent\.ExecutionException: .*$", re.MULTILINE)
 _LOGGED_CLASS = re.compile(r"(ERROR )[\w.$]+(?:Exception|Error): ")
 _TRACE = re.compile(
     r"^(\tat |Caused by: |\t?\.\.\. \d+ more"
@@ -122,7 +125,10 @@ def comparable(said: ToolResult, prefix: str, *, ordered: bool) -> ToolResult:
     out = _TOPIC_ID.sub(r"\1ID", said.out.replace(prefix, "%"))
     if not ordered:
         out = "\n".join(sorted(out.splitlines()))
-    return ToolResult(said.code, out, _errors(said.err.replace(prefix, "%")))
+    err = _errors(said.err.replace(prefix, "%"))
+    if _GROUPS_ERROR in out:
+        err = _EXECUTION.sub("", err).strip("\n")
+    return ToolResult(said.code, out, err)
 
 
 def _errors(text: str) -> str:

@@ -14,10 +14,15 @@ from typing import Any
 
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.messages import encode, read
 from cordwood.surfaces.client.admin import Admin, by_topic
 from cordwood.surfaces.client.cluster import Cluster
 from cordwood.surfaces.client.consumer import ConsumedRecord, Consumer
+from cordwood.surfaces.client.consumer_protocol import (
+    assignment,
+    parse_assignment,
+    parse_subscription,
+    subscription,
+)
 from cordwood.surfaces.client.coordinator import committed_offsets, find_coordinator
 from cordwood.surfaces.client.errors import require
 from cordwood.surfaces.client.offsets import LATEST
@@ -123,7 +128,7 @@ class GroupConsumer:
                     "member_id": self._member_id,
                     "group_instance_id": None,
                     "protocol_type": "consumer",
-                    "protocols": [{"name": _PROTOCOL, "metadata": _subscription(topics)}],
+                    "protocols": [{"name": _PROTOCOL, "metadata": subscription(topics)}],
                 },
                 timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
             )
@@ -149,7 +154,7 @@ class GroupConsumer:
                 "protocol_type": "consumer",
                 "protocol_name": joined.protocol_name,
                 "assignments": [
-                    {"member_id": member, "assignment": _assignment(partitions)}
+                    {"member_id": member, "assignment": assignment(partitions)}
                     for member, partitions in assignments.items()
                 ],
             },
@@ -159,11 +164,11 @@ class GroupConsumer:
             return False
         self._generation = joined.generation_id
         self._heard_s = self._committed_s = self.clock.monotonic_s()
-        self._begin(_parse_assignment(answer.assignment))
+        self._begin(parse_assignment(answer.assignment))
         return True
 
     def _divide(self, members: Sequence[Any]) -> dict[str, list[TopicPartition]]:
-        subscriptions = {m.member_id: _parse_subscription(m.metadata) for m in members}
+        subscriptions = {m.member_id: parse_subscription(m.metadata) for m in members}
         wanted = sorted({topic for topics in subscriptions.values() for topic in topics})
         known = {topic.name: len(topic.partitions) for topic in Admin(self.cluster).topics()}
         return assign_by_range(
@@ -233,53 +238,3 @@ class GroupConsumer:
                 ],
             },
         )
-
-
-def _subscription(topics: Sequence[str]) -> bytes:
-    from kio.schema.consumer_protocol_subscription.v1.data import (  # noqa: PLC0415
-        ConsumerProtocolSubscription,
-    )
-
-    fields = {"topics": topics, "user_data": None, "owned_partitions": ()}
-    return b"\x00\x01" + encode(ConsumerProtocolSubscription, fields)
-
-
-def _parse_subscription(data: bytes) -> list[str]:
-    from kio.schema.consumer_protocol_subscription.v0.data import (  # noqa: PLC0415
-        ConsumerProtocolSubscription,
-    )
-    from kio.serial import entity_reader  # noqa: PLC0415
-
-    # Later versions begin as the first does, and add fields behind.
-    found, _ = entity_reader(ConsumerProtocolSubscription)(data, 2)
-    return list(found.topics)
-
-
-def _assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    from kio.schema.consumer_protocol_assignment.v1.data import (  # noqa: PLC0415
-        ConsumerProtocolAssignment,
-    )
-
-    fields = {
-        "assigned_partitions": [
-            {"topic": topic, "partitions": numbers}
-            for topic, numbers in by_topic(partitions).items()
-        ],
-        "user_data": None,
-    }
-    return b"\x00\x01" + encode(ConsumerProtocolAssignment, fields)
-
-
-def _parse_assignment(data: bytes) -> list[TopicPartition]:
-    from kio.schema.consumer_protocol_assignment.v1.data import (  # noqa: PLC0415
-        ConsumerProtocolAssignment,
-    )
-
-    if not data:
-        return []
-    found = read(ConsumerProtocolAssignment, data, 2)
-    return [
-        TopicPartition(topic.topic, int(number))
-        for topic in found.assigned_partitions
-        for number in topic.partitions
-    ]

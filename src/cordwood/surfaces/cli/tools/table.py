@@ -14,6 +14,7 @@ MODULES: Mapping[str, str] = {
     "log-dirs": "log_dirs",
     "delete-records": "delete_records",
     "cluster": "cluster",
+    "consumer-groups": "consumer_groups",
     "broker-api-versions": "api_versions",
 }
 
