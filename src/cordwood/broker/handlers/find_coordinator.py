@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cordwood.broker.api import Api, Call, Response
 from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.topic import TOPIC, ensure_topic
-from cordwood.model.kafka_errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -57,20 +56,21 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
 
 
 def _coordinator(broker: Broker, kind: int, key: str, call: Call) -> dict[str, Any]:
-    if kind not in {_GROUP, _TRANSACTION, _SHARE}:
-        code = GroupError.INVALID_REQUEST
-        return {"key": key, "error_code": code, "error_message": _MESSAGES[code], **_NO_NODE}
     found = _find(broker, kind, key, call)
-    return {"key": key, "error_code": found.error_code, "error_message": "", **found.node}
+    is_known = kind in {_GROUP, _TRANSACTION, _SHARE}
+    return {
+        "key": key,
+        "error_code": found.error_code,
+        "error_message": "" if is_known else _MESSAGES[found.error_code],
+        **found.node,
+    }
 
 
 def _find(broker: Broker, kind: int, key: str, call: Call) -> _Found:
-    if kind == _SHARE:
-        return _Found(GroupError.INVALID_REQUEST, _NO_NODE)
     if kind == _TRANSACTION:
         return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
     if kind != _GROUP:
-        raise InvalidRequestError(f"Unknown coordinator type received: {kind}")
+        return _Found(GroupError.INVALID_REQUEST, _NO_NODE)
     image = broker.image
     if TOPIC not in image.topics:
         ensure_topic(broker.controller, broker.groups.settings)

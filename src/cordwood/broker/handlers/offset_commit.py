@@ -40,11 +40,12 @@ class _Asked:
             if self.name is None
             else GroupError.UNKNOWN_TOPIC_OR_PARTITION
         )
-        self.errors: list[int] = [
-            GroupError.NONE
-            if known is not None and each.partition_index in known.partitions
-            else missing
+        self.is_there = [
+            known is not None and each.partition_index in known.partitions
             for each in topic.partitions
+        ]
+        self.errors: list[int] = [
+            GroupError.NONE if is_there else missing for is_there in self.is_there
         ]
 
     def to_commit(self) -> CommitTopic | None:
@@ -68,13 +69,14 @@ class _Asked:
         self.errors = [error or code for error in self.errors]
 
     def fields(self) -> dict[str, Any]:
-        """The topic of the response."""
+        """The topic of the response: partitions that are not there come first, as in Kafka."""
+        answers = zip(self.partitions, self.errors, self.is_there, strict=True)
         return {
             "name": self.name or "",
             "topic_id": self.topic_id,
             "partitions": [
                 {"partition_index": each.partition_index, "error_code": error}
-                for each, error in zip(self.partitions, self.errors, strict=True)
+                for each, error, _ in sorted(answers, key=lambda answer: answer[2])
             ],
         }
 
@@ -102,7 +104,9 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 each.fail(error.code)
         else:
             _refuse_long_metadata(broker, asked)
-    return {"topics": [each.fields() for each in asked]}
+    return {
+        "topics": [each.fields() for each in sorted(asked, key=lambda each: all(each.is_there))]
+    }
 
 
 def _refuse_long_metadata(broker: Broker, asked: list[_Asked]) -> None:

@@ -5,6 +5,7 @@ Source: KIP-496; kafka.server.KafkaApis.handleOffsetDeleteRequest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
@@ -13,6 +14,8 @@ from cordwood.model.kafka_errors import KafkaError
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
+
+_MISSING = "is_missing"  # a key that no version of the response has
 
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
@@ -30,23 +33,26 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
     except KafkaError as error:
         return {"error_code": error.code}
-    return {
-        "topics": [
+    topics = [_topic(topic, answers) for topic in request.topics]
+    # As in Kafka, what is not there comes first.
+    topics.sort(key=lambda topic: not any(each[_MISSING] for each in topic["partitions"]))
+    return {"topics": topics}
+
+
+def _topic(topic: Any, answers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
+    partitions: list[dict[str, Any]] = []
+    for each in topic.partitions:
+        code = answers.get((topic.name, each.partition_index))
+        partitions.append(
             {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": each.partition_index,
-                        "error_code": answers.get(
-                            (topic.name, each.partition_index),
-                            GroupError.UNKNOWN_TOPIC_OR_PARTITION,
-                        ),
-                    }
-                    for each in topic.partitions
-                ],
+                "partition_index": each.partition_index,
+                "error_code": GroupError.UNKNOWN_TOPIC_OR_PARTITION if code is None else code,
+                _MISSING: code is None,
             }
-            for topic in request.topics
-        ]
+        )
+    return {
+        "name": topic.name,
+        "partitions": sorted(partitions, key=lambda each: not each[_MISSING]),
     }
 
 

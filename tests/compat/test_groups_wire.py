@@ -1,0 +1,26 @@
+"""What was recorded of the group APIs is what a real Kafka answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cordwood.testing.group_transcript import PROPERTIES, read_transcript, transcribe
+from cordwood.testing.kafka import RealKafka
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "groups.json.xz"
+_STEPS_MIN = 600
+
+
+@pytest.mark.kafka
+def test_kafka_still_answers_as_was_recorded(kafka_jars: Path, tmp_path: Path) -> None:
+    expected = read_transcript(GOLDEN)
+    assert len(expected) >= _STEPS_MIN
+    with RealKafka(tmp_path, properties=PROPERTIES) as kafka:
+        kafka.start_without_cleaning()
+        answered = transcribe(kafka.port)
+        kafka.stop()
+    assert [label for label, _ in answered] == [label for label, _ in expected]
+    for (label, answer), (_, before) in zip(answered, expected, strict=True):
+        assert answer == before, label
