@@ -56,8 +56,8 @@ _MUTATIONS: Final = frozenset(
     | {"incremental_alter_configs", "elect_leaders", "update_features", "alter_replica_log_dirs"}
     | {"alter_partition_reassignments", "end_txn", "init_producer_id", "add_partitions_to_txn"}
 )
-#: The order of what these answer is the request's.
-_ORDERED: Final = frozenset({"records"})
+# Settings that say where a broker listens.
+_OF_THE_PLACE: Final = ("listeners", "advertised.listeners", "controller.quorum.voters")
 
 
 class DifferenceError(CordwoodError):
@@ -299,21 +299,23 @@ class Likener:
     def _alike(self, api: str, name: str, value: Any) -> Any:
         if name in _BLANK or (api == "describe_quorum" and name == "high_watermark"):
             return value if value in (0, None, "") and name == "session_id" else "<any>"
-        if name == "documentation" and value:
-            return "<in other words>"
+        if name == "records" and value is not None:
+            return [batch_alike(batch, self) for batch in batches_of(value)]
         if isinstance(value, Mapping):
             return {key: self._alike(api, key, item) for key, item in value.items()}
         if isinstance(value, list):
-            items = [self._alike(api, name, item) for item in value]
-            return items if name in _ORDERED else sorted(items, key=_sort_key)
+            items = [self._alike(api, name, item) for item in value if not _is_of_place(api, item)]
+            return sorted(items, key=_sort_key)
+        return self._value_alike(name, value)
+
+    def _value_alike(self, name: str, value: Any) -> Any:
         if isinstance(value, uuid.UUID):
             return self._topic(value)
-        if name == "records" and value is not None:
-            return [batch_alike(batch, self) for batch in batches_of(value)]
         if isinstance(value, int) and not isinstance(value, bool):
             return self.time_alike(value)
         if isinstance(value, str):
-            return self._text(value)
+            is_prose = name == "documentation" and value
+            return "<in other words>" if is_prose else self._text(value)
         return value
 
     def time_alike(self, value: int) -> int | str:
@@ -342,6 +344,12 @@ class Likener:
             if encoded in value:
                 value = value.replace(encoded, f"<id of {name}>")
         return value
+
+
+def _is_of_place(api: str, item: Any) -> bool:
+    return api == "describe_configs" and (
+        isinstance(item, Mapping) and item.get("name") in _OF_THE_PLACE
+    )
 
 
 def kafka_uuid(value: uuid.UUID) -> str:
