@@ -10,9 +10,10 @@ from uuid import UUID
 from cordwood.broker.controller.controller import Controller
 from cordwood.broker.controller.formatting import format_directories
 from cordwood.broker.controller.settings import DEFAULT_FEATURES, ControllerSettings
-from cordwood.format.control_record import parse_control_key
+from cordwood.broker.controller.snapshots import control_batch, data_batch
+from cordwood.format.control_record import parse_control_key, parse_kraft_control_value
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, FileKind, classify
-from cordwood.format.metadata_records import decode_metadata_record
+from cordwood.format.metadata_records import decode_metadata_record, encode_metadata_record
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.storage.cluster_image import Endpoint
 from cordwood.storage.filesystem import OS, FileSystem
@@ -122,3 +123,23 @@ def batches_in(data: bytes) -> list[list[LoggedRecord]]:
 def names_of(batch: Sequence[LoggedRecord]) -> list[str]:
     """The names of a batch's records."""
     return [name for name, _ in batch]
+
+
+def put_together(batch: RecordBatch) -> bytes:
+    """The bytes that a controller writes for the records of a batch."""
+    records = list(batch.iter_records())
+    base_offset = batch.header.base_offset
+    timestamp_ms = batch.header.base_timestamp
+    epoch = batch.header.partition_leader_epoch
+    if batch.header.is_control:
+        kinds = [parse_control_key(record.key) for record in records]
+        controls = [
+            (kind, parse_kraft_control_value(kind, record.value).fields)
+            for kind, record in zip(kinds, records, strict=True)
+        ]
+        return control_batch(
+            controls, base_offset=base_offset, timestamp_ms=timestamp_ms, epoch=epoch
+        )
+    decoded = [decode_metadata_record(record.value or b"") for record in records]
+    values = [encode_metadata_record(each.name, each.version, each.fields) for each in decoded]
+    return data_batch(values, base_offset=base_offset, timestamp_ms=timestamp_ms, epoch=epoch)
