@@ -93,6 +93,7 @@ def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes
     return build_batch(
         [Record(number, now_ms, key, value) for number, (key, value) in enumerate(records)],
         base_offset=0,
+        base_sequence=0,  # as Kafka's, although there is no producer
         codec=codec,
     )
 

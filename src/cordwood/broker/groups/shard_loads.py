@@ -108,16 +108,21 @@ class ShardLoads:
             then()
 
     def unload(self) -> list[GroupShard]:
-        """Forgets all partitions, and what is being loaded; those that were loaded."""
+        """Forgets all partitions, and what is being loaded; those that were loaded.
+
+        Who waits for all to be loaded need not any more, and is told so.
+        """
         shards = list(self._shards.values())
+        waiting, self._waiting = self._waiting, []
         self._turn += 1
         self._shards.clear()
         self._loading.clear()
         self._failed.clear()
-        self._waiting.clear()
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None
+        for _, then in waiting:
+            then()
         return shards
 
     def _begin(self, partition: int) -> None:

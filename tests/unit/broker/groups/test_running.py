@@ -1,0 +1,149 @@
+"""Groups of a broker that runs, asked message by message: restarts, expiry, a topic too wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.broker.groups.topic import TOPIC
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.kafka import poll_until
+from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.wire import Wire
+
+_WAIT_S = 30
+_WEEK_DAYS = 7
+
+
+def started(root: Path, **properties: str) -> RunningBroker:
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    return RunningBroker(given, log_dir=root, engine=NoEngine)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with started(tmp_path, offsets_topic_num_partitions="4") as running:
+        prepare(running)
+        yield running
+
+
+def prepare(broker: RunningBroker) -> None:
+    """Makes a topic, and waits for the one of the groups."""
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    with Wire(broker.port) as wire:
+        wire.ask("create_topics", 5, {"topics": [topic], "timeout": 10_000})
+        poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")
+
+
+def coordinator(wire: Wire) -> str:
+    answer = wire.ask("find_coordinator", 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    return str(answer["coordinators"][0]["error_code"])
+
+
+def commit(wire: Wire, offset: int, *, group: str = "g", topic: str = "t") -> str:
+    part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    values: dict[str, Any] = {"group_id": group, "generation_id_or_member_epoch": -1}
+    values |= {"topics": [{"name": topic, "partitions": [part]}]}
+    answer = wire.ask("offset_commit", 8, values)
+    return str(answer["topics"][0]["partitions"][0]["error_code"])
+
+
+def committed(wire: Wire, *, group: str = "g", topic: str = "t") -> int:
+    values = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
+    answer = wire.ask("offset_fetch", 7, values)
+    return int(answer["topics"][0]["partitions"][0]["committed_offset"])
+
+
+def groups(wire: Wire) -> list[str]:
+    answer = wire.ask("list_groups", 4, {"states_filter": []})
+    return sorted(group["group_id"] for group in answer["groups"])
+
+
+def test_topic_of_the_groups_is_made_when_a_coordinator_is_first_asked_for(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as broker, Wire(broker.port) as wire:
+        assert groups(wire) == []
+        assert coordinator(wire) == "coordinator_not_available"
+        poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")
+        image = broker.call(lambda b: b.image)
+    assert len(image.topics[TOPIC].partitions) == 50
+    assert image.topic_config(TOPIC) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+
+
+def test_topic_of_more_replicas_than_there_are_brokers_is_not_made(tmp_path: Path) -> None:
+    with (
+        started(tmp_path, offsets_topic_replication_factor="3") as broker,
+        Wire(broker.port) as wire,
+    ):
+        for _ in range(3):
+            assert coordinator(wire) == "coordinator_not_available"
+        assert TOPIC not in broker.call(lambda b: b.image).topics
+        join = {"group_id": "g", "session_timeout": 10_000, "protocol_type": "consumer"}
+        assert wire.ask("join_group", 5, join)["error_code"] == "not_coordinator"
+
+
+def test_groups_and_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, Wire(broker.port) as wire:
+        prepare(broker)
+        for number in range(10):
+            assert commit(wire, number, group=f"g{number}") == "none"
+    with started(tmp_path) as broker, Wire(broker.port) as wire:
+        assert groups(wire) == sorted(f"g{number}" for number in range(10))
+        assert [committed(wire, group=f"g{number}") for number in range(10)] == list(range(10))
+
+
+def test_offsets_expire_as_the_clock_goes_on(broker: RunningBroker) -> None:
+    with Wire(broker.port) as wire:
+        commit(wire, 5)
+        broker.advance(days=_WEEK_DAYS - 1)
+        commit(wire, 6, group="later")
+        broker.advance(days=1, minutes=11)
+        poll_until(lambda: groups(wire) == ["later"], timeout_s=_WAIT_S, what="offsets expire")
+        assert (committed(wire), committed(wire, group="later")) == (-1, 6)
+
+
+def test_deleted_topic_takes_its_offsets_with_it(broker: RunningBroker) -> None:
+    with Wire(broker.port) as wire:
+        commit(wire, 5)
+        wire.ask("delete_topics", 5, {"topic_names": ["t"], "timeout": 10_000})
+        poll_until(lambda: committed(wire) == -1, timeout_s=_WAIT_S, what="offsets are gone")
+
+
+def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None:
+    with Wire(broker.port) as wire:
+        commit(wire, 5)
+        wire.ask("delete_topics", 5, {"topic_names": [TOPIC], "timeout": 10_000})
+        assert commit(wire, 6) == "not_coordinator"
+        assert groups(wire) == []
+        poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")
+        assert committed(wire) == -1
+        assert commit(wire, 7) == "none"
+        assert committed(wire) == 7
+
+
+def test_member_whose_connection_is_gone_does_not_hold_up_the_others(
+    broker: RunningBroker,
+) -> None:
+    join = {
+        "group_id": "g",
+        "session_timeout": 6_000,
+        "rebalance_timeout": 6_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    with Wire(broker.port) as wire:
+        first = wire.ask("join_group", 3, join)["member_id"]
+        gone = Wire(broker.port, timeout_s=0.5)
+        with pytest.raises(Exception, match="no answer"):
+            gone.ask("join_group", 3, join)
+        answer = wire.ask("join_group", 3, join | {"member_id": first})
+        assert answer["error_code"] == "none"
+        assert len(answer["members"]) == 2
