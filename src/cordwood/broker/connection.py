@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cordwood.broker.api import Part, Peer
+from cordwood.broker.api import Part, Peer, UnansweredRequestError, UnservedRequestError
 from cordwood.protocol.frames import FrameReader, InvalidReceiveError
 from cordwood.protocol.messages import MalformedMessageError, UnknownMessageError
 from cordwood.storage.segment.batch_walk import FileRange
@@ -34,6 +34,13 @@ Answer = Callable[[memoryview, Peer], Reply | Awaitable[Reply]]
 _SENDFILE_BYTES_MIN = 64 * 1024
 _SENDFILE_BYTES_MAX = 1024 * 1024
 _REQUESTS_PER_TURN = 32
+_REFUSALS = (
+    InvalidReceiveError,
+    MalformedMessageError,
+    UnansweredRequestError,
+    UnknownMessageError,
+    UnservedRequestError,
+)
 
 
 class Connection:
@@ -124,7 +131,7 @@ class Connection:
                 if self._closed or self.is_busy:
                     break
             reader.keep()
-        except (InvalidReceiveError, MalformedMessageError, UnknownMessageError) as error:
+        except _REFUSALS as error:
             self.close(str(error), warn=True)
             return
         except Exception:

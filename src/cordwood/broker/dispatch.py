@@ -11,8 +11,15 @@ from collections.abc import Awaitable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from cordwood.broker.api import Api, Call, Encoded, Fields, Part, Peer
-from cordwood.model.errors import CordwoodError
+from cordwood.broker.api import (
+    Api,
+    Call,
+    Encoded,
+    Fields,
+    Part,
+    Peer,
+    UnservedRequestError,
+)
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
 from cordwood.protocol.messages import encode, read_request, request_class, response_class
@@ -25,10 +32,6 @@ _log = logging.getLogger(__name__)
 _UNKNOWN_SERVER_ERROR = -1
 _UNSUPPORTED_VERSION = 35
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
-
-
-class UnservedRequestError(CordwoodError):
-    """An API, or a version of one, that is not served: ApiVersions would have said so."""
 
 
 @cache

@@ -1,20 +1,22 @@
 """Requests out of a stream of bytes: each is its length in four bytes, then that many bytes.
 
 No I/O is done here. A connection that waits for its next request holds no buffer: what has come of
-a request that is not whole yet is kept in a buffer of that request's own size, of which a kernel
-that gives zeroed pages on demand only fills in what was received.
+a request that is not whole yet is kept in a buffer of that request's own size. That of a large one
+is mapped memory, which takes up room as bytes come, not as they are announced.
 
 Source: org.apache.kafka.common.network.NetworkReceive.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 
 from cordwood.model.errors import CordwoodError
 
 _SIZE = struct.Struct(">i")
 _NOTHING = memoryview(b"")
+_MAPPED_BYTES_MIN = 1 << 20
 
 
 class InvalidReceiveError(CordwoodError):
@@ -34,7 +36,7 @@ class FrameReader:
         """Prepares for frames of up to `max_bytes` (socket.request.max.bytes)."""
         self._max_bytes = max_bytes
         self._pending = _NOTHING
-        self._frame: bytearray | None = None
+        self._frame: bytearray | mmap.mmap | None = None
         self._filled = 0
         self._received_into_frame = False
 
@@ -99,7 +101,7 @@ class FrameReader:
         if len(pending) >= 4:
             size = _SIZE.unpack_from(pending)[0]
             if 0 <= size <= self._max_bytes and len(pending) < 4 + size:
-                self._frame = bytearray(size)
+                self._frame = _buffer(size)
                 self._filled = len(pending) - 4
                 self._frame[: self._filled] = pending[4:]
                 self._pending = _NOTHING
@@ -113,5 +115,9 @@ class FrameReader:
             return self._filled == len(self._frame)
         if len(self._pending) < 4:
             return False
-        size = _SIZE.unpack_from(self._pending)[0]
+        size: int = _SIZE.unpack_from(self._pending)[0]
         return size < 0 or size > self._max_bytes or len(self._pending) >= 4 + size
+
+
+def _buffer(size: int) -> bytearray | mmap.mmap:
+    return bytearray(size) if size < _MAPPED_BYTES_MIN else mmap.mmap(-1, size)

@@ -17,7 +17,7 @@ from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from functools import cache, partial
 from types import NoneType
-from typing import Any, cast, get_args, get_origin
+from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from kio.schema.index import api_key_map
@@ -25,6 +25,9 @@ from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
 from cordwood.model.errors import CordwoodError
+
+MessageClass = Any
+"""One of kio's frozen dataclasses; mypy does not take `type[Any]` for hashable."""
 
 Write = Callable[[bytearray, Any], None]
 ZERO_UUID = UUID(int=0)
@@ -39,7 +42,7 @@ class UnknownMessageError(CordwoodError):
 
 
 @cache
-def _message_class(api_key: int, version: int, kind: str) -> type[Any]:
+def _message_class(api_key: int, version: int, kind: str) -> MessageClass:
     name = api_key_map.get(api_key)
     if name is None:
         raise UnknownMessageError(f"no API has the key {api_key}")
@@ -50,11 +53,11 @@ def _message_class(api_key: int, version: int, kind: str) -> type[Any]:
     wanted = EntityType.request if kind == "request" else EntityType.response
     for value in vars(module).values():
         if isinstance(value, type) and getattr(value, "__type__", None) is wanted:
-            return cast("type[Any]", value)
+            return value
     raise UnknownMessageError(f"{name} version {version} has no {kind}")
 
 
-def request_class(api_key: int, version: int) -> type[Any]:
+def request_class(api_key: int, version: int) -> MessageClass:
     """kio's class of an API's request.
 
     Raises:
@@ -63,7 +66,7 @@ def request_class(api_key: int, version: int) -> type[Any]:
     return _message_class(api_key, version, "request")
 
 
-def response_class(api_key: int, version: int) -> type[Any]:
+def response_class(api_key: int, version: int) -> MessageClass:
     """kio's class of an API's response.
 
     Raises:
@@ -72,7 +75,7 @@ def response_class(api_key: int, version: int) -> type[Any]:
     return _message_class(api_key, version, "response")
 
 
-def read(message: type[Any], data: bytes | memoryview, offset: int = 0) -> Any:
+def read(message: MessageClass, data: bytes | memoryview, offset: int = 0) -> Any:
     """Reads one message that must fill `data` from `offset` to its end.
 
     Raises:
@@ -99,14 +102,59 @@ def read_request(api_key: int, version: int, body: bytes | memoryview, offset: i
     return _read(request_class(api_key, version), body, offset)[0]
 
 
-def _read(message: type[Any], data: bytes | memoryview, offset: int) -> tuple[Any, int]:
+def _read(message: MessageClass, data: bytes | memoryview, offset: int) -> tuple[Any, int]:
     try:
         value, size = entity_reader(message)(data, offset)
     except Exception as error:
         raise MalformedMessageError(
             f"{message.__name__} version {message.__version__}: {error or type(error).__name__}"
         ) from error
+    check = _null_checks(message)
+    if check is not None:
+        check(value)
     return value, offset + size
+
+
+@cache
+def _null_checks(message: Any) -> Callable[[Any], None] | None:
+    """Refuses null where an array must not be: kio takes it everywhere."""
+    required: list[tuple[str, Callable[[Any], None] | None]] = []
+    optional: list[tuple[str, Callable[[Any], None]]] = []
+    for spec in fields(message):
+        inner = _without_null(spec.type)
+        if get_origin(inner) is not tuple:
+            continue
+        element = _without_null(get_args(inner)[0])
+        nested = None if "kafka_type" in spec.metadata else _null_checks(element)
+        if not _is_nullable(spec.type):
+            required.append((spec.name, nested))
+        elif nested is not None:
+            optional.append((spec.name, nested))
+    if not required and not optional:
+        return None
+    return _array_check(f"{message.__name__} version {message.__version__}", required, optional)
+
+
+def _array_check(
+    name: str,
+    required: list[tuple[str, Callable[[Any], None] | None]],
+    optional: list[tuple[str, Callable[[Any], None]]],
+) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        for field_name, nested in required:
+            items = getattr(value, field_name)
+            if items is None:
+                raise MalformedMessageError(
+                    f"{name}: non-nullable field {field_name} was serialized as null"
+                )
+            if nested is not None:
+                for item in items:
+                    nested(item)
+        for field_name, nested in optional:
+            for item in getattr(value, field_name) or ():
+                nested(item)
+
+    return check
 
 
 def field(entity: Any, name: str, default: Any = None) -> Any:
@@ -123,7 +171,7 @@ def milliseconds(span: timedelta) -> int:
 # ---- writing
 
 
-def encode(message: type[Any], values: Mapping[str, Any]) -> bytes:
+def encode(message: MessageClass, values: Mapping[str, Any]) -> bytes:
     """A message's bytes.
 
     Args:
@@ -143,7 +191,7 @@ def encode(message: type[Any], values: Mapping[str, Any]) -> bytes:
     return bytes(out)
 
 
-def build(message: type[Any], values: Mapping[str, Any]) -> Any:
+def build(message: MessageClass, values: Mapping[str, Any]) -> Any:
     """An object of kio's class with those fields, the others at their defaults."""
     return read(message, encode(message, values))
 
@@ -275,7 +323,7 @@ class _Plan:
         element = _without_null(get_args(inner)[0]) if is_array else inner
         kind = spec.metadata.get("kafka_type")
         if kind is None:
-            write = _writer(cast("type[Any]", element))
+            write = _writer(element)
             if nullable and not is_array:
                 write = _nullable(write)
         elif kind in _SIMPLE:
@@ -301,7 +349,7 @@ def _default(spec: Field[Any], kind: str | None, *, is_array: bool, nullable: bo
 
 
 @cache
-def _writer(message: type[Any]) -> Write:
+def _writer(message: Any) -> Write:
     flexible = bool(message.__flexible__)
     plans = [_Plan(spec, flexible=flexible) for spec in fields(message)]
     positional = [(plan.name, plan.write, plan.default) for plan in plans if plan.tag is None]

@@ -114,3 +114,9 @@ def test_a_value_that_does_not_fit_its_field_is_named() -> None:
 def test_what_kio_has_no_schema_of_is_unknown(key: int, version: int) -> None:
     with pytest.raises(UnknownMessageError):
         request_class(key, version)
+
+
+def test_null_for_an_array_that_must_not_be_null_is_malformed() -> None:
+    with pytest.raises(MalformedMessageError, match="non-nullable field state_filters"):
+        read_request(66, 0, b"\0\x01\0")
+    assert read_request(3, 9, b"\0\0\0\0\0").topics is None

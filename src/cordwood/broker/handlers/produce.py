@@ -18,9 +18,8 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Encoded, Response
+from cordwood.broker.api import Api, Call, Encoded, Response, UnansweredRequestError
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
-from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     KafkaError,
@@ -62,10 +61,6 @@ _START_IS_NOT_TOLD = (
 _DONE = struct.Struct(">ihqqq")
 
 
-class _ClosedForError(CordwoodError):
-    """A request with acks=0 has failed: there is no other way to say so."""
-
-
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Appends all, answers at once."""
     fault = request_fault(request)
@@ -99,7 +94,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         )
     if request.acks == 0:
         if failed:
-            raise _ClosedForError("a produce request with acks=0 failed")
+            raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
     return {"responses": topics}
 
@@ -121,7 +116,7 @@ def _name_of(broker: Broker, topic: Any, version: int) -> tuple[str, KafkaError 
 def _all_refused(request: Any, fault: KafkaError) -> Response:
     """The same error for every partition."""
     if request.acks == 0:
-        raise _ClosedForError(str(fault))
+        raise UnansweredRequestError(str(fault))
     text = str(fault) or None
     return {
         "responses": [
