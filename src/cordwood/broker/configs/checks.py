@@ -19,6 +19,9 @@ from cordwood.model.errors import ConfigError
 
 _JMX_REPORTER: Final = "org.apache.kafka.common.metrics.JmxReporter"
 _HOST = re.compile(r"([0-9a-zA-Z\-%._:]*)")
+_WHOLE = re.compile(r"[+-]?\d{1,10}")
+_ADDRESS = re.compile(r"(?:[a-zA-Z]+://)?\[?[0-9a-zA-Z\-%._:]*\]?:(\d{1,9})")
+_PORT_MAX: Final = 65_535
 _MIB: Final = 1 << 20
 _THREADS: Final = (
     "num.io.threads",
@@ -65,6 +68,43 @@ def require_reachable(old: BrokerValues, new: BrokerValues, names: Collection[st
     """
     for complaint in _obstacles(old, new, names):
         raise ConfigError(complaint)
+
+
+def require_quorum(values: BrokerValues) -> None:
+    """Checks that the controllers are named as `id@host:port` and `host:port`.
+
+    Raises:
+        ConfigError: they are not.
+
+    Source: org.apache.kafka.raft.QuorumConfig.parseVoterConnections and parseBootstrapServers.
+    """
+    voters = "controller.quorum.voters"
+    form = "Each entry should be in the form `{id}@{host}:{port}`."
+    for entry in values.strings(voters):
+        number, at, address = entry.partition("@")
+        if not at or "@" in address:
+            raise ConfigError(f"Invalid configuration value for {voters}. {form}")
+        if not _WHOLE.fullmatch(number):
+            raise ConfigError(f"Failed to parse voter ID as an integer from {number}")
+        _require_address(
+            address,
+            f"Failed to parse host name from entry {entry} for the configuration {voters}. {form}",
+        )
+    servers = "controller.quorum.bootstrap.servers"
+    for entry in values.strings(servers):
+        _require_address(
+            entry,
+            f"Failed to parse host name from {entry} for the configuration {servers}. "
+            'Each entry should be in the form "{host}:{port}"',
+        )
+
+
+def _require_address(text: str, complaint: str) -> None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ConfigError(complaint)
+    if int(match[1]) > _PORT_MAX:
+        raise ConfigError(f"port out of range:{match[1]}")
 
 
 def require_ordered_lags(topic: Mapping[str, Value]) -> None:

@@ -12,10 +12,11 @@ Source: kafka.server.KafkaConfig, Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
-from cordwood.broker.configs.checks import require_ordered_lags, require_sound
+from cordwood.broker.configs.checks import require_ordered_lags, require_quorum, require_sound
 from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import PLAINTEXT, listeners_of
 from cordwood.broker.configs.values import (
@@ -88,34 +89,19 @@ class BrokerSettings(BrokerValues):
             name: texts.pop(name) for name in list(texts) if name.startswith(OWN_PREFIX)
         }
         self.given: Texts = _completed(texts)
-        try:
+        with _located(source):
             super().__init__(parse_texts(self.given, broker_keys()))
-        except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from error
+            require_quorum(self)
         self.warnings: tuple[str, ...] = tuple(
             f"{source}: {name} is ignored; {advise_on_broker_name(name)}"
             for name in texts
             if is_misnamed_broker_setting(name)
         )
-        if "zookeeper.connect" in texts and "process.roles" not in texts:
-            raise UnsupportedSettingError(
-                "zookeeper.connect",
-                texts["zookeeper.connect"],
-                source=source,
-                remedy="migrate the cluster to KRaft with Kafka 3.9 first",
-            )
+        self._require_kraft(texts)
         self._require_served()
-        try:
-            if self.integer("node.id") != self.integer("broker.id"):
-                raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+        with _located(source):
             self._read_listeners()
-            require_sound(self)
-            # Asked at the start only: a change may well lead there.
-            require_ordered_lags(topic_defaults(self.all))
-        except UnsupportedSettingError:
-            raise
-        except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from error
+            self._require_sound()
 
     @classmethod
     def from_text(cls, text: str, *, source: str = "server.properties") -> BrokerSettings:
@@ -157,6 +143,22 @@ class BrokerSettings(BrokerValues):
             raise ConfigError(
                 f"{self.source}: {OWN_PREFIX}{name}={text} is not a whole number"
             ) from error
+
+    def _require_sound(self) -> None:
+        if self.integer("node.id") != self.integer("broker.id"):
+            raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+        require_sound(self)
+        # Asked at the start only: a change may well lead there.
+        require_ordered_lags(topic_defaults(self.all))
+
+    def _require_kraft(self, texts: Texts) -> None:
+        if "zookeeper.connect" in texts and "process.roles" not in texts:
+            raise UnsupportedSettingError(
+                "zookeeper.connect",
+                texts["zookeeper.connect"],
+                source=self.source,
+                remedy="migrate the cluster to KRaft with Kafka 3.9 first",
+            )
 
     def _require_served(self) -> None:
         keys = broker_keys()
@@ -240,6 +242,17 @@ class BrokerSettings(BrokerValues):
         if name in broker_keys() and broker_keys()[name].is_sensitive:
             text = "[hidden]"
         return UnsupportedSettingError(name, text, source=self.source, remedy=remedy)
+
+
+@contextmanager
+def _located(source: str) -> Iterator[None]:
+    """Has refusals say in which file the setting stands."""
+    try:
+        yield
+    except UnsupportedSettingError:
+        raise
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
 
 
 def _completed(texts: Texts) -> dict[str, str]:
