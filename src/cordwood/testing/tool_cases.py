@@ -16,6 +16,8 @@ from typing import NamedTuple
 class Case(NamedTuple):
     """A command line: words divided by blanks, with `'…'` around those that hold some.
 
+    The word BROKER stands for the broker's address, which `bootstrap` puts at the end.
+
     `stdin` is what the tool reads. `ordered` is False where Kafka's own order is that of a hash
     of names that differ between the sides: lines are then sorted. Files are those of `FILES`, by
     name, as `@name`. Rows that are `slow` are run by `make nightly` alone.
@@ -525,6 +527,24 @@ CONSUMER_GROUPS: Sequence[Case] = (
     Case("topics --delete --topic %.*"),
 )
 
+TRANSACT = "transactions --bootstrap-server BROKER"
+
+TRANSACTIONS: Sequence[Case] = (
+    Case("transactions", bootstrap=False),
+    Case("transactions list", bootstrap=False),
+    Case(TRANSACT, bootstrap=False),
+    Case(f"{TRANSACT} describe", bootstrap=False),
+    Case(f"{TRANSACT} describe-producers --topic %a", bootstrap=False),
+    Case(f"{TRANSACT} list", bootstrap=False),
+    Case(f"{TRANSACT} list --transactional-id-pattern %.*", bootstrap=False),
+    Case(f"{TRANSACT} describe --transactional-id %none", bootstrap=False),
+    Case("topics --create --topic %a"),
+    Case(f"{TRANSACT} describe-producers --topic %a --partition 0", bootstrap=False),
+    Case(f"{PRODUCE} %a --request-required-acks 1", b"1\n"),
+    Case(f"{TRANSACT} describe-producers --topic %a --partition 0", bootstrap=False),
+    Case("topics --delete --topic %a"),
+)
+
 GROUPS: Mapping[str, Sequence[Case]] = {
     "topics": TOPICS,
     "configs": CONFIGS,
@@ -532,4 +552,5 @@ GROUPS: Mapping[str, Sequence[Case]] = {
     "offsets": OFFSETS,
     "cluster": CLUSTER,
     "consumer-groups": CONSUMER_GROUPS,
+    "transactions": TRANSACTIONS,
 }

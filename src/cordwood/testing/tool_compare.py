@@ -109,6 +109,8 @@ class Sides:
                 own = file.with_name(f"{prefix}-{file.name}")
                 own.write_bytes(_own_names(file.read_bytes(), prefix))
                 words.append(str(own))
+            elif word == "BROKER":
+                words.append(self.bootstrap)
             else:
                 words.append(word.replace("%", prefix))
         if case.bootstrap:

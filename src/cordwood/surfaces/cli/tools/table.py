@@ -15,6 +15,7 @@ MODULES: Mapping[str, str] = {
     "delete-records": "delete_records",
     "cluster": "cluster",
     "consumer-groups": "consumer_groups",
+    "transactions": "transactions",
     "broker-api-versions": "api_versions",
 }
 
