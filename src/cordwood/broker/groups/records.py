@@ -12,11 +12,14 @@ from cordwood.broker.groups.group import ClassicGroup
 from cordwood.broker.groups.offsets import CommittedOffset, OffsetKey
 from cordwood.format.compression import Codec
 from cordwood.format.group_metadata import GROUP_METADATA_TYPE, GROUP_RECORDS
+from cordwood.format.offset_commit import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
 from cordwood.format.record_batch import Record, build_batch
 
-OFFSET_COMMIT_TYPE = 1
-_OFFSET_COMMIT_VERSION = 4
-_OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 _GROUP_METADATA_VERSION = 3
 
 
@@ -29,18 +32,15 @@ class KeyValue(NamedTuple):
 
 def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
     """A committed offset; version 1 if it says itself when it expires."""
-    has_expiry = offset.expire_timestamp_ms != -1
-    fields = {
-        "offset": offset.offset,
-        "leaderEpoch": offset.leader_epoch,
-        "metadata": offset.metadata,
-        "commitTimestamp": offset.commit_timestamp_ms,
-        "expireTimestamp": offset.expire_timestamp_ms,
-        "topicId": offset.topic_id,
-    }
-    version = _OFFSET_COMMIT_VERSION_WITH_EXPIRY if has_expiry else _OFFSET_COMMIT_VERSION
-    value = GROUP_RECORDS.encode_value(OFFSET_COMMIT_TYPE, version, fields)
-    return KeyValue(_offset_key(key), value)
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_timestamp_ms,
+        expire_timestamp=offset.expire_timestamp_ms,
+        topic_id=offset.topic_id,
+    )
+    return KeyValue(_offset_key(key), encode_offset_commit_value(value))
 
 
 def offset_tombstone(key: OffsetKey) -> KeyValue:
@@ -99,10 +99,7 @@ def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes
 
 
 def _offset_key(key: OffsetKey) -> bytes:
-    return GROUP_RECORDS.encode_key(
-        OFFSET_COMMIT_TYPE,
-        {"group": key.group_id, "topic": key.topic, "partition": key.partition},
-    )
+    return encode_offset_commit_key(OffsetCommitKey(key.group_id, key.topic, key.partition))
 
 
 def _group_key(group_id: str) -> bytes:

@@ -22,6 +22,8 @@ from cordwood.format.group_metadata import (
     decode_group_key,
     decode_group_value,
 )
+from cordwood.format.message_schema import ZERO_UUID
+from cordwood.format.offset_commit import decode_offset_commit_key, decode_offset_commit_value
 from cordwood.model.clock import Clock
 from cordwood.model.errors import UnsupportedVersionError
 
@@ -60,6 +62,8 @@ class GroupShard:
         Raises:
             CorruptError: it is malformed.
         """
+        if self._replay_quickly(record_offset, producer_id, key, value):
+            return
         try:
             decoded = decode_group_key(key)
             if decoded.record_type in OFFSET_COMMIT_TYPES:
@@ -73,6 +77,23 @@ class GroupShard:
                 )
         except UnsupportedVersionError:
             return
+
+    def _replay_quickly(
+        self, record_offset: int, producer_id: int, key: bytes | None, value: bytes | None
+    ) -> bool:
+        """Takes in an offset as Kafka writes it now; whether it was one."""
+        known = decode_offset_commit_key(key)
+        if known is None:
+            return False
+        offset_key = OffsetKey(*known)
+        if value is None:
+            self.offsets.remove(offset_key)
+            return True
+        decoded = decode_offset_commit_value(value)
+        if decoded is None:
+            return False
+        self._put(producer_id, offset_key, CommittedOffset(*decoded, record_offset))
+        return True
 
     def _replay_offset(
         self, record_offset: int, producer_id: int, key: CoordinatorKey, value: bytes | None
@@ -89,15 +110,18 @@ class GroupShard:
             metadata=fields["metadata"],
             commit_timestamp_ms=fields["commitTimestamp"],
             expire_timestamp_ms=fields.get("expireTimestamp", -1),
-            topic_id=fields.get("topicId", CommittedOffset(0).topic_id),
+            topic_id=fields.get("topicId", ZERO_UUID),
             record_offset=record_offset,
         )
-        if offset_key.group_id not in self.other_groups:
-            self.group(offset_key.group_id, create=True)
+        self._put(producer_id, offset_key, offset)
+
+    def _put(self, producer_id: int, key: OffsetKey, offset: CommittedOffset) -> None:
+        if key.group_id not in self.other_groups:
+            self.group(key.group_id, create=True)
         if producer_id == -1:
-            self.offsets.put(offset_key, offset)
+            self.offsets.put(key, offset)
         else:
-            self.offsets.put_pending(producer_id, offset_key, offset)
+            self.offsets.put_pending(producer_id, key, offset)
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         decoded = decode_group_value(GROUP_METADATA_TYPE, value)

@@ -1,0 +1,145 @@
+"""Committed offsets as records of `__consumer_offsets`, quickly: most records there are of these.
+
+What is not as Kafka writes it now is left to `cordwood.format.group_metadata`, which reads all
+versions, and says what is wrong.
+
+Source: OffsetCommitKey, OffsetCommitValue of org.apache.kafka.coordinator.group.generated (4.3.0).
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import NamedTuple
+
+from cordwood.format.message_schema import ZERO_UUID, uuid_bytes, uuid_text
+from cordwood.format.varint import decode_unsigned_varint, encode_unsigned_varint
+from cordwood.model.errors import CorruptError
+
+KEY_TYPE = 1
+VERSION = 4
+VERSION_WITH_EXPIRY = 1
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_START = struct.Struct(">hqi")
+_START_WITH_EXPIRY = struct.Struct(">hq")
+_END_WITH_EXPIRY = struct.Struct(">qq")
+_NO_TAGS = b"\0"
+_TOPIC_ID_TAG = b"\1\0\x10"  # one tag, of number 0, of 16 bytes
+_UUID_BYTES = 16
+
+
+class OffsetCommitKey(NamedTuple):
+    """Whose offset it is, and of which partition."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class OffsetCommitValue(NamedTuple):
+    """The offset; times in ms, -1 for none. `topic_id` is as Kafka prints it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    topic_id: str
+
+
+_text_of = lru_cache(maxsize=4096)(uuid_text)
+_bytes_of = lru_cache(maxsize=4096)(uuid_bytes)
+
+
+def encode_offset_commit_key(key: OffsetCommitKey) -> bytes:
+    """The key's bytes."""
+    group, topic = key.group.encode(), key.topic.encode()
+    return b"".join(
+        (
+            _INT16.pack(KEY_TYPE),
+            _INT16.pack(len(group)),
+            group,
+            _INT16.pack(len(topic)),
+            topic,
+            _INT32.pack(key.partition),
+        )
+    )
+
+
+def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
+    """The value's bytes: of version 1 if it says when it expires, else of version 4."""
+    metadata = value.metadata.encode()
+    if value.expire_timestamp != -1:
+        return b"".join(
+            (
+                _START_WITH_EXPIRY.pack(VERSION_WITH_EXPIRY, value.offset),
+                _INT16.pack(len(metadata)),
+                metadata,
+                _END_WITH_EXPIRY.pack(value.commit_timestamp, value.expire_timestamp),
+            )
+        )
+    tags = _NO_TAGS if value.topic_id == ZERO_UUID else _TOPIC_ID_TAG + _bytes_of(value.topic_id)
+    return b"".join(
+        (
+            _START.pack(VERSION, value.offset, value.leader_epoch),
+            encode_unsigned_varint(len(metadata) + 1),
+            metadata,
+            _INT64.pack(value.commit_timestamp),
+            tags,
+        )
+    )
+
+
+def decode_offset_commit_key(data: bytes | None) -> OffsetCommitKey | None:
+    """The key of a committed offset; None for any other, and for one that is malformed."""
+    try:
+        if data is None or data[0] or data[1] > KEY_TYPE:
+            return None
+        (group_size,) = _INT16.unpack_from(data, 2)
+        topic_at = 4 + group_size
+        (topic_size,) = _INT16.unpack_from(data, topic_at)
+        partition_at = topic_at + 2 + topic_size
+        if group_size < 0 or topic_size < 0:
+            return None
+        (partition,) = _INT32.unpack_from(data, partition_at)
+        return OffsetCommitKey(
+            data[4:topic_at].decode(), data[topic_at + 2 : partition_at].decode(), partition
+        )
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+
+
+def decode_offset_commit_value(data: bytes) -> OffsetCommitValue | None:
+    """The value, if it is of version 3 or 4 and as Kafka writes it; None otherwise."""
+    try:
+        version, offset, leader_epoch = _START.unpack_from(data)
+        if version == VERSION:
+            size, start = decode_unsigned_varint(data, _START.size)
+            size -= 1
+        elif version == VERSION - 1:
+            (size,) = _INT16.unpack_from(data, _START.size)
+            start = _START.size + _INT16.size
+        else:
+            return None
+        if size < 0:
+            return None
+        end = start + size
+        (commit_timestamp,) = _INT64.unpack_from(data, end)
+        topic_id = _topic_id(data[end + _INT64.size :]) if version == VERSION else ZERO_UUID
+        if topic_id is None:
+            return None
+        metadata = data[start:end].decode()
+    except (struct.error, CorruptError, UnicodeDecodeError):
+        return None
+    return OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp, -1, topic_id)
+
+
+def _topic_id(tags: bytes) -> str | None:
+    if tags == _NO_TAGS:
+        return ZERO_UUID
+    if tags.startswith(_TOPIC_ID_TAG) and len(tags) == len(_TOPIC_ID_TAG) + _UUID_BYTES:
+        return _text_of(tags[len(_TOPIC_ID_TAG) :])
+    return None
