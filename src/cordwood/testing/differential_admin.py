@@ -176,7 +176,7 @@ def _incremental_alter(world: World) -> Step:
 
         def change() -> dict[str, Any]:
             setting, value = _setting_of(world, kind)
-            operation = chance.choices((0, 1, 2, 3, 9), (10, 5, 1, 1, 0.2))[0]
+            operation = chance.choices((0, 1, 2, 3), (10, 5, 1, 1))[0]
             given = None if operation == 1 or world.maybe(0.02) else value
             return {"name": setting, "config_operation": operation, "value": given}
 
@@ -279,7 +279,7 @@ def _describe_log_dirs(world: World) -> Step:
 
 
 def _alter_log_dirs(world: World) -> Step:
-    name = _own(world.name())
+    name = world.name(good=1)
     path = world.chance.choice((UnderRoot(""), UnderRoot("/none"), "/nowhere", "relative"))
     topics = [{"name": name, "partitions": [world.partition(name)]}]
     return world.step("alter_replica_log_dirs", {"dirs": [{"path": path, "topics": topics}]})

@@ -122,7 +122,7 @@ def _init_producer(world: World) -> Step:
     if kind < 0.5:
         return _new_producer(world, chance.choice(("p0", "p1", "p2", "p3")))
     values: dict[str, Any] = {
-        "transactional_id": chance.choice((None, "", "x-bad")),
+        "transactional_id": chance.choice((None, "", *("x-bad",) * world.serves("end_txn"))),
         "transaction_timeout": chance.choice((0, -1, 60_000, 900_001)),
         "producer_id": chance.choice((-1, 5, ProducerId("p0"))),
         "producer_epoch": chance.choice((-1, 0, 3)),

@@ -20,7 +20,7 @@ _REFUSAL = {"error_code": 54, "error_message": "No Authorizer is configured."}
 
 def describe(_broker: Broker, _request: Any, _call: Call) -> Response:
     """Refuses."""
-    return _REFUSAL
+    return _REFUSAL | {"error_message": "No Authorizer is configured on the broker"}
 
 
 def create(_broker: Broker, request: Any, _call: Call) -> Response:

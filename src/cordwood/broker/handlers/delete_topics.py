@@ -38,21 +38,24 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         return {"responses": [_answer(name, topic_id, disabled) for name, topic_id in asked]}
     answers: list[_Answer] = []
     wanted = _without_faults(broker, asked, answers)
-    ids = [
-        topic.topic_id if name and (topic := broker.image.topics.get(name)) else topic_id
-        for name, topic_id in wanted
-    ]
+    named = [_both(broker, name, topic_id) for name, topic_id in wanted]
     errors = all_or_error(
         lambda: broker.controller.delete_topics(
             [topic_id if name is None else name for name, topic_id in wanted]
         ),
         len(wanted),
     )
-    answers += [
-        _answer(name, topic_id, error)
-        for (name, _), topic_id, error in zip(wanted, ids, errors, strict=True)
-    ]
+    answers += [_answer(*each, error) for each, error in zip(named, errors, strict=True)]
     return {"responses": answers}
+
+
+def _both(broker: Broker, name: str | None, topic_id: UUID) -> _Asked:
+    """The name and the id of a topic of which one is given, as far as it is there."""
+    image = broker.image
+    if name is None:
+        return image.topic_names.get(topic_id), topic_id
+    topic = image.topics.get(name)
+    return name, topic_id if topic is None else topic.topic_id
 
 
 def _asked(request: Any) -> list[_Asked]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import require_topic_name
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -34,9 +35,12 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
 def _describe(broker: Broker, topic: str, index: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition_index": index}
     try:
+        require_topic_name(topic)
         log = broker.log(topic, index)
     except KafkaError as error:
-        return fields | {"error_code": error.code, "error_message": str(error)}
+        # Of a partition that its topic lacks no more is said.
+        text = None if topic in broker.image.topics else str(error)
+        return fields | {"error_code": error.code, "error_message": text}
     with log.lock:
         producers = list(log.producer_state.active_producers.items())
     return fields | {

@@ -82,7 +82,12 @@ def _unknown(name: str) -> dict[str, Any]:
         require_topic_name(name)
     except InvalidTopicError:
         code = _INVALID_TOPIC
-    return {"name": name, "error_code": code, "is_internal": is_internal(name)}
+    return {
+        "name": name,
+        "error_code": code,
+        "is_internal": is_internal(name),
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
 
 
 API = Api(75, "DescribeTopicPartitions", 0, 0, handle)

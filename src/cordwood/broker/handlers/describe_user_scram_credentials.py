@@ -26,10 +26,12 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})
     if not request.users:
         return {
-            "results": [{"user": user, "credential_infos": found[user]} for user in sorted(found)]
+            "error_message": "",
+            "results": [{"user": user, "credential_infos": found[user]} for user in sorted(found)],
         }
     asked = Counter(user.name for user in request.users)
-    return {"results": [_describe(user, count, found) for user, count in asked.items()]}
+    results = [_describe(user, count, found) for user, count in asked.items()]
+    return {"error_message": "", "results": results}
 
 
 def _describe(user: str, count: int, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def _read_one(
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             records=records,
-            aborted=fetched.aborted,
+            aborted=None if fetched.first_entry_incomplete else fetched.aborted,
         )
     except KafkaError as error:
         if not isinstance(error, _NOT_FAILED):

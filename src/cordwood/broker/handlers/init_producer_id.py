@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
+from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -29,6 +30,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     if request.transactional_id is not None:
         code = _UNSUPPORTED_VERSION if request.transactional_id else _INVALID_REQUEST
         return _NONE | {"error_code": code}
+    if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
+        return _NONE | {"error_code": _INVALID_REQUEST}
     return {"producer_id": broker.next_producer_id(), "producer_epoch": 0}
 
 

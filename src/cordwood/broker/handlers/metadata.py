@@ -48,7 +48,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     version = call.api_version
     image = broker.image
     wants_operations = field(request, "include_topic_authorized_operations", False)
-    topics: Iterable[dict[str, Any]]
+    topics: list[dict[str, Any]]
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_known(broker, topic, call) for topic in image.topics.values()]
     else:
@@ -57,10 +57,10 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             _asked(broker, topic_id, name, call, may_create=may_create)
             for topic_id, name in _distinct(request.topics)
         ]
-    topics = [
-        topic | {"topic_authorized_operations": TOPIC_OPERATIONS if wants_operations else NOT_ASKED}
-        for topic in topics
-    ]
+    if wants_operations:
+        for topic in topics:
+            if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
+                topic["topic_authorized_operations"] = TOPIC_OPERATIONS
     wants_cluster = field(request, "include_cluster_authorized_operations", False)
     return {
         "brokers": brokers_of(image, call.listener, "node_id"),
@@ -121,6 +121,7 @@ def _known(broker: Broker, topic: TopicImage, call: Call) -> dict[str, Any]:
             partition_fields(broker.image, index, topic.partitions[index], call.listener)
             for index in sorted(topic.partitions)
         ],
+        "topic_authorized_operations": NOT_ASKED,
     }
 
 
@@ -130,6 +131,7 @@ def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, A
         "topic_id": topic_id,
         "error_code": code,
         "is_internal": name is not None and is_internal(name),
+        "topic_authorized_operations": NOT_ASKED,
     }
 
 

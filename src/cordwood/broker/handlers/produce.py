@@ -74,12 +74,12 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         name, error = _name_of(broker, topic, call.api_version)
         partitions = []
         for data in topic.partition_data:
-            if not acks_are_valid:
-                answer = _refused(data.index, _INVALID_REQUIRED_ACKS, None)
-            elif error is not None:
+            if error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
-                result = _append(broker, name, data, call.api_version)
+                result = _append(
+                    broker, name, data, call.api_version, acks_are_valid=acks_are_valid
+                )
                 if single and type(result) is AppendResult and request.acks != 0:
                     return _quick(topic, data.index, result, call.api_version)
                 answer = _done(data.index, result) if isinstance(result, AppendResult) else result
@@ -132,13 +132,17 @@ def _all_refused(request: Any, fault: KafkaError) -> Response:
     }
 
 
-def _append(broker: Broker, name: str, data: Any, version: int) -> AppendResult | _Partition:
+def _append(
+    broker: Broker, name: str, data: Any, version: int, *, acks_are_valid: bool
+) -> AppendResult | _Partition:
     records = data.records
     try:
         partition = broker.partition(name, data.index)
         require_one_batch(records, version)
     except KafkaError as error:
         return _refused(data.index, error.code, None)
+    if not acks_are_valid:
+        return _refused(data.index, _INVALID_REQUIRED_ACKS, None)
     try:
         result = partition.append(records)
     except KafkaError as error:
