@@ -14,6 +14,7 @@ from typing import Any
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import require_wanted
 from cordwood.cleanup.clean import clean
+from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest, Engine, Resolved
@@ -57,6 +58,20 @@ class InProcessEngine:
 
     def _poll(self, committer: RoundCommitter) -> bool:
         return commit_ready([committer])
+
+
+class ManagedInProcessEngine(InProcessEngine):
+    """The same, as a broker takes it."""
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """Takes what there is."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Always there."""
+        return {"state": "in process", "reason": ""}
+
+    def close(self) -> None:
+        """Has nothing to end."""
 
 
 @contextmanager

@@ -91,8 +91,12 @@ def _cleaner_line(answer: Value) -> str:
 
 
 def _engine_line(engine: Value) -> str:
-    reason = engine.get("reason")
-    return f"Engine:  {engine.get('state')}" + (f": {reason}" if reason else "")
+    line = f"Engine:  {engine.get('state')}"
+    if engine.get("reason"):
+        line += f": {engine['reason']}"
+    if engine.get("retry_in_s"):
+        line += f"; it may be tried again in {engine['retry_in_s']:.0f} s"
+    return line
 
 
 def _table(title: str, *columns: str, numbers: tuple[str, ...] = ()) -> Table:
@@ -168,4 +172,6 @@ def _size(count: int | None) -> str:
 
 
 def _ago(then_ms: int | None, now_ms: int) -> str:
-    return "" if then_ms is None else f"{format_duration(max(0, now_ms - then_ms))} ago"
+    if then_ms is None:
+        return ""
+    return f"{format_duration(max(0, now_ms - then_ms) // 1000 * 1000)} ago"

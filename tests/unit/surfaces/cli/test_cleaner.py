@@ -1,0 +1,111 @@
+"""`cordwood cleaner` against a running broker."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from typer.testing import CliRunner, Result
+
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.surfaces.cli.main import app
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.in_process_engine import ManagedInProcessEngine
+from cordwood.testing.kafka import free_port
+from cordwood.testing.scrape import Probe, probed
+
+COMPACT = {
+    "cleanup.policy": "compact",
+    "segment.ms": "60000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "message.timestamp.type": "LogAppendTime",
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with RunningBroker(log_dir=tmp_path, engine=ManagedInProcessEngine) as running:
+        yield running
+
+
+@pytest.fixture
+def probe(broker: RunningBroker) -> Iterator[Probe]:
+    with probed(broker) as found:
+        yield found
+
+
+def run(probe: Probe, *arguments: str) -> Result:
+    wide = {"COLUMNS": "200"}
+    result = CliRunner(env=wide).invoke(app, ["cleaner", "--url", probe.url, *arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def create(broker: RunningBroker, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    new = [NewTopic(topic, 1, 1, config=COMPACT) for topic in topics]
+    for done in admin.create_topics(new).values():
+        done.result()
+
+
+def produce(broker: RunningBroker, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"})
+    for value in values:
+        producer.produce(topic, value, key=b"k")
+        assert producer.flush(30) == 0
+
+
+def test_a_broker_without_compacted_topics_shows_threads_and_engine(probe: Probe) -> None:
+    assert run(probe).output == (
+        "Cleaner: 1 of 1 threads run\nEngine:  in process\nNo compacted partitions.\n"
+    )
+
+
+def test_partitions_are_shown_with_why_they_are_cleaned_or_not(
+    broker: RunningBroker, probe: Probe
+) -> None:
+    create(broker, "table", "users")
+    produce(broker, "table", *[b"%d" % number for number in range(10)])
+    produce(broker, "users", b"v")
+    assert "all but the active segment is clean" in unwrapped(run(probe, "--status"))
+    broker.advance(minutes=2, compact=False)
+    produce(broker, "table", b"last")
+    broker.advance(minutes=2)
+    text = unwrapped(run(probe))
+    assert re.search(r"table-0 idle 0 0\.00 \d+s ago all but the active segment is clean", text)
+    assert re.search(r"Last runs .* \d+s ago table-0 cleaned \d+\.\ds 700 70", text)
+
+
+def test_a_partition_that_failed_is_shown_with_the_reason(
+    broker: RunningBroker, probe: Probe
+) -> None:
+    create(broker, "table")
+    log = broker.broker.logs.require(TopicPartition("table", 0))
+    broker.broker.cleaner.manager.mark_uncleanable(log, "the disk says no")
+    text = unwrapped(run(probe))
+    assert "table-0 uncleanable" in text
+    assert "the disk says no" in text
+
+
+def test_a_glob_leaves_out_other_topics(broker: RunningBroker, probe: Probe) -> None:
+    create(broker, "table", "users")
+    assert "users-0" not in run(probe, "--topic", "t*").output
+    found = json.loads(run(probe, "--topic", "u*", "--json").output)
+    assert [each["topic"] for each in found["partitions"]] == ["users"]
+    assert found["metrics"]
+
+
+def test_where_nothing_answers_it_says_what_to_start() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result = CliRunner().invoke(app, ["cleaner", "--url", url])
+    assert result.exit_code == 1
+    assert f"cordwood cleaner: nothing answers at {url}" in result.output
+
+
+def unwrapped(result: Result) -> str:
+    return " ".join(result.output.split())
