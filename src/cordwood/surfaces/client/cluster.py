@@ -19,7 +19,7 @@ from kio.schema.index import api_key_map, schema_name_map
 
 from cordwood import __version__
 from cordwood.model.clock import Clock, SystemClock, pause
-from cordwood.surfaces.client.connection import API_VERSIONS_KEY, Connection
+from cordwood.surfaces.client.connection import API_VERSIONS_KEY, Connection, Decode
 from cordwood.surfaces.client.errors import (
     BadAddressError,
     DisconnectedError,
@@ -163,10 +163,12 @@ class Cluster:
         is_answered: bool = True,
         timeout_ms: int | None = None,
         name: str | None = None,
+        decode: Decode | None = None,
     ) -> Any:
         """Sends a request to `node_id`, or to any broker, and gives the answer.
 
-        A connection that was closed meanwhile is opened anew. `name` is the call in errors.
+        A connection that was closed meanwhile is opened anew. `name` is the call in errors,
+        `decode` reads the answer's body where kio is not to.
 
         Raises:
             TimedOutError: no broker could be reached, or none answered.
@@ -179,7 +181,12 @@ class Cluster:
             version = self._version(node, api, version_max)
             try:
                 return self._connections[node].call(
-                    _KEYS[api], version, fields, timeout_s=timeout_s, is_answered=is_answered
+                    _KEYS[api],
+                    version,
+                    fields,
+                    timeout_s=timeout_s,
+                    is_answered=is_answered,
+                    decode=decode,
                 )
             except (DisconnectedError, TimedOutError):
                 self._drop(node)

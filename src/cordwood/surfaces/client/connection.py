@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cordwood.protocol.messages import encode, read, request_class, response_class
@@ -20,6 +20,9 @@ _RESPONSE_BYTES_MAX = 1 << 30
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhi")
 _RECEIVE_BYTES = 1 << 16
+
+
+Decode = Callable[[bytes], Any]
 
 
 class Connection:
@@ -48,8 +51,11 @@ class Connection:
         *,
         timeout_s: float,
         is_answered: bool = True,
+        decode: Decode | None = None,
     ) -> Any:
         """Sends a request and waits for its answer; gives None where none is to come.
+
+        `decode` reads the answer's body where kio is not to.
 
         Raises:
             TimedOutError: no answer came in time.
@@ -72,9 +78,9 @@ class Connection:
             raise TimedOutError(f"Call timed out: no answer after {timeout_s:.0f} s") from error
         except OSError as error:
             raise DisconnectedError(f"the broker closed the connection: {error}") from error
-        return self._read(api_key, version, answer)
+        return self._read(api_key, version, answer, decode)
 
-    def _read(self, api_key: int, version: int, answer: bytes) -> Any:
+    def _read(self, api_key: int, version: int, answer: bytes, decode: Decode | None) -> Any:
         (correlation_id,) = _SIZE.unpack_from(answer)
         if correlation_id != self._correlation_id:
             raise DisconnectedError(
@@ -83,7 +89,8 @@ class Connection:
         response = response_class(api_key, version)
         # An ApiVersions answer has the oldest header in every version (KIP-511).
         has_tags = response.__flexible__ and api_key != API_VERSIONS_KEY
-        return read(response, answer, _SIZE.size + (1 if has_tags else 0))
+        start = _SIZE.size + (1 if has_tags else 0)
+        return read(response, answer, start) if decode is None else decode(answer[start:])
 
     def _receive(self) -> bytes:
         (size,) = _SIZE.unpack(self._exactly(_SIZE.size))

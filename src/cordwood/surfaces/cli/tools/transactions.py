@@ -10,7 +10,6 @@ from typing import Any
 
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.messages import field
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
@@ -30,16 +29,15 @@ from cordwood.surfaces.cli.tools.tool import (
 )
 from cordwood.surfaces.client.admin import Admin
 from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.coordinator import TRANSACTION, find_coordinator
-from cordwood.surfaces.client.errors import ClientError, RefusedError, require
+from cordwood.surfaces.client.errors import ClientError, require
 from cordwood.surfaces.client.offsets import Offsets
+from cordwood.surfaces.client.transactions import describe_transaction
 
 _REQUIRED = {
     "list": (),
     "describe": ("transactional-id",),
     "describe-producers": ("topic", "partition"),
 }
-_NOT_FOUND = 105
 _HINT = "Enable debug logging for additional detail."
 
 USAGE = Usage(
@@ -149,41 +147,27 @@ def _list(options: Options, cluster: Cluster, terminal: Terminal) -> None:
 def _describe(options: Options, cluster: Cluster, terminal: Terminal) -> None:
     wanted = options.required("transactional-id")
     try:
-        node_id = find_coordinator(cluster, wanted, kind=TRANSACTION)
-        answer = cluster.call(
-            "describe_transactions", {"transactional_ids": [wanted]}, node_id=node_id
-        )
-        (state,) = answer.transaction_states
-        if state.error_code == _NOT_FOUND:
-            raise RefusedError(
-                _NOT_FOUND,
-                f"DescribeTransactions request for transactionalId `{wanted}` failed because the "
-                "ID could not be found",
-            )
-        require(state.error_code)
+        found = describe_transaction(cluster, wanted)
     except ClientError as error:
         raise ToolError(
             f"Failed to describe transaction state of transactional-id `{wanted}`: {error}. {_HINT}"
         ) from error
-    started = round(state.transaction_start_time.timestamp() * 1000)
+    started = found.started_ms
     headers = [
         *("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState"),
         *("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs"),
         "TopicPartitions",
     ]
-    partitions = [
-        f"{topic.topic}-{number}" for topic in state.topics for number in topic.partitions
-    ]
     row = [
-        node_id,
+        found.coordinator,
         wanted,
-        state.producer_id,
-        state.producer_epoch,
-        state.transaction_state,
-        field(state, "transaction_timeout"),
+        found.producer_id,
+        found.producer_epoch,
+        found.state,
+        found.timeout_ms,
         "None" if started < 0 else started,
         "None" if started < 0 else terminal.clock.now_ms() - started,
-        ",".join(partitions),
+        ",".join(found.partitions),
     ]
     _show(headers, [row], options, terminal)
 
