@@ -20,6 +20,7 @@ pytest.register_assert_rewrite("cordwood.testing.stock_clients.contract")
 STOCK_PROPERTIES: Mapping[str, str] = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
+    "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
 }
 

@@ -292,6 +292,45 @@ def _idempotent(bench: Bench) -> None:
     assert bench.neutral.end_offset(topic) == 600
 
 
+def _auto_create(bench: Bench) -> None:
+    topic = f"stock-{uuid.uuid4().hex[:12]}"
+    bench.client.produce(topic, numbered(3))
+    assert [record.value for record in bench.neutral.read(topic, 3)] == [b"v-0", b"v-1", b"v-2"]
+
+
+def _append_time(bench: Bench) -> None:
+    topic = bench.neutral.topic({"message.timestamp.type": "LogAppendTime"})
+    before = now_ms()
+    bench.client.produce(topic, numbered(3, timestamp=_LONG_AGO_MS), codec="gzip")
+    bench.neutral.write(topic, numbered(3, first=3, timestamp=_LONG_AGO_MS))
+    read = bench.client.consume(topic, Start("timestamp", before), 6)
+    assert read == bench.neutral.read(topic, 6)
+    assert all(before <= (record.timestamp or 0) <= now_ms() for record in read)
+
+
+def _many_segments(bench: Bench) -> None:
+    topic = bench.neutral.topic({"segment.bytes": str(2**20)})
+    chance = random.Random(3)  # noqa: S311
+    records = [
+        StockRecord(b"%d" % number, chance.randbytes(600).hex().encode()) for number in range(3000)
+    ]
+    for first in range(0, len(records), 500):
+        writer = bench.neutral.write if first % 1000 else bench.client.produce
+        writer(topic, records[first : first + 500])
+    read = bench.client.consume(topic, Start("earliest"), len(records))
+    assert [record.offset for record in read] == list(range(len(records)))
+    assert [record[:2] for record in read] == [record[:2] for record in records]
+
+
+def _too_large(bench: Bench) -> None:
+    topic = bench.neutral.topic({"max.message.bytes": "2000"})
+    chance = random.Random(4)  # noqa: S311
+    with pytest.raises(Exception, match=r"(?i)larger|large|size"):
+        bench.client.produce(topic, [StockRecord(b"k", chance.randbytes(3000).hex().encode())])
+    bench.client.produce(topic, numbered(1))
+    assert [record.offset for record in bench.neutral.read(topic, 1)] == [0]
+
+
 def _admin(bench: Bench) -> None:
     topic = f"stock-{uuid.uuid4().hex[:12]}"
     configs = {"retention.ms": "123456", "cleanup.policy": "compact"}
@@ -365,6 +404,10 @@ CHECKS: Final[Mapping[str, Callable[[Bench], None]]] = {
     "start_from_earliest": _start_from_earliest,
     "start_from_timestamp": _start_from_timestamp,
     "idempotent": _idempotent,
+    "auto_create": _auto_create,
+    "append_time": _append_time,
+    "many_segments": _many_segments,
+    "too_large": _too_large,
     "admin": _admin,
     "group": _group,
     "group_reset_earliest": _group_reset_earliest,

@@ -116,6 +116,7 @@ func produce(ctx context.Context, asked *job, options []kgo.Opt) error {
 		kgo.ProducerBatchMaxBytes(asked.MaxBytes),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(5*time.Millisecond),
+		kgo.AllowAutoTopicCreation(),
 	)
 	if !asked.Idempotent {
 		options = append(options,

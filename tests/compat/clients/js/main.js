@@ -79,7 +79,6 @@ async function produce(kafka, job) {
   const producer = kafka.producer({
     idempotent: job.idempotent,
     maxInFlightRequests: 1,
-    allowAutoTopicCreation: false,
   });
   await producer.connect();
   try {
