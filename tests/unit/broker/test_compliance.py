@@ -1,0 +1,69 @@
+"""How old records are when retention removes them, by a simulation of a month.
+
+A record goes with its segment: the youngest of a segment decides, the oldest waits for it. With
+segment.ms S and retention.ms R a record is between R and R + S old, and a retention check.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cordwood.broker.broker import Broker
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.no_engine import NoEngine
+
+_MINUTE = 60_000
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+_CHECK = 5 * _MINUTE
+_DAYS = 24
+_NEVER = str(20 * _DAY)
+
+# Checkpoints bear on nothing here, and each syncs a file.
+_QUIET = {
+    "replica.high.watermark.checkpoint.interval.ms": _NEVER,
+    "log.flush.offset.checkpoint.interval.ms": _NEVER,
+    "log.flush.start.offset.checkpoint.interval.ms": _NEVER,
+    "offsets.retention.check.interval.ms": _NEVER,
+}
+
+
+@pytest.mark.parametrize(
+    ("segment_ms", "retention_ms", "youngest_ms", "oldest_ms"),
+    [
+        (6 * _DAY, _DAY - _CHECK, _DAY, 7 * _DAY),
+        (_DAY, 6 * _DAY - _CHECK, 6 * _DAY, 7 * _DAY),
+    ],
+    ids=["6 days and 23 h 55 min", "1 day and 5 days 23 h 55 min"],
+)
+def test_records_are_deleted_at_the_ages_that_the_settings_promise(
+    segment_ms: int, retention_ms: int, youngest_ms: int, oldest_ms: int
+) -> None:
+    properties = {
+        **_QUIET,
+        "log.roll.ms": str(segment_ms),
+        "log.retention.ms": str(retention_ms),
+        "log.retention.check.interval.ms": str(_CHECK),
+    }
+    written: list[int] = []
+    ages: list[int] = []
+    with RunningBroker(properties, engine=NoEngine) as running:
+        running.call(lambda broker: broker.auto_create_topic("steady"))
+
+        def write(broker: Broker) -> None:
+            now_ms = running.clock.now_ms()
+            broker.append("steady", 0, build_batch([Record(0, now_ms, None, b"x")], base_offset=0))
+            written.append(now_ms)
+
+        for step in range(_DAYS * _DAY // _CHECK):
+            if step % (_HOUR // _CHECK) == 0:
+                running.call(write)
+            running.advance(compact=False, milliseconds=_CHECK)
+            start = running.call(lambda broker: broker.log("steady", 0).log_start_offset)
+            now_ms = running.clock.now_ms()
+            ages += [now_ms - each for each in written[len(ages) : start]]
+    slack_ms = 60_000  # real time goes on too
+    assert len(ages) > 24 * (_DAYS - 10), "hardly anything was deleted"
+    assert youngest_ms - _CHECK <= min(ages) <= youngest_ms + slack_ms
+    assert oldest_ms - _HOUR - _CHECK <= max(ages) <= oldest_ms + slack_ms
