@@ -96,6 +96,25 @@ def test_a_warm_child_cleans_a_log_beside_appends_and_reads(bench: CleanerBench)
     assert niceness == {10}, "it does not stand back behind whoever serves"
 
 
+def test_keys_that_do_not_fit_the_memory_for_them_are_gathered_by_several_tasks(
+    tmp_path: Path,
+) -> None:
+    bench = CleanerBench(tmp_path, dedupe_buffer_size=(1 << 20) + 1)
+    state = bench.fill(records=20_000)
+    assert bench.cleaner.run_once_now() == 1
+    assert bench.state() == state
+    log = bench.logs.log()
+    assert len(read_records(log)) < 500
+    (run,) = bench.cleaner.status()["last_runs"]
+    assert run["keys"] >= 50
+    bench.logs.set_checkpoint(log.active.base_offset - 1)
+    again = bench.fill()
+    assert bench.cleaner.run_once_now() == 1, "a clean section that is looked up"
+    assert bench.state() == again
+    assert bench.logs.checkpoint() == log.active.base_offset
+    bench.close()
+
+
 VICTIMS = ["child", "machine", "worker"]
 
 
@@ -238,10 +257,12 @@ def test_the_process_that_serves_loads_nothing_heavy_and_takes_spark_along_when_
         [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    outcome, heavy, pid = json.loads(process.stdout.readline())
-    assert (outcome, heavy) == ("cleaned", [])
-    assert process.stdout.readline() == "in a round\n"
-    assert len(members(pid)) >= 3, "Python, Java, and a worker"
-    process.kill()
-    process.communicate()
+    try:
+        outcome, heavy, pid = json.loads(process.stdout.readline())
+        assert (outcome, heavy) == ("cleaned", [])
+        assert process.stdout.readline() == "in a round\n"
+        assert len(members(pid)) >= 3, "Python, Java, and a worker"
+    finally:
+        process.kill()
+        process.communicate()
     until(lambda: members(pid) == [])

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -526,8 +527,9 @@ class CleanerManager:
             total = 0
             for partition, mark in self.quarantine.in_directory(log_dir).items():
                 if self.logs.get(partition) is mark.log:
-                    view = live_view(mark.log, lines.get(partition))
-                    total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
+                    with suppress(CordwoodError, OSError):  # it may be just that which is wrong
+                        view = live_view(mark.log, lines.get(partition))
+                        total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
             return total
 
     @property

@@ -82,14 +82,18 @@ class RewriteSpec:
 
 
 class GroupRewriter:
-    """Rewrites groups, one after the other, with buffers it keeps."""
+    """Rewrites groups, one after the other, with buffers it keeps.
 
-    def __init__(self, progress: Progress = no_progress) -> None:
+    `progress` hears how many bytes were read, `wrote` how many were written.
+    """
+
+    def __init__(self, progress: Progress = no_progress, wrote: Progress = no_progress) -> None:
         self._reader = SegmentReader()
         self._codecs = Codecs()
         self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
         self._make_scratch(_SCRATCH_BYTES)
         self._progress = progress
+        self._wrote = wrote
 
     def write(self, spec: RewriteSpec) -> Output:
         """Writes the surviving batches of a group to its staged log; `finish` is left to do.
@@ -131,6 +135,7 @@ class GroupRewriter:
         rules = _Rules(spec, segment.source)
         ordinal = 0
         for block in self._reader.blocks(segment.source):
+            before = output.appended_bytes
             counts = block.table[:, rows_of.COUNT]
             ordinals = ordinal + np.cumsum(counts) - counts
             ordinal += int(counts.sum())
@@ -144,6 +149,7 @@ class GroupRewriter:
             else:
                 self._write(segment.source, block, ordinals, keep, verdicts, output)
             self._progress(int(block.table[:, rows_of.SIZE].sum()))
+            self._wrote(output.appended_bytes - before)
 
     def _write(
         self,
@@ -388,6 +394,7 @@ class Output:
         self._log = FileWriter(self._paths[".log"])
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self.appended_bytes = 0
         self._state = np.array([0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN], dtype=np.int64)
         self._offset_entries: list[Ints] = []
         self._time_entries: list[Ints] = []
@@ -399,6 +406,7 @@ class Output:
         """Appends `count` batches, described by the rows of `written`."""
         if not count:
             return
+        self.appended_bytes += len(data)
         if len(data) >= _FLUSH_BYTES:
             self.flush()
             self._log.write(data)

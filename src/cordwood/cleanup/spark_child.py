@@ -248,7 +248,10 @@ class SparkChild:
 
     def _exit_status(self) -> str | None:
         assert self._process is not None, "it was started"
-        found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        try:
+            found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # somebody else has waited for it
+            return "it ended"
         if found is None:
             return None
         if found.si_code == os.CLD_EXITED:

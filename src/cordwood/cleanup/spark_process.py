@@ -11,6 +11,7 @@ Nothing of Spark, nor compiled code, is loaded here.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -29,6 +30,10 @@ _log = logging.getLogger(__name__)
 
 #: How long tasks of a round that was given up have to end by themselves.
 _GRACE_S = 1.0
+# Errors that say nothing of a log's disk.
+_ITS_OWN = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EPIPE, errno.ECONNRESET}
+)
 _TABLE_BYTES_MAX = (1 << 31) - 1
 
 
@@ -208,7 +213,10 @@ class SparkProcess:
         elif kind == "indexed":
             run.owner.indexed(message["name"], IndexStats(**message["index"]))
         elif kind == "failed":
-            run.owner.fail(message["name"], failure_from_json(message["failure"]))
+            error = failure_from_json(message["failure"])
+            if isinstance(error, OSError) and error.errno in _ITS_OWN:
+                error = EngineError(f"the Spark process: {error}")
+            run.owner.fail(message["name"], error)
         elif kind == "ended":
             if message["gave_up"]:  # what its tasks do is anybody's guess: `over` when they ended
                 child.kill("Spark gave a job up", kind="died")

@@ -301,8 +301,8 @@ class Publisher:
     in place before the next is begun.
     """
 
-    def __init__(self, progress: Progress = no_progress) -> None:
-        self._rewriter = GroupRewriter(progress)
+    def __init__(self, progress: Progress = no_progress, wrote: Progress = no_progress) -> None:
+        self._rewriter = GroupRewriter(progress, wrote)
         self._finisher = ThreadPoolExecutor(max_workers=1)
         self._under_way: list[Future[Path]] = []
         self._directory: Path | None = None
@@ -364,21 +364,22 @@ def _finish(spec: RewriteSpec, output: Output) -> Path:
 class ProgressFile:
     """Counts the bytes a task has worked through, in a file that its driver looks at.
 
-    With `bytes_per_s` it makes the task wait when that is ahead of its time. A task whose round is
-    given up meanwhile ends.
+    With `bytes_per_s` it makes the task wait when what it has read and written is ahead of its
+    time. A task whose round is given up meanwhile ends.
     """
 
     def __init__(self, directory: str, phase: str, *, bytes_per_s: int | None = None) -> None:
         self._directory = Path(directory)
         self._path = self._directory / f"cordwood.{phase}.{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
         self._bytes = 0
+        self._moved_bytes = 0
         self._clock = SystemClock()
         self._bytes_per_s = bytes_per_s
         self._started_at = self._clock.monotonic_s()
         self._written_at = 0.0
 
     def __call__(self, count: int) -> None:
-        """Counts `count` bytes more.
+        """Counts `count` bytes more that were read.
 
         Raises:
             EngineError: the owner of the log gave up the round.
@@ -390,9 +391,21 @@ class ProgressFile:
             require_wanted(self._directory)
             with suppress(OSError):
                 self._path.write_text(str(self._bytes))
+        self._keep_pace(count)
+
+    def wrote(self, count: int) -> None:
+        """Counts `count` bytes that were written, for the pace alone.
+
+        Raises:
+            EngineError: the owner of the log gave up the round.
+        """
+        self._keep_pace(count)
+
+    def _keep_pace(self, count: int) -> None:
+        self._moved_bytes += count
         while self._bytes_per_s:
             passed_s = self._clock.monotonic_s() - self._started_at
-            ahead_s = self._bytes / self._bytes_per_s - passed_s
+            ahead_s = self._moved_bytes / self._bytes_per_s - passed_s
             if ahead_s <= 0:
                 break
             require_wanted(self._directory)
@@ -474,14 +487,16 @@ class Indexed:
     keys: int
 
 
-def clean_whole(round_: Round, progress: Progress = no_progress) -> Indexed:
+def clean_whole(
+    round_: Round, progress: Progress = no_progress, wrote: Progress = no_progress
+) -> Indexed:
     """A whole round in one task: every group is announced, also one that stays as it is."""
     clock = SystemClock()
     begun = clock.monotonic_s()
     survivors = find_survivors(round_, progress)
     indexed = Indexed(elapsed_s=clock.monotonic_s() - begun, keys=survivors.keys)
     specs = rewrite_specs(round_, survivors)
-    publisher = Publisher(progress)
+    publisher = Publisher(progress, wrote)
     try:
         for number in range(round_.groups_done, len(round_.groups)):
             if number in specs:

@@ -26,7 +26,7 @@ def _execute(line: Line, message: dict[str, Any]) -> None:
     for round_ in rounds:
         progress = tasks.ProgressFile(round_.directory, "clean", bytes_per_s=round_.throttle_bytes)
         try:
-            found = tasks.clean_whole(round_, progress)
+            found = tasks.clean_whole(round_, progress, progress.wrote)
         except (CordwoodError, OSError) as error:
             owner.fail(round_.name, error)
         else:

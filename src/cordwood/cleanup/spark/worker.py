@@ -73,7 +73,7 @@ def clean_whole(task: int, plan: str) -> Iterator[pa.RecordBatch]:
         round_ = Round.from_json(value)
         progress = _progress(round_, "clean")
         try:
-            index = tasks.clean_whole(round_, progress)
+            index = tasks.clean_whole(round_, progress, progress.wrote)
             told = {"round": round_.name, "index": asdict(index)}
             yield result_row(task, COUNT, json.dumps(told).encode())
         except (CordwoodError, OSError) as error:
@@ -91,7 +91,7 @@ def rewrite(
 ) -> Iterator[pa.RecordBatch]:
     """Rewrites groups, one after the other; answers with what went wrong, if anything did."""
     progress = tasks.ProgressFile(specs[0].staged.directory, "rewrite", bytes_per_s=throttle)
-    publisher = tasks.Publisher(progress)
+    publisher = tasks.Publisher(progress, progress.wrote)
     try:
         for spec in specs:
             publisher.publish(spec)

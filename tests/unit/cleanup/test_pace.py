@@ -1,0 +1,75 @@
+"""What a task reads and writes, against the bytes a second that it may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup import tasks
+from cordwood.cleanup.announcements import CANCEL_NAME
+from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.rewrite import GroupRewriter
+from cordwood.cleanup.round import Round
+from cordwood.model.clock import SystemClock
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import EngineError
+from cordwood.testing.in_process_engine import InProcessEngine
+from cordwood.testing.running_logs import RunningLogs
+
+
+def test_what_is_read_and_what_is_written_both_count(tmp_path: Path) -> None:
+    clock = SystemClock()
+    progress = tasks.ProgressFile(str(tmp_path), "clean", bytes_per_s=10_000)
+    begun = clock.monotonic_s()
+    progress(1_000)
+    assert 0.1 <= clock.monotonic_s() - begun < 2
+    progress.wrote(1_000)
+    assert clock.monotonic_s() - begun >= 0.2
+    (file,) = tmp_path.iterdir()
+    assert file.read_text() == "1000", "progress is what was read"
+    progress.close()
+
+
+def test_a_task_that_waits_ends_when_its_round_is_given_up(tmp_path: Path) -> None:
+    progress = tasks.ProgressFile(str(tmp_path), "clean", bytes_per_s=1)
+    (tmp_path / CANCEL_NAME).touch()
+    for move in (progress, progress.wrote):
+        with pytest.raises(EngineError, match="given up"):
+            move(1_000)
+
+
+class Counting(InProcessEngine):
+    """Notes what a round's task reads and writes, and what its groups take."""
+
+    def __init__(self) -> None:
+        self.rounds: list[Round] = []
+        self.read: list[int] = []
+        self.wrote: list[int] = []
+
+    def _run(self, committer: RoundCommitter) -> None:
+        # A stage of its own, so that groups need not be put in place meanwhile.
+        round_ = replace(
+            committer.round, groups=(tuple(b for g in committer.round.groups for b in g),)
+        )
+        found = tasks.find_survivors(round_)
+        specs = tasks.rewrite_specs(round_, found)
+        rewriter = GroupRewriter(self.read.append, self.wrote.append)
+        manifest = rewriter.rewrite(specs[0])
+        assert sum(self.read) == sum(s.size_bytes for s in round_.segments)
+        assert sum(self.wrote) == manifest.log_bytes > 0
+        super()._run(committer)
+
+
+def test_a_rewrite_says_how_much_it_wrote(tmp_path: Path) -> None:
+    compact = LogConfig(
+        cleanup_policy=frozenset({"compact"}), segment_bytes=2_000, min_cleanable_dirty_ratio=0.0
+    )
+    logs = RunningLogs(tmp_path, {"t": compact})
+    for n in range(100):
+        logs.put(logs.log(), (b"%d" % (n % 70), b"%d" % n))
+    engine = Counting()
+    assert LiveCleaner(logs.cleaning, engine).clean_once()
+    assert engine.wrote
