@@ -374,28 +374,37 @@ class GroupCoordinator:
 
     def expire_offsets(self) -> None:
         """Forgets offsets that nobody has used for long enough, and groups that have none."""
-        self._loads.load_all(self._expire_loaded)
+        self._loads.load_all(lambda: self._expire_each(self._loads.loaded()))
 
-    def _expire_loaded(self) -> None:
+    def _expire_each(self, shards: list[GroupShard]) -> None:
+        """Looks at one partition that has groups, and at the others later: clients come between."""
+        while shards:
+            shard = shards.pop(0)
+            if shard.groups and self._loads.has(shard):
+                self._expire(shard)
+                break
+        if shards:
+            self._broker.call_soon(partial(self._expire_each, shards))
+
+    def _expire(self, shard: GroupShard) -> None:
         now_ms = self._broker.clock.now_ms()
-        for shard in self._loads.loaded():
-            keys: list[OffsetKey] = []
-            groups: list[str] = []
-            for group in list(shard.groups.values()):
-                expired, has_none_left = offset_requests.expired_offsets(
-                    shard, group, now_ms=now_ms, retention_ms=self.settings.offsets_retention_ms
-                )
-                keys += expired
-                if has_none_left and group.state is GroupState.EMPTY:
-                    groups.append(group.group_id)
-            if keys or groups:
-                _LOG.info(
-                    "Generated %d tombstone records while cleaning up group metadata in %s-%d.",
-                    len(keys) + len(groups),
-                    TOPIC,
-                    shard.partition,
-                )
-            self._try_to_forget(shard, keys, groups)
+        keys: list[OffsetKey] = []
+        groups: list[str] = []
+        for group in list(shard.groups.values()):
+            expired, has_none_left = offset_requests.expired_offsets(
+                shard, group, now_ms=now_ms, retention_ms=self.settings.offsets_retention_ms
+            )
+            keys += expired
+            if has_none_left and group.state is GroupState.EMPTY:
+                groups.append(group.group_id)
+        if keys or groups:
+            _LOG.info(
+                "Generated %d tombstone records while cleaning up group metadata of %s-%d.",
+                len(keys) + len(groups),
+                TOPIC,
+                shard.partition,
+            )
+        self._try_to_forget(shard, keys, groups)
 
     def on_topics_deleted(self, names: Iterable[str]) -> None:
         """Forgets the offsets of topics that are gone; one of that name may already be there anew.

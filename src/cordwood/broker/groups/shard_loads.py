@@ -97,6 +97,10 @@ class ShardLoads:
             raise GroupRequestError(GroupError.COORDINATOR_LOAD_IN_PROGRESS)
         return list(self._shards.values())
 
+    def has(self, shard: GroupShard) -> bool:
+        """Whether a partition is still the one that was loaded."""
+        return self._shards.get(shard.partition) is shard
+
     def load_all(self, then: Callable[[], None]) -> None:
         """Loads what is not, and calls `then` when all is: at once, or later."""
         topic = self._broker.image.topics.get(self._topic)

@@ -145,6 +145,22 @@ def test_empty_group_goes_on_ageing_while_the_broker_is_down(
     assert again.offset() == -1
 
 
+def test_partitions_are_looked_at_one_after_the_other(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, partitions=3)
+    run = GroupRun(broker)
+    names = {run.groups.partition_for(name): name for name in ("a", "b", "c")}
+    assert len(names) == 3
+    for name in names.values():
+        run.commit(1, group=name)
+    broker.clock.advance(WEEK_MS)
+    run.groups.expire_offsets()
+    left = 3
+    while left:
+        assert sum(run.offset(group=name) == 1 for name in names.values()) == left - 1
+        left -= 1
+        assert not left or broker.run_soon()
+
+
 def test_retention_is_read_in_minutes() -> None:
     settings = GroupSettings.of({"offsets.retention.minutes": 3, "offsets.topic.num.partitions": 7})
     assert settings.offsets_retention_ms == 180_000
