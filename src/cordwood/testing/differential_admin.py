@@ -15,6 +15,7 @@ from cordwood.testing.differential_values import (
     BROKER_SETTINGS,
     GROUP_SETTINGS,
     GROUPS,
+    INTERNAL,
     METRICS_SETTINGS,
     NOT_CREATED,
     TOPIC_SETTINGS,
@@ -106,7 +107,7 @@ def _delete_topics(world: World) -> Step:
     names = [world.name(good=0.7) for _ in range(1)]
     if len(world.topics) < 4:
         names = [name for name in names if name not in world.topics] or ["missing"]
-    if any(name in NOT_CREATED[1:3] for name in names):
+    if any(name in INTERNAL for name in names):
         names = ["missing"]
     topics = [
         {"name": None, "topic_id": TopicId(name)}
@@ -122,7 +123,7 @@ def _create_partitions(world: World) -> Step:
 
     def topic() -> dict[str, Any]:
         name = world.name(good=0.85)
-        if name in NOT_CREATED[1:3]:
+        if name in INTERNAL:
             name = "missing"
         now = world.topics[name].partitions if name in world.topics else 2
         assignments = None
@@ -146,7 +147,7 @@ def _create_partitions(world: World) -> Step:
 def _resource(world: World) -> tuple[int, str]:
     kind = world.chance.choices((TOPIC, BROKER, GROUP, METRICS, 77), (10, 4, 1, 1, 0.3))[0]
     if kind == TOPIC:
-        return kind, _own(world.name(good=0.93))
+        return kind, own(world.name(good=0.93))
     if kind == BROKER:
         return kind, world.chance.choices(("1", "", "2", "x"), (6, 4, 0.5, 0.5))[0]
     if kind == GROUP:
@@ -154,8 +155,9 @@ def _resource(world: World) -> tuple[int, str]:
     return kind, world.chance.choices(("m0", "m1", ""), (5, 5, 0.5))[0]
 
 
-def _own(name: str) -> str:
-    return "missing" if name in NOT_CREATED[1:3] else name
+def own(name: str) -> str:
+    """The name, unless it is that of a topic of the broker's own."""
+    return "missing" if name in INTERNAL else name
 
 
 def _setting_of(world: World, kind: int) -> tuple[str, str]:
@@ -257,7 +259,7 @@ def _metadata(world: World) -> Step:
 
 def _describe_topic_partitions(world: World) -> Step:
     chance = world.chance
-    names = [world.name(good=0.85) for _ in range(chance.randrange(4))]
+    names = [world.name(good=0.85) or "missing" for _ in range(chance.randrange(4))]
     cursor = None
     if world.maybe(0.3):
         name = world.name()
@@ -303,7 +305,7 @@ def _describe_quorum(world: World) -> Step:
 def _elect_leaders(world: World) -> Step:
     topics = None
     if world.maybe(0.8):
-        names = {_own(world.name()) for _ in range(2)}
+        names = {own(world.name()) for _ in range(2)}
         topics = [{"topic": n, "partitions": [world.partition(n)]} for n in sorted(names)]
     election = world.chance.choices((0, 1, 2), (6, 3, 0.5))[0]
     values = {"election_type": election, "topic_partitions": topics, "timeout": 10_000}
@@ -311,7 +313,7 @@ def _elect_leaders(world: World) -> Step:
 
 
 def _reassign(world: World) -> Step:
-    name = _own(world.name())
+    name = own(world.name())
     replicas = world.chance.choice((None, [1], [2], [1, 1], [], [-1]))
     partitions = [{"partition_index": world.partition(name), "replicas": replicas}]
     values = {"topics": [{"name": name, "partitions": partitions}], "timeout": 10_000}
@@ -436,14 +438,20 @@ def _offset_commit(world: World) -> Step:
             "partition_index": world.partition(name),
             "committed_offset": chance.choice((0, 1, 5, 100, -1)),
             "committed_leader_epoch": chance.choice((-1, 0)),
-            "committed_metadata": chance.choice((None, "", "note", "x" * 5000)),
+            "committed_metadata": chance.choice((None, "", "note")),
         }
         return {"name": name, "topic_id": TopicId(name), "partitions": [partition]}
 
     member = chance.choices(("", "nobody"), (12, 1))[0]
+    group = chance.choices((*GROUPS, ""), (5, 5, 5, 1))[0]
     topics = list({one["name"]: one for one in world.some(topic)}.values())
+    if world.maybe(0.1):
+        # Kafka knows a group of which no offset was taken some time later, or never.
+        group = "verbose"
+        for one in topics:
+            one["partitions"][0]["committed_metadata"] = "x" * 5000
     values = {
-        "group_id": chance.choices((*GROUPS, ""), (5, 5, 5, 1))[0],
+        "group_id": group,
         "generation_id_or_member_epoch": chance.choices((-1, 0, 3), (12, 1, 1))[0],
         "member_id": member,
         "retention_time": -1,

@@ -136,7 +136,7 @@ def _init_producer(world: World) -> Step:
 
 
 def _fetched(world: World, *, limits: Sequence[int] = FETCH_LIMITS) -> dict[str, Any]:
-    name = world.name(good=0.95)
+    name = admin.own(world.name(good=0.95))
     partition = world.partition(name)
     return {
         "topic": name,

@@ -10,6 +10,7 @@ BAD_TOPICS: Final = (
     *("", ".", "..", "a b", "a/b", "a:b", "über", "x" * 249, "x" * 250, "a\nb", "t_6", "t.7"),
     *("__consumer_offsets", "__cluster_metadata", "__transaction_state", "missing", "A" * 300),
 )
+INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
 NOT_CREATED: Final = ("x" * 249, "__consumer_offsets", "__transaction_state", "missing")
 
 #: Settings of a topic that do not make a log do things by itself within minutes.
@@ -31,7 +32,7 @@ TOPIC_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "delete.retention.ms": ("0", "86400000"),
     "min.compaction.lag.ms": ("0", "100"),
     "max.compaction.lag.ms": ("9223372036854775807", "1000"),
-    "compression.type": ("producer", "producer", "uncompressed", "gzip"),
+    "compression.type": ("producer", "uncompressed"),
     "compression.gzip.level": ("-1", "1", "9"),
     "compression.lz4.level": ("9", "17"),
     "compression.zstd.level": ("3", "-131072", "22"),

@@ -19,6 +19,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Encoded, Response, UnansweredRequestError
+from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
@@ -40,6 +41,9 @@ _log = logging.getLogger(__name__)
 
 _VALID_ACKS = frozenset({-1, 0, 1})
 _INVALID_REQUIRED_ACKS = 21
+_INVALID_TOPIC = 17
+_ADMIN_CLIENT = "__admin_client"
+"""The only client that may write to the coordinators' topics. Source: AdminUtils."""
 _UNKNOWN_SERVER_ERROR = -1
 _RECORD_ERRORS_SINCE = 8
 _FLEXIBLE_SINCE = 9
@@ -77,9 +81,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             if error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
-                result = _append(
-                    broker, name, data, call.api_version, acks_are_valid=acks_are_valid
-                )
+                result = _append(broker, name, data, call, acks_are_valid=acks_are_valid)
                 if single and type(result) is AppendResult and request.acks != 0:
                     return _quick(topic, data.index, result, call.api_version)
                 answer = _done(data.index, result) if isinstance(result, AppendResult) else result
@@ -133,16 +135,18 @@ def _all_refused(request: Any, fault: KafkaError) -> Response:
 
 
 def _append(
-    broker: Broker, name: str, data: Any, version: int, *, acks_are_valid: bool
+    broker: Broker, name: str, data: Any, call: Call, *, acks_are_valid: bool
 ) -> AppendResult | _Partition:
     records = data.records
     try:
         partition = broker.partition(name, data.index)
-        require_one_batch(records, version)
+        require_one_batch(records, call.api_version)
     except KafkaError as error:
         return _refused(data.index, error.code, None)
     if not acks_are_valid:
         return _refused(data.index, _INVALID_REQUIRED_ACKS, None)
+    if is_internal(name) and call.client_id != _ADMIN_CLIENT:
+        return _refused(data.index, _INVALID_TOPIC, None)
     try:
         result = partition.append(records)
     except KafkaError as error:
