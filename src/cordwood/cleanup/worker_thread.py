@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cordwood.model.clock import Clock
 
@@ -50,7 +50,8 @@ class WorkerThread:
         self._condition = threading.Condition()
         self._stopping = False
         self._woken = False
-        self._working = threading.Lock()
+        self._holders = 0
+        self._is_working = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -78,9 +79,18 @@ class WorkerThread:
         with self._condition:
             self._condition.notify_all()
 
-    def held(self) -> AbstractContextManager[object]:
-        """Waits until what it is at is done; nothing is begun before the context ends."""
-        return self._working
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Waits until what it is at is done; it begins nothing before the context ends."""
+        with self._condition:
+            self._holders += 1
+            self._condition.wait_for(lambda: not self._is_working)
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._holders -= 1
+                self._condition.notify_all()
 
     def stop(self) -> None:
         """Tells it to stop, and returns at once."""
@@ -97,9 +107,11 @@ class WorkerThread:
     def _run(self) -> None:
         _log.info("[%s]: Starting", self.name)
         try:
-            while not self._stopping:
-                with self._working:
+            while self._may_begin():
+                try:
                     rest_ms = self._work()
+                finally:
+                    self._note_end()
                 self._rest(rest_ms)
         except self._ends_it:
             pass
@@ -108,6 +120,18 @@ class WorkerThread:
             self.failed = True
         finally:
             _log.info("[%s]: Stopped", self.name)
+
+    def _may_begin(self) -> bool:
+        """Waits while it is held; whether it may go on then."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._stopping or not self._holders)
+            self._is_working = not self._stopping
+            return self._is_working
+
+    def _note_end(self) -> None:
+        with self._condition:
+            self._is_working = False
+            self._condition.notify_all()
 
     def _rest(self, duration_ms: int) -> None:
         begun_ms = self._clock.now_ms()

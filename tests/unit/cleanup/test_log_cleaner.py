@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,75 @@ def test_in_this_thread_everything_due_is_cleaned_at_once(tmp_path: Path) -> Non
     assert sorted(engine.rounds) == ["t-0", "t-1", "t-2"]
     assert cleaner.run_once_now() == 0
     assert len(engine.rounds) == 3
+
+
+class Slow(Recorder):
+    """An engine whose first round waits for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running, self.go_on = threading.Event(), threading.Event()
+
+    def run(self, committers: Sequence[RoundCommitter]) -> None:
+        if not self.running.is_set():
+            self.running.set()
+            assert self.go_on.wait(_SECONDS_MAX)
+        super().run(committers)
+
+
+def test_cleaning_at_once_waits_for_what_a_thread_is_at(tmp_path: Path) -> None:
+    logs = RunningLogs(tmp_path, {"t": COMPACT})
+    first, second = logs.log("t-0"), logs.log("t-1")
+    fill(logs, first)
+    fill(logs, second)
+    engine = Slow()
+    with running(cleaner_of(logs, engine)) as cleaner:
+        assert engine.running.wait(_SECONDS_MAX)
+        at_once = threading.Thread(target=cleaner.run_once_now)
+        at_once.start()
+        assert not clean_up_to(logs, first)
+        engine.go_on.set()
+        at_once.join(_SECONDS_MAX)
+        assert not at_once.is_alive()
+        assert clean_up_to(logs, first)
+        assert clean_up_to(logs, second)
+        assert sorted(engine.rounds) == ["t-0", "t-1"]
+
+
+def test_threads_that_are_held_stop_all_the_same(tmp_path: Path) -> None:
+    logs = RunningLogs(tmp_path, {"t": COMPACT})
+    with running(cleaner_of(logs)) as cleaner, ExitStack() as held:
+        for thread in cleaner._threads:
+            held.enter_context(thread.held())
+        cleaner.wake()
+        cleaner.shutdown()
+        assert not any(thread.alive for thread in cleaner._threads)
+
+
+def test_a_pass_of_retention_waits_for_one_that_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = RunningLogs(tmp_path, {"t": COMPACT})
+    cleaner = cleaner_of(logs)
+    begun, go_on = threading.Event(), threading.Event()
+    passes = []
+
+    def slow(manager: object) -> int:
+        passes.append(manager)
+        begun.set()
+        assert go_on.wait(_SECONDS_MAX)
+        return len(passes)
+
+    monkeypatch.setattr("cordwood.cleanup.log_cleaner.retention_pass", slow)
+    threads = [threading.Thread(target=cleaner.retention_once_now) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(_SECONDS_MAX)
+    threads[1].start()
+    assert len(passes) == 1
+    go_on.set()
+    for thread in threads:
+        thread.join(_SECONDS_MAX)
+    assert len(passes) == 2
 
 
 def test_the_engine_is_left_alone_while_no_log_is_due(tmp_path: Path) -> None:
