@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.group import GroupState
 from cordwood.broker.groups.member import LeavingMember
 from cordwood.broker.groups.offsets import OffsetKey
@@ -66,6 +67,8 @@ def written(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
             producer.produce("t", b"v", partition=partition)
         producer.flush(_WAIT_S)
         _run_group(kafka)
+        _run_alone(kafka)
+        _run_transactions(kafka)
         for group in ("simple", "gone", "cut"):
             _set_offsets(admin, group)
         admin.delete_consumer_groups(["gone"])["gone"].result()
@@ -115,6 +118,32 @@ def _run_group(kafka: RealKafka) -> None:
         member.close()
 
 
+def _run_alone(kafka: RealKafka) -> None:
+    """One consumer joins, commits, and leaves."""
+    consumer = _consumer(kafka, "alone", **{"group.id": "alone"})
+    _wait_for_assignments([consumer], [PARTITIONS])
+    consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+    consumer.close()
+
+
+def _run_transactions(kafka: RealKafka) -> None:
+    """Offsets of a transaction that is committed, of one that is aborted, and of an open one."""
+    for name, ends in (("committed", True), ("committed", False), ("open", None)):
+        settings = {"transactional.id": name, "transaction.timeout.ms": 600_000}
+        producer = Producer(kafka.client(settings))
+        producer.init_transactions(_WAIT_S)
+        consumer = Consumer(kafka.client({"group.id": name}))
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction(
+            [TopicPartition("t", 0, 3 if ends else 9)], consumer.consumer_group_metadata(), _WAIT_S
+        )
+        if ends is None:
+            continue
+        end = producer.commit_transaction if ends else producer.abort_transaction
+        end(_WAIT_S)
+        consumer.close()
+
+
 def _wait_for_assignments(members: Sequence[Consumer], counts: list[int]) -> None:
     def settled() -> bool:
         for member in members:
@@ -159,7 +188,9 @@ def test_coordinator_knows_the_groups_and_offsets_that_kafka_has(
     run.groups.start()
     states = {group.group_id: group.state for group in run.groups.list_groups()}
     assert states == written.states
-    assert states == {"running": "Stable", "simple": "Empty", "cut": "Empty"}
+    empty = dict.fromkeys(("simple", "cut", "alone", "committed", "open"), "Empty")
+    assert states == {"running": "Stable", **empty}
+    assert written.offsets["committed"] == {("t", 0): (3, "")}
     for group, offsets in written.offsets.items():
         found = {
             (topic.name, each.partition): (each.offset, each.metadata.rstrip("\0"))
@@ -168,6 +199,9 @@ def test_coordinator_knows_the_groups_and_offsets_that_kafka_has(
         }
         assert found == offsets, group
     assert len(written.offsets["cut"]) == PARTITIONS - 1
+    unstable = run.fetched(group="open", require_stable=True)
+    assert unstable.error_code == GroupError.UNSTABLE_OFFSET_COMMIT
+    assert run.fetched(group="open").offset == -1
     running = run.groups.describe("running")
     assert running is not None
     assert {member.group_instance_id for member in running.members()} == {"i-one", "i-two"}
@@ -200,15 +234,13 @@ def _written_again(shard: GroupShard, record: Record) -> KeyValue:
 def test_a_group_s_life_leaves_the_records_that_it_leaves_in_kafka(
     ours: GroupBroker, tmp_path: Path
 ) -> None:
-    theirs = _life(ours.records(), "running")
     broker = GroupBroker(tmp_path / "ours")
     run = GroupRun(broker)
-    (member,) = run.stable(group="running")
-    run.commit(1, group="running", member_id=member, generation_id=1)
-    first = _life(broker.records(), "running")
-    assert first[0] == theirs[0], "the record of a group that nobody has joined yet"
-    assert first[1][:3] == theirs[1][:3]
-    assert first[2] == next(each for each in theirs if each[0] == 1)
+    (member,) = run.stable(group="alone")
+    run.commit(1, group="alone", member_id=member, generation_id=1)
+    run.groups.leave("alone", [LeavingMember(member)])
+    assert _life(broker.records(), "alone") == _life(ours.records(), "alone")
+    assert len(broker.records()) == 4
 
 
 def _life(records: Sequence[Record], group: str) -> list[tuple[Any, ...]]:

@@ -47,7 +47,7 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.persistent_map import PersistentMap
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.log_under_test import FixedChance, new_log, records_read
+from cordwood.testing.log_under_test import FixedChance, batches_read, new_log
 from cordwood.testing.manual_clock import ManualClock
 
 _SOON_S = 30
@@ -187,11 +187,14 @@ class GroupBroker:
         self.image = MetadataImage(topics=self.image.topics.changed({}, gone={name}))
 
     def records(self, index: int = 0) -> list[Record]:
-        """All records of a partition of the topic for groups."""
+        """All records of a partition of the topic for groups, without markers."""
         log = self.log(TOPIC, index)
         if log.log_start_offset == log.log_end_offset:
             return []
-        return records_read(log.read(0, 1 << 26, isolation=Isolation.LOG_END))
+        batches = batches_read(log.read(0, 1 << 26, isolation=Isolation.LOG_END))
+        return [
+            record for batch in batches if not batch.header.is_control for record in batch.records()
+        ]
 
     def close(self) -> None:
         """Stops in good order: the logs can be opened again."""
