@@ -18,7 +18,7 @@ from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.kafka_tools import KafkaTools, ToolResult
 from cordwood.testing.tool_cases import SETUP, Case
 
-KAFKA_PREFIX, OWN_PREFIX = "kaf", "cor"
+KAFKA_PREFIX, OWN_PREFIX = "zqk", "zqc"
 
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]", re.MULTILINE)
 _TOPIC_ID = re.compile(r"(TopicId: )[\w-]{22}")

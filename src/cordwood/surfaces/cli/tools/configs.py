@@ -29,7 +29,6 @@ from cordwood.surfaces.cli.tools.options import (
     COMMAND_CONFIG,
     COMMON,
     Option,
-    OptionError,
     Options,
     Usage,
 )
@@ -56,6 +55,11 @@ _RESOURCES = {
     CLIENT_METRICS: CLIENT_METRICS_RESOURCE,
     GROUPS: GROUP,
 }
+_TOO_OLD = (
+    "The INCREMENTAL_ALTER_CONFIGS API is not supported by the cluster. The API is supported "
+    "starting from version 2.3.0. You may want to use an older version of this tool to interact "
+    "with your cluster, or upgrade your brokers to version 2.3.0 or newer to avoid this error."
+)
 _DYNAMIC = {
     TOPICS: "DYNAMIC_TOPIC_CONFIG",
     BROKERS: "DYNAMIC_BROKER_CONFIG",
@@ -116,8 +120,7 @@ def run(arguments: list[str], terminal: Terminal) -> int:
     """Does what the flags say; gives the exit code."""
 
     def explain(error: CordwoodError, terminal: Terminal) -> None:
-        plain = isinstance(error, ToolError | OptionError | NotSupportedError)
-        if isinstance(error, ClientError) and not plain:
+        if isinstance(error, ClientError):
             terminal.error(
                 f"Error while executing config command with args '{' '.join(arguments)}'"
             )
@@ -160,7 +163,10 @@ def _alter(options: Options, entities: Entities, cluster: Cluster, terminal: Ter
             _check_loggers(admin, name, [*deleted, *added])
         changes: list[tuple[str, int, str | None]] = [(key, DELETE, "") for key in deleted]
         changes += [(key, SET, value) for key, value in added.items()]
-        admin.alter_configs(_RESOURCES[kind], name, changes)
+        try:
+            admin.alter_configs(_RESOURCES[kind], name, changes)
+        except NotSupportedError as error:
+            raise ToolError(_TOO_OLD) from error
     if options.has("json"):
         terminal.document({"type": kind, "name": name or None, "set": added, "deleted": deleted})
     elif name:

@@ -28,6 +28,7 @@ from cordwood.surfaces.client.cluster import (
     ClientSettings,
 )
 
+_FLUSH_BYTES = 1 << 16
 _NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 
@@ -51,7 +52,11 @@ def described(error: CordwoodError) -> str:
 
 
 class Terminal:
-    """Standard input, output and error; text is UTF-8, and surrogates go out as they came in."""
+    """Standard input, output and error; text is UTF-8, and surrogates go out as they came in.
+
+    Output is kept here until it is flushed, so that nothing is left to Python's own buffers when
+    the reader of a pipe has gone.
+    """
 
     def __init__(
         self,
@@ -64,6 +69,7 @@ class Terminal:
         self.stdin = stdin or sys.stdin.buffer
         self._out = stdout or sys.stdout.buffer
         self._err = stderr or sys.stderr.buffer
+        self._pending = bytearray()
         self.clock = clock or SystemClock()
 
     @property
@@ -76,8 +82,14 @@ class Terminal:
         self.write(f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def write(self, data: bytes) -> None:
-        """Adds bytes to stdout."""
-        self._out.write(data)
+        """Adds bytes to stdout.
+
+        Raises:
+            BrokenPipeError: nobody reads.
+        """
+        self._pending += data
+        if len(self._pending) >= _FLUSH_BYTES:
+            self.flush()
 
     def document(self, value: Any) -> None:
         """Adds a JSON document to stdout, on a line of its own."""
@@ -86,8 +98,7 @@ class Terminal:
     def error(self, text: str) -> None:
         """Writes a line to stderr, after all that went to stdout."""
         self.flush()
-        self._err.write(f"{text}\n".encode("utf-8", "surrogateescape"))
-        self._err.flush()
+        _write_all(self._err, f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def log(self, level: str, text: str, logger: str) -> None:
         """Writes a line to stderr as the log of Kafka's tools looks."""
@@ -100,8 +111,22 @@ class Terminal:
         self.log("WARN", text, _NETWORK_CLIENT)
 
     def flush(self) -> None:
-        """Hands everything on."""
-        self._out.flush()
+        """Hands everything on.
+
+        Raises:
+            BrokenPipeError: nobody reads.
+        """
+        data = bytes(self._pending)
+        self._pending.clear()
+        _write_all(self._out, data)
+
+
+def _write_all(stream: BinaryIO, data: bytes) -> None:
+    raw = getattr(stream, "raw", stream)
+    stream.flush()
+    view = memoryview(data)
+    while view:
+        view = view[raw.write(view) :]
 
 
 def run_tool(
@@ -138,6 +163,8 @@ def run_tool(
         code = 1
     except KeyboardInterrupt:
         code = 130
+    except BrokenPipeError:
+        return 1
     return _flushed(terminal, code)
 
 
