@@ -8,22 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.model.properties import parse_properties
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.differential import Broker, Transcript, record, replay, report
 from cordwood.testing.differential_script import RandomScript
 from cordwood.testing.kafka import RealKafka
+from cordwood.testing.side_by_side import same_properties
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
 SHORT, LONG = 400, 1300
-OF_THE_PLACE = ("listeners", "log.dirs", "process.roles", "controller.", "advertised.listeners")
-
-
-def same_properties(kafka: RealKafka) -> dict[str, str]:
-    """The real Kafka's settings, but for where it listens and writes."""
-    properties = parse_properties(kafka.config_file.read_text(), name="server.properties")
-    return {key: value for key, value in properties.items() if not key.startswith(OF_THE_PLACE)}
 
 
 def compare(root: Path, seed: int, count: int) -> None:

@@ -33,6 +33,9 @@ QUORUM: Final = (
     (r"[\w-]{22}", "<id>"),
     (r" +|\t+", " "),
 )
+PLACE: Final = ((r"^  (?:advertised\.)?listeners=.*\n|^  controller\.quorum\.voters=.*\n", ""),)
+#: The real Kafka's quorum is one of the old kind: its voters are in its settings.
+FEATURES: Final = ((r"Epoch: \d+", ""), (r"(kraft.version.*Level:) \d", r"\1 <number>"))
 IDS: Final = ((r"\b[\w-]{22}\b", "<id>"), (r"[ \t]+", " "))
 
 LINES: Final = (
@@ -58,11 +61,13 @@ LINES: Final = (
     Line(f"console-producer --topic stamped {KEYED} {B}", stdin=RECORDS),
     Line(f"console-producer --topic plain {KEYED} {B}", stdin=b"a:1\n"),
     Line(
-        f"console-consumer --topic dense --from-beginning --max-messages 20"
+        f"console-consumer --topic dense --from-beginning --max-messages 20 --group first"
         f" --formatter-property print.key=true --formatter-property print.offset=true"
         f" --formatter-property print.partition=true --formatter-property print.headers=true {B}"
     ),
-    Line(f"console-consumer --topic dense --partition 0 --offset 15 --max-messages 5 {B}"),
+    Line(
+        f"console-consumer --topic dense --partition 0 --offset 15 --max-messages 5 --group first {B}"
+    ),
     *(
         Line(f"get-offsets {time} {B}", ordered=False)
         for time in (
@@ -92,16 +97,16 @@ LINES: Final = (
     Line(f"cluster list-endpoints {B}", changes=((r"127.0.0.1 \d+ +", "<broker> "),)),
     Line(f"cluster unregister --id 9 {B}"),
     Line(f"delete-records --offset-json-file {{logs}}/../delete.json {B}"),
-    Line(f"delete-records --offset-json-file {{logs}}/../bad.json {B}"),
+    Line(f"delete-records --offset-json-file {{logs}}/../bad.json {B}", ordered=False),
     Line(f"get-offsets --topic plain --time earliest {B} --partitions 0"),
     Line(f"configs --describe --all --topic dense {B}"),
     Line(f"configs --describe --topic dense {B}"),
-    Line(f"configs --describe --all --broker 1 {B}"),
+    Line(f"configs --describe --all --broker 1 {B}", changes=PLACE),
     Line(f"configs --describe --broker 1 {B}"),
     Line(f"configs --describe --broker-defaults {B}"),
     Line(f"configs --alter --broker 1 --add-config log.cleaner.threads=2 {B}"),
     Line(f"configs --alter --broker-defaults --add-config log.retention.ms=700000000 {B}"),
-    Line(f"configs --describe --broker 1 --all {B}"),
+    Line(f"configs --describe --broker 1 --all {B}", changes=PLACE),
     Line(f"configs --alter --broker 1 --add-config log.dirs=/x {B}"),
     Line(f"configs --alter --topic dense --add-config retention.ms=5,segment.ms=7 {B}"),
     Line(f"configs --alter --topic dense --add-config retention.ms=abc {B}"),
@@ -128,7 +133,7 @@ LINES: Final = (
     Line(f"consumer-groups --delete-offsets --group readers --topic dense {B}"),
     Line(f"consumer-groups --delete --group readers {B}"),
     Line(f"consumer-groups --delete --group readers {B}"),
-    Line(f"org.apache.kafka.tools.FeatureCommand {B} describe", changes=((r"Epoch: \d+", ""),)),
+    Line(f"org.apache.kafka.tools.FeatureCommand {B} describe", changes=FEATURES),
     Line(f"org.apache.kafka.tools.MetadataQuorumCommand {B} describe --status", changes=QUORUM),
     Line(
         f"org.apache.kafka.tools.MetadataQuorumCommand {B} describe --replication",
