@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
 _log = logging.getLogger(__name__)
 
 _WAIT_S = 0.1
+_LOOKS_MAX = 3
 
 
 class LogCleaningAbortedError(CordwoodError):
@@ -159,38 +160,64 @@ class CleanerManager:
         Raises:
             LogCleaningError: a log could not be looked at.
         """
-        with self._lock:
+        for _ in range(_LOOKS_MAX):
             self._last_run_ms = now_ms
-            lines = self._lines_of_all()
-            found: list[tuple[PartitionLog, Cleanable]] = []
-            for log in self.current_logs():
-                partition = log.topic_partition
-                if (
-                    not log.config.compact
-                    or partition in self._states
-                    or partition in passing_over
-                    or self.quarantine.keeps_out(log, now_ms)
-                ):
-                    continue
-                line = lines.get(log.log_dir, {}).get(partition)
+            # Logs are looked at without the lock: others must not wait for the disk meanwhile.
+            candidates = self._candidates(now_ms, passing_over)
+            found = []
+            for log, line in candidates:
                 cleanable = None if _is_idle(log, line) else self._look_at(log, line, now_ms)
                 self._note_look(log, cleanable)
                 if cleanable is not None:
-                    found.append((log, cleanable))
-            self.dirtiest_ratio = max((c.ratio for _, c in found), default=0.0)
-            due = [(log, c) for log, c in found if c.reason is None]
+                    found.append((log, line, cleanable))
+            self.dirtiest_ratio = max((c.ratio for _, _, c in found), default=0.0)
+            due = [each for each in found if each[2].reason is None]
             if not due:
                 return None
-            log, cleanable = max(due, key=lambda pair: pair[1].ratio)
-            self._states[log.topic_partition] = InProgress(threading.current_thread())
-            delays = [c.delay_ms for _, c in found if c.delay_ms > 0]
-            return LogToClean(
-                log=log,
-                cleanable=cleanable,
-                cleanable_partitions=len(due),
-                delayed_partitions=len(delays),
-                max_delay_ms=max(delays, default=0),
-            )
+            chosen = self._grab(due)
+            if chosen is not None:
+                delays = [c.delay_ms for _, _, c in found if c.delay_ms > 0]
+                return LogToClean(
+                    log=chosen[0],
+                    cleanable=chosen[1],
+                    cleanable_partitions=len(due),
+                    delayed_partitions=len(delays),
+                    max_delay_ms=max(delays, default=0),
+                )
+        return None  # others were quicker each time
+
+    def _candidates(
+        self, now_ms: int, passing_over: Collection[TopicPartition]
+    ) -> list[tuple[PartitionLog, int | None]]:
+        """Compacted logs that nobody works on, and how far each is clean."""
+        with self._lock:
+            lines = self._lines_of_all()
+            return [
+                (log, lines.get(log.log_dir, {}).get(log.topic_partition))
+                for log in self.current_logs()
+                if log.config.compact
+                and log.topic_partition not in self._states
+                and log.topic_partition not in passing_over
+                and not self.quarantine.keeps_out(log, now_ms)
+            ]
+
+    def _grab(
+        self, due: Sequence[tuple[PartitionLog, int | None, Cleanable]]
+    ) -> tuple[PartitionLog, Cleanable] | None:
+        """The dirtiest that is still as it was when it was looked at; it is then in progress."""
+        with self._lock:
+            lines = self._lines_of_all()
+            for log, line, cleanable in sorted(due, key=lambda each: -each[2].ratio):
+                partition = log.topic_partition
+                seen = cleanable.first_dirty if cleanable.reset_checkpoint else line
+                if (
+                    partition not in self._states
+                    and self.logs.get(partition) is log
+                    and lines.get(log.log_dir, {}).get(partition) == seen
+                ):
+                    self._states[partition] = InProgress(threading.current_thread())
+                    return log, cleanable
+        return None
 
     def _note_look(self, log: PartitionLog, cleanable: Cleanable | None) -> None:
         """A log that can be looked at, or has nothing left to be cleaned, may be sound again."""
@@ -253,9 +280,8 @@ class CleanerManager:
     # ---- states
 
     def state(self, partition: TopicPartition) -> CleaningState | None:
-        """A partition's state; None where nothing keeps it from being cleaned."""
-        with self._lock:
-            return self._states.get(partition)
+        """A partition's state; None where nothing keeps it from being cleaned. Waits for nobody."""
+        return self._states.get(partition)
 
     def abort_cleaning(self, partition: TopicPartition) -> None:
         """Stops the cleaning of a partition, if one is under way, and returns when it has stopped.
@@ -524,13 +550,14 @@ class CleanerManager:
         """uncleanable-bytes of a directory: what the marked logs would have to have cleaned."""
         with self._lock:
             lines = self._read(log_dir)
-            total = 0
-            for partition, mark in self.quarantine.in_directory(log_dir).items():
-                if self.logs.get(partition) is mark.log:
-                    with suppress(CordwoodError, OSError):  # it may be just that which is wrong
-                        view = live_view(mark.log, lines.get(partition))
-                        total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
-            return total
+            marks = self.quarantine.in_directory(log_dir)
+        total = 0
+        for partition, mark in marks.items():
+            if self.logs.get(partition) is mark.log:
+                with suppress(CordwoodError, OSError):  # it may be just that which is wrong
+                    view = live_view(mark.log, lines.get(partition))
+                    total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
+        return total
 
     @property
     def max_dirty_percent(self) -> int:

@@ -117,7 +117,7 @@ class SparkProcess:
         run = _Run(committers)
         child, number = self._hand_over(run)
         try:
-            supervise(committers, self._watching(run, child, number))
+            supervise(committers, self._watching(run, child, number), sparing=True)
         finally:
             with self._lock:
                 self._runs.pop((child, number), None)

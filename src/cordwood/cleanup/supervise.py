@@ -16,6 +16,7 @@ from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError, EngineError
 
 _POLL_S = 0.01
+_POLL_MAX_S = 0.1
 
 
 class Owner(Protocol):
@@ -84,22 +85,25 @@ def supervise(
     committers: Sequence[RoundCommitter],
     is_executing: Callable[[], bool],
     *,
-    poll_s: float = _POLL_S,
     tick: Callable[[], None] = lambda: None,
+    sparing: bool = False,
 ) -> None:
     """Puts groups in place until the execution has ended.
 
     Args:
         committers: of the rounds.
         is_executing: whether more may come.
-        poll_s: how long to wait where nothing is ready.
         tick: called between.
+        sparing: look ten times a second where nothing comes for a while, in place of a hundred, so
+            that whatever else this process does is not slowed.
     """
+    wait_s = _POLL_S
     while is_executing():
         moved = commit_ready(committers)
         tick()
+        wait_s = _POLL_S if moved or not sparing else min(_POLL_MAX_S, 1.2 * wait_s)
         if not moved:
-            pause(poll_s)
+            pause(wait_s)
     commit_ready(committers)
 
 
