@@ -11,6 +11,7 @@ import base64
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from cordwood.format.metadata_records import MetadataRecord
@@ -38,6 +39,7 @@ V = TypeVar("V")
 Fields = Mapping[str, Any]
 
 
+@lru_cache(maxsize=1 << 16)
 def uuid_of(text: str) -> uuid.UUID:
     """The uuid that Kafka prints as `text`."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

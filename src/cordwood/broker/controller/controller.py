@@ -249,6 +249,8 @@ class Controller:
             if broker is not None and not broker.fenced:
                 self._commit_in_parts(registration.shutting_down(self._view(), broker))
                 self._commit_in_parts(registration.fencing_again(self._view(), self.image, broker))
+            assert self._snapshots is not None
+            self._snapshots.leave_for_next_start(self.image, self._context.clock.now_ms())
             self._log.close()
         except BaseException:
             self._log.abandon()

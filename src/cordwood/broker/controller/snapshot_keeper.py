@@ -5,6 +5,7 @@ Source: org.apache.kafka.image.publisher.SnapshotGenerator, KafkaRaftLog.maybeCl
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +26,15 @@ from cordwood.format.control_record import (
 from cordwood.format.file_names import FileKind, classify
 from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
 
+_log = logging.getLogger(__name__)
+
 _HEADER_BYTES_MAX = 1 << 20
+_PART_THAT_IS_MUCH = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,19 @@ class SnapshotKeeper:
             self.write(image, now_ms)
         self.clean(now_ms)
         return is_due
+
+    def leave_for_next_start(self, image: MetadataImage, now_ms: int) -> None:
+        """Writes a snapshot at a clean stop if the next start would have much to read without it.
+
+        Differs: Kafka's next start reads what there is. A disk that refuses is no error: nothing
+        depends on the snapshot.
+        """
+        if self._bytes_since < self._settings.snapshot_bytes // _PART_THAT_IS_MUCH:
+            return
+        try:
+            self.write(image, now_ms)
+        except StorageError as error:
+            _log.warning("No snapshot at the stop: %s", error)
 
     def write(self, image: MetadataImage, now_ms: int) -> Path:
         """Writes a snapshot of the image.

@@ -208,6 +208,17 @@ def test_bytes_of_the_last_run_count(tmp_path: Path) -> None:
     assert place.serve().snapshot_if_due()
 
 
+def test_a_clean_stop_leaves_one_where_the_next_start_would_read_much(tmp_path: Path) -> None:
+    place = ControllerUnderTest(tmp_path / "d", snapshot_bytes=200_000)
+    controller = place.serve()
+    controller = place.restarted(controller)
+    assert not place.snapshots()
+    controller.create_topics([NewTopic(name="t", num_partitions=200)])
+    controller.close()
+    assert len(place.snapshots()) == 1
+    assert bare(without_log(place)) == bare(controller.image)
+
+
 def grown(place: ControllerUnderTest, controller: Controller, rounds: int) -> None:
     """Writes segments and snapshots."""
     for number in range(rounds):
