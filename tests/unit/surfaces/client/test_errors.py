@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from cordwood.surfaces.client.error_texts import error_text
+from cordwood.surfaces.client.errors import RefusedError, require
+
+
+def test_a_brokers_own_words_come_before_kafkas() -> None:
+    error = RefusedError(36, "Topic 'a' already exists.")
+    assert str(error) == "Topic 'a' already exists."
+    assert error.described == (
+        "org.apache.kafka.common.errors.TopicExistsException: Topic 'a' already exists."
+    )
+
+
+def test_an_empty_message_is_a_message() -> None:
+    assert str(RefusedError(3, "")) == ""
+    assert str(RefusedError(3)) == "This server does not host this topic-partition."
+
+
+def test_an_invalid_record_is_told_by_the_class_that_kafka_has_elsewhere() -> None:
+    assert RefusedError(87).java_class == "org.apache.kafka.common.InvalidRecordException"
+
+
+def test_an_unknown_code_is_an_unknown_error() -> None:
+    assert error_text(9999) == error_text(-1)
+    assert error_text(9999).code_name == "UNKNOWN_SERVER_ERROR"
+
+
+def test_only_codes_other_than_0_are_errors() -> None:
+    require(0, "nothing")
+    with pytest.raises(RefusedError, match="metadata is stale"):
+        require(129)
