@@ -310,7 +310,7 @@ class Broker:
         except KafkaError as error:
             self.metrics.append_refused(topic, error, len(records))
             raise
-        self.metrics.appended(topic, result)
+        self.metrics.appended(topic, result, len(records))
         return result
 
     # ---- what requests ask of the controller

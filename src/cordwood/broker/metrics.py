@@ -102,12 +102,18 @@ class BrokerMetrics:
         """Forgets a topic."""
         self.topics.pop(name, None)
 
-    def appended(self, topic: str, result: AppendResult) -> None:
-        """An append to a partition of that topic went well."""
+    def appended(self, topic: str, result: AppendResult, size_bytes: int) -> None:
+        """An append to a partition of that topic went well; `size_bytes` as it came, not as stored.
+
+        A batch that was there already counts again.
+
+        Source: ReplicaManager.appendRecordsToLeader, LogAppendInfo.numMessages.
+        """
+        count = result.last_offset - result.first_offset + 1 if result.last_offset >= 0 else 0
         for each in (self.topic(topic), self.all_topics):
             each.total_produce_requests += 1
-            each.messages_in += result.record_count
-            each.bytes_in += result.size_bytes
+            each.messages_in += count
+            each.bytes_in += size_bytes
             each.produce_message_conversions += result.records_converted
 
     def append_refused(self, topic: str, error: Exception, size_bytes: int) -> None:

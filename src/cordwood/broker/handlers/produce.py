@@ -156,7 +156,7 @@ def _append(
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
         broker.metrics.append_refused(name, error, len(records))
         return _refused(data.index, _UNKNOWN_SERVER_ERROR, None)
-    broker.metrics.appended(name, result)
+    broker.metrics.appended(name, result, len(records))
     return result
 
 

@@ -140,7 +140,7 @@ def _watched(snapshot: Snapshot) -> Iterator[Value]:
 
 TRAFFIC: tuple[Metric, ...] = (
     _topics("MessagesIn", "messages_in", "Records appended, clients' and the broker's own."),
-    _topics("BytesIn", "bytes_in", "Bytes of batches appended."),
+    _topics("BytesIn", "bytes_in", "Bytes of batches appended, as they came."),
     _topics("BytesOut", "bytes_out", "Bytes of batches sent to consumers."),
     _topics("BytesRejected", "bytes_rejected", "Bytes refused for being above max.message.bytes."),
     _topics(
