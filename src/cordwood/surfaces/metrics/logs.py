@@ -145,8 +145,8 @@ LOGS: tuple[Metric, ...] = (
     _log("LogEndOffset", "The offset that the next record gets.", lambda log: log.log_end_offset),
     _log(
         "RetentionSizeInPercent",
-        "A log's size in percent of retention.bytes, 0 where that sets no limit; it is the size now, "
-        "Kafka's is that of when retention was last applied.",
+        "A log's size in percent of retention.bytes, 0 where that sets no limit; as it is now, "
+        "Kafka's as it was when retention was last applied.",
         _retention_percent,
     ),
     Metric(
