@@ -242,6 +242,8 @@ class LogCleaner:
             return self._clean_what_is_due()
 
     def _clean_what_is_due(self) -> int:
+        if not self.settings.enable:
+            return 0
         runs: list[CleanerRun] = []
         cleaner = self._cleaner(len(self._threads), lambda: self._stopping, runs.append)
         failed: set[TopicPartition] = set()

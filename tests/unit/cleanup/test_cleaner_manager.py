@@ -18,6 +18,7 @@ from cordwood.cleanup.cleaner_manager import (
     InProgress,
     LogCleaningAbortedError,
     LogCleaningError,
+    LogToClean,
     Paused,
 )
 from cordwood.cleanup.live import live_view
@@ -683,3 +684,49 @@ def test_a_look_at_clean_logs_reads_nothing_of_them(
     with caplog.at_level(logging.WARNING):
         assert grabbed(logs) is None
     assert not caplog.records
+
+
+# ---- who waits for whom
+
+
+def test_nobody_waits_for_a_log_that_is_being_looked_at(three: RunningLogs) -> None:
+    cleaning = three.cleaning
+    found: list[LogToClean | None] = []
+    log = three.log("t-1")
+    with log.lock:  # as somebody who writes to a slow disk holds it
+        looker = in_thread(lambda: found.append(cleaning.grab_filthiest(0)))
+        looker.join(0.2)
+        assert looker.is_alive(), "it looks at the log"
+        assert cleaning.state(TopicPartition("t", 2)) is None
+        others = in_thread(lambda: cleaning.abort_cleaning(TopicPartition("t", 0)))
+        others.join(10)
+        assert not others.is_alive(), "it has to wait"
+    looker.join(10)
+    assert found[0] is not None
+    assert str(found[0].topic_partition) == "t-2"
+
+
+def test_a_log_that_was_paused_while_it_was_looked_at_is_not_taken(three: RunningLogs) -> None:
+    cleaning = three.cleaning
+    found: list[LogToClean | None] = []
+    with three.log("t-1").lock:
+        looker = in_thread(lambda: found.append(cleaning.grab_filthiest(0)))
+        looker.join(0.2)
+        cleaning.abort_and_pause(TopicPartition("t", 2))
+    looker.join(10)
+    assert found[0] is not None
+    assert str(found[0].topic_partition) == "t-1"
+
+
+def test_a_log_that_was_cleaned_while_it_was_looked_at_is_looked_at_again(
+    three: RunningLogs,
+) -> None:
+    cleaning = three.cleaning
+    found: list[LogToClean | None] = []
+    with three.log("t-1").lock:
+        looker = in_thread(lambda: found.append(cleaning.grab_filthiest(0)))
+        looker.join(0.2)
+        for number in (1, 2):
+            three.set_checkpoint(three.log(f"t-{number}").active.base_offset, f"t-{number}")
+    looker.join(10)
+    assert found == [None]
