@@ -18,6 +18,7 @@ from cordwood.broker.api import (
     Fields,
     Part,
     Peer,
+    UnansweredRequestError,
     UnservedRequestError,
 )
 from cordwood.model.kafka_errors import KafkaError
@@ -100,6 +101,8 @@ class Dispatcher:
 
         Source: AbstractRequest.getErrorResponse.
         """
+        if isinstance(error, UnansweredRequestError):
+            raise error
         code = error.code if isinstance(error, KafkaError) else _UNKNOWN_SERVER_ERROR
         if code == _UNKNOWN_SERVER_ERROR:
             _log.error(

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
@@ -359,16 +360,12 @@ class LogManager:
 
     def _checkpoint(self, which: str, offset: Callable[[PartitionLog], int | None]) -> None:
         for directory in self._online():
-            lines = {}
-            for log in self._table.current_in(directory.path):
-                line = offset(log)
-                if line is not None:
-                    lines[log.topic_partition] = line
             with (
                 _quiet_failure(),
                 self.context.failures.guard(directory.path, f"writing {which} of"),
             ):
-                getattr(directory, which).write(lines)
+                lines = partial(self._table.lines_in, directory.path, offset)
+                getattr(directory, which).write_current(lines)
 
     def remove_expired_producers(self) -> None:
         """Forgets silent producers, in every log."""

@@ -6,7 +6,8 @@ Source: org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
@@ -24,6 +25,7 @@ class OffsetCheckpointFile:
         self.path = path
         self._fs = fs
         self._written: dict[TopicPartition, int] | None = None
+        self._lock = threading.Lock()
 
     def read(self) -> dict[TopicPartition, int]:
         """Its lines; none where there is no file.
@@ -53,7 +55,16 @@ class OffsetCheckpointFile:
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replaces the file, durably; nothing is written where it holds these lines already."""
-        if self._written == offsets:
-            return
-        self._fs.replace_durably(self.path, build_offset_checkpoint(offsets))
-        self._written = dict(offsets)
+        self.write_current(lambda: offsets)
+
+    def write_current(self, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """As `write`, of what `offsets` gives once no other thread is writing.
+
+        So the lines of a slower thread never take the place of newer ones.
+        """
+        with self._lock:
+            lines = offsets()
+            if self._written == lines:
+                return
+            self._fs.replace_durably(self.path, build_offset_checkpoint(lines))
+            self._written = dict(lines)
