@@ -118,6 +118,11 @@ class SparkProcess:
         child, number = self._hand_over(run)
         try:
             supervise(committers, self._watching(run, child, number), sparing=True)
+        except BaseException:
+            # Whatever it is, tasks must not write to a directory that nobody watches over.
+            child.kill("a round went wrong in the process that serves")
+            child.join()
+            raise
         finally:
             with self._lock:
                 self._runs.pop((child, number), None)
@@ -141,7 +146,12 @@ class SparkProcess:
             self._require_available()
             child = self._child
             if child is None:
-                child = self._child = self._start()
+                try:
+                    child = self._child = self._start()
+                except (OSError, RuntimeError) as error:  # no descriptors, no threads
+                    why = f"it could not be started: {error}"
+                    self._note_trouble("unavailable", why)
+                    raise EngineUnavailableError(why) from error
             self._numbers += 1
             number = self._numbers
             self._runs[child, number] = run

@@ -108,6 +108,34 @@ def test_what_cannot_be_had_is_said_once_and_tried_again(
     bench.cleaner.shutdown()
 
 
+def test_a_machine_on_which_it_cannot_be_started_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    bench = CleanerBench(tmp_path, module=STAND_IN)
+    bench.fill()
+    assert bench.cleaner.run_once_now() == 0
+    status = bench.engine.status()
+    assert status["state"] == "unavailable"
+    assert status["reason"].startswith("it could not be started: [Errno 2]")
+    assert not bench.logs.manager.context.failures.offline
+    assert not bench.logs.cleaning.uncleanable_partitions(bench.logs.directories[0])
+    bench.close()
+
+
+def test_a_fault_of_the_servers_own_ends_the_tasks_of_the_round(bench: CleanerBench) -> None:
+    bench.fill()
+    bench.reconfigure(io_max_bytes_per_second=SLOW)
+    thread = bench.clean_in_thread()
+    bench.until_in_a_round()
+    pid = bench.pid
+    bench.logs.cleaning.check_cleaning_aborted = None  # type: ignore[method-assign,assignment]
+    thread.join(SECONDS_MAX)
+    assert members(pid) == []
+    assert bench.staged() == []
+    assert bench.last_run()[0] == "failed"
+
+
 def test_between_two_tries_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
