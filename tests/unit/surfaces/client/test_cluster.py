@@ -53,9 +53,11 @@ def test_a_broker_that_nobody_answers_for_is_told_as_kafkas_client_tells_it() ->
     port = free_port()
     warnings: list[str] = []
     settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{port}", api_timeout_ms=100)
-    with Cluster(settings, warn=warnings.append) as cluster:
-        with pytest.raises(TimedOutError) as caught:
-            cluster.call("metadata", {"topics": None}, name="listTopics")
+    with (
+        Cluster(settings, warn=warnings.append) as cluster,
+        pytest.raises(TimedOutError) as caught,
+    ):
+        cluster.call("metadata", {"topics": None}, name="listTopics")
     assert str(caught.value) == "Timed out waiting for a node assignment. Call: listTopics"
     assert warnings[0] == (
         "[AdminClient clientId=adminclient-1] Connection to node -1 "

@@ -9,11 +9,15 @@ org.apache.kafka.server.util.CommandLineUtils.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.model.errors import CordwoodError
+
+_WIDTH = 99
+_INDENT = 40
 
 FLAG, VALUE, OPTIONAL = "flag", "value", "optional"
 
@@ -69,7 +73,8 @@ class Usage:
 
     def text(self) -> str:
         """The text of `--help`."""
-        lines = [f"Usage: cordwood {self.tool} [OPTION]...", "", self.summary, "", "Options:"]
+        summary = textwrap.fill(self.summary, _WIDTH)
+        lines = [f"Usage: cordwood {self.tool} [OPTION]...", "", summary, "", "Options:"]
         for option in self.options:
             left = f"  --{option.name}"
             if option.arity == VALUE:
@@ -212,11 +217,9 @@ def _parse(options: Sequence[Option], arguments: Sequence[str]) -> Iterator[tupl
 
 
 def _wrapped(left: str, text: str) -> list[str]:
-    lines = [left] if len(left) > 38 else []
-    line = " " * 40 if lines else left.ljust(40)
-    for word in text.split():
-        if len(line) + len(word) > 99:
-            lines.append(line.rstrip())
-            line = " " * 40
-        line += word + " "
-    return [*lines, line.rstrip()]
+    head = [left] if len(left) > _INDENT - 2 else []
+    first = " " * _INDENT if head else left.ljust(_INDENT)
+    return [
+        *head,
+        *textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT),
+    ]

@@ -1,0 +1,210 @@
+"""Each tool on a running broker: what it does, its JSON, and its words when it cannot.
+
+What the tools print is compared with Kafka's, row by row, in tests/compat/test_tools_kafka.py.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood import __version__
+from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.testing.kafka import free_port
+
+Run = Callable[..., Any]
+
+PLAIN = [tool for tool in MODULES if tool not in {"cluster", "transactions"}]
+
+
+def document(said: Any) -> Any:
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+@pytest.mark.parametrize("tool", MODULES)
+def test_help_names_each_flag_and_shows_examples(run_alone: Run, tool: str) -> None:
+    said = run_alone(f"{tool} --help")
+    assert (said.code, said.err) == (0, "")
+    assert f"Usage: cordwood {tool} [OPTION]..." in said.out
+    assert f"Examples:\n  cordwood {tool} " in said.out
+    assert "--json" in said.out
+    assert all(len(line) <= 100 for line in said.out.splitlines())
+
+
+@pytest.mark.parametrize("tool", MODULES)
+def test_version_is_cordwoods(run_alone: Run, tool: str) -> None:
+    assert run_alone(f"{tool} --version").out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize("tool", PLAIN)
+def test_without_flags_the_usage_is_shown(run_alone: Run, tool: str) -> None:
+    said = run_alone(tool)
+    assert (said.code, said.out) == (1, "")
+    assert f"Usage: cordwood {tool}" in said.err
+
+
+@pytest.mark.parametrize("tool", PLAIN)
+def test_an_unknown_flag_is_told(run_alone: Run, tool: str) -> None:
+    said = run_alone(f"{tool} --foo")
+    assert said.code == 1
+    assert "foo is not a recognized option" in said.err.splitlines()[0]
+
+
+def test_a_broker_that_is_not_there_is_told_in_kafkas_words(run_alone: Run, tmp_path: Path) -> None:
+    quick = tmp_path / "quick.properties"
+    quick.write_text("default.api.timeout.ms=50\n")
+    address = f"127.0.0.1:{free_port()}"
+    said = run_alone(f"topics --list --bootstrap-server {address} --command-config {quick}")
+    assert said.code == 1
+    assert said.out == (
+        "Error while executing topic command : Timed out waiting for a node assignment. Call: "
+        "listTopics\n"
+    )
+    assert f"(/{address}) could not be established. Node may not be available." in said.err
+
+
+def test_other_security_than_none_is_refused(run_alone: Run, tmp_path: Path) -> None:
+    secure = tmp_path / "secure.properties"
+    secure.write_text("security.protocol=SASL_SSL\n")
+    said = run_alone(f"topics --list --bootstrap-server a:1 --command-config {secure}")
+    assert said.code == 1
+    assert said.err == "security.protocol=SASL_SSL: Cordwood's tools speak PLAINTEXT alone\n"
+
+
+def test_a_file_that_is_not_there_is_told(run_alone: Run) -> None:
+    said = run_alone("topics --list --bootstrap-server a:1 --command-config /no/such/file")
+    assert (said.code, said.err) == (1, "/no/such/file (No such file or directory)\n")
+
+
+def test_topics(run: Run) -> None:
+    assert document(run("topics -B --create --topic t --partitions 2 --json")) == {"created": "t"}
+    assert document(run("topics -B --list --topic t --json")) == {"topics": ["t"]}
+    (topic,) = document(run("topics -B --describe --topic t --json"))["topics"]
+    assert [p["partition"] for p in topic["partitions"]] == [0, 1]
+    assert topic["partitions"][0]["leader"] == topic["partitions"][0]["isr"][0]
+    assert run("topics -B --alter --topic t --partitions 3").code == 0
+    assert run("topics -B --describe --topic t").out.count("\tPartition: ") == 3
+    assert run("topics -B --delete --topic t").code == 0
+    assert run("topics -B --describe --topic t --if-exists").out == ""
+    assert run("topics -B --describe --topic t").out == (
+        "Error while executing topic command : Topic 't' does not exist as expected\n"
+    )
+
+
+def test_configs(run: Run) -> None:
+    run("topics -B --create --topic c")
+    changed = document(run("configs -B --alter --topic c --add-config retention.ms=9 --json"))
+    assert changed["set"] == {"retention.ms": "9"}
+    (entity,) = document(run("configs -B --describe --topic c --json"))["entities"]
+    assert [(c["name"], c["value"]) for c in entity["configs"]] == [("retention.ms", "9")]
+    assert run("configs -B --describe --topic c").out == (
+        "Dynamic configs for topic c are:\n"
+        "  retention.ms=9 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=9}\n"
+    )
+    assert document(run("configs -B --describe --topic none --json")) == {"entities": []}
+    run("configs -B --alter --user u --add-config producer_byte_rate=1e7")
+    assert run("configs -B --describe --user u").out.startswith(
+        "Quota configs for user-principal 'u' are producer_byte_rate=1.0E7\n"
+    )
+
+
+def test_producing_and_consuming(run: Run) -> None:
+    run("topics -B --create --topic pc")
+    assert run(
+        "console-producer -B --topic pc --reader-property parse.key=true "
+        "--reader-property null.marker=NULL",
+        b"k\tv\nNULL\t\xc3\xa4\n",
+    ) == (0, "", "")
+    said = run("console-consumer -B --topic pc --from-beginning --max-messages 2 --json")
+    first, second = map(json.loads, said.out.splitlines())
+    assert (first["key"], first["value"], first["offset"]) == ("k", "v", 0)
+    assert (second["key"], second["value"], second["timestampType"]) == (None, "ä", "CreateTime")
+    assert said.err == "Processed a total of 2 messages\n"
+
+
+def test_a_group_goes_on_where_it_was(run: Run) -> None:
+    run("topics -B --create --topic gr")
+    run("console-producer -B --topic gr", b"1\n2\n3\n")
+    consume = "console-consumer -B --topic gr --from-beginning --group g --max-messages"
+    assert run(f"{consume} 2").out == "1\n2\n"
+    assert run(f"{consume} 1").out == "3\n"
+    (group,) = document(run("consumer-groups -B --describe --group g --json"))
+    assert (group["state"], group["offsets"][0]["lag"]) == ("Empty", 0)
+    reset = "consumer-groups -B --reset-offsets --group g --topic gr --to-earliest --execute"
+    assert document(run(f"{reset} --json"))[0]["newOffset"] == 0
+    assert run(f"{consume} 1").out == "1\n"
+    assert document(run("consumer-groups -B --delete --group g --json"))["deleted"] == ["g"]
+
+
+def test_offsets_log_dirs_and_deletion(run: Run, tmp_path: Path) -> None:
+    run("topics -B --create --topic of")
+    run("console-producer -B --topic of", b"1\n2\n3\n")
+    assert document(run("get-offsets -B --topic of --json")) == [
+        {"topic": "of", "partition": 0, "offset": 3}
+    ]
+    file = tmp_path / "offsets.json"
+    file.write_text('{"partitions": [{"topic": "of", "partition": 0, "offset": 2}]}')
+    assert document(run(f"delete-records -B --offset-json-file {file} --json")) == [
+        {"topic": "of", "partition": 0, "lowWatermark": 2}
+    ]
+    assert run("get-offsets -B --topic of --time earliest").out == "of:0:2\n"
+    (broker,) = document(run("log-dirs -B --describe --topic-list of --json"))["brokers"]
+    (partition,) = broker["logDirs"][0]["partitions"]
+    assert partition["partition"] == "of-0"
+    assert partition["size"] > 0
+
+
+def test_the_cluster_and_its_versions(run: Run) -> None:
+    cluster_id = document(run("cluster cluster-id -B --json"))["clusterId"]
+    assert run("cluster cluster-id -B").out == f"Cluster ID: {cluster_id}\n"
+    (endpoint,) = document(run("cluster list-endpoints -B --json"))
+    assert (endpoint["type"], endpoint["fenced"]) == ("broker", False)
+    (node,) = document(run("broker-api-versions -B --json"))
+    assert {"key": 3, "name": "Metadata", "min": 0, "max": 13} in node["apis"]
+
+
+def test_producers_of_a_partition(run: Run) -> None:
+    run("topics -B --create --topic tx")
+    run("console-producer -B --topic tx", b"1\n")
+    (producer,) = document(
+        run("transactions -B describe-producers --topic tx --partition 0 --json")
+    )
+    assert (producer["lastSequence"], producer["currentTransactionStartOffset"]) == (0, "None")
+    assert document(run("transactions -B list --json")) == []
+
+
+@pytest.mark.parametrize("command", ["cluster", "transactions"])
+def test_a_command_that_is_none_is_refused(run_alone: Run, command: str) -> None:
+    assert "error: too few arguments" in run_alone(command).err
+    assert "invalid choice: 'nonsense'" in run_alone(f"{command} nonsense").err
+
+
+def test_a_tool_imports_no_more_than_it_needs() -> None:
+    program = (
+        "import sys\n"
+        "from cordwood.surfaces.cli.main import app\n"
+        "try:\n"
+        "    app(['topics', '--list'])\n"
+        "except SystemExit as stop:\n"
+        "    code = stop.code\n"
+        "heavy = ('numba', 'numpy', 'pandas', 'pyarrow', 'pyspark', 'rich')\n"
+        "print(code, [name for name in heavy if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "1 []\n", done.stderr
+
+
+def test_a_reader_that_has_had_enough_ends_the_tool_quietly() -> None:
+    program = f"{sys.executable} -m cordwood topics --help | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}
+    assert done.stderr == ""
