@@ -342,9 +342,15 @@ class SparkRounds:
         try:
             rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
         except Exception as error:
-            first = str(error).strip().partition("\n")[0]
-            raise SparkGaveUpError(f"Spark gave the job up: {first}") from error
+            raise SparkGaveUpError(f"Spark gave the job up: {_why(error)}") from error
         return rows
+
+
+def _why(error: Exception) -> str:
+    """The first line of an error's text that says anything: Py4J's own does not."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (telling or lines or [type(error).__name__])[0].lstrip(": ")
 
 
 @contextmanager
