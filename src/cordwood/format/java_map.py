@@ -140,3 +140,12 @@ def string_hash(text: str) -> int:
     for high, low in zip(encoded[::2], encoded[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     return value
+
+
+def absolute_hash(text: str) -> int:
+    """`Math.abs` of `String.hashCode`, and 0 for the smallest int, which has none.
+
+    Source: org.apache.kafka.common.utils.Utils.abs.
+    """
+    value = string_hash(text)
+    return value if value < 1 << 31 else -value & 0x7FFFFFFF

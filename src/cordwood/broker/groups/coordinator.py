@@ -43,7 +43,7 @@ from cordwood.broker.groups.shard import GroupShard
 from cordwood.broker.groups.shard_loads import ShardLoads
 from cordwood.broker.groups.timers import Cancellable
 from cordwood.broker.groups.topic import TOPIC
-from cordwood.format.java_map import string_hash
+from cordwood.format.java_map import absolute_hash
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.chance import Chance
@@ -130,10 +130,13 @@ class GroupCoordinator:
     # ---- partitions
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that a group's records are in."""
+        """The partition of `__consumer_offsets` that a group's records are in.
+
+        Source: GroupCoordinatorService.partitionFor.
+        """
         topic = self._broker.image.topics.get(TOPIC)
         count = self.settings.topic_partitions if topic is None else len(topic.partitions)
-        return (string_hash(group_id) & 0x7FFFFFFF) % count
+        return absolute_hash(group_id) % count
 
     def start(self) -> None:
         """Begins to read all groups, and to look regularly for offsets that expire."""
@@ -156,6 +159,16 @@ class GroupCoordinator:
     def when_loaded(self, then: Callable[[], None]) -> None:
         """Calls `then` once all groups are known, at once if they are."""
         self._loads.load_all(then)
+
+    def on_resigned(self, partition: int) -> None:
+        """This broker leads a partition no more: its groups are no longer this coordinator's.
+
+        Source: GroupCoordinatorService.onResignation.
+        """
+        shard = self._loads.resign(partition)
+        if shard is not None:
+            for group in shard.groups.values():
+                self._rebalancer.end(group)
 
     def _loaded(self, shard: GroupShard) -> None:
         for group in list(shard.groups.values()):

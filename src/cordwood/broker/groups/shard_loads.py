@@ -46,7 +46,8 @@ class LoadingBroker(Protocol):
 class ShardLoads:
     """Partitions that are loaded, those that are being loaded, and those that cannot be.
 
-    Invariant: a partition is in one of `_shards`, `_loading` and `_failed`, or in none.
+    Invariant: a partition is in one of `_shards`, `_loading` and `_failed`, or in none; but for one
+    that was resigned while it was being loaded.
     """
 
     def __init__(
@@ -111,6 +112,11 @@ class ShardLoads:
         else:
             then()
 
+    def resign(self, partition: int) -> GroupShard | None:
+        """Forgets a partition that is led here no more; it is not loaded again."""
+        self._failed.add(partition)
+        return self._shards.pop(partition, None)
+
     def unload(self) -> list[GroupShard]:
         """Forgets all partitions, and what is being loaded; those that were loaded.
 
@@ -152,7 +158,7 @@ class ShardLoads:
         if turn != self._turn:
             return
         self._loading.discard(partition)
-        if shard is None:
+        if shard is None or partition in self._failed:
             self._failed.add(partition)
         else:
             self._shards[partition] = shard
