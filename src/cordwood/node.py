@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
@@ -29,7 +29,7 @@ from cordwood.broker.controller.formatting import (
     read_directory,
     read_previous_broker_epoch,
 )
-from cordwood.broker.controller.settings import ControllerSettings
+from cordwood.broker.controller.settings import ControllerSettings, fresh_uuid
 from cordwood.broker.dispatch import Dispatcher
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.settings import GroupSettings
@@ -169,7 +169,7 @@ class Node:
         if not found:
             for each in log_dirs:
                 _require_empty(each)
-        cluster_id = (found[0].cluster_id if found else None) or uuid_text(uuid4().bytes)
+        cluster_id = (found[0].cluster_id if found else None) or uuid_text(fresh_uuid(SystemChance()).bytes)
         ids = format_directories(
             log_dirs,
             node_id=self.settings.node_id,

@@ -5,12 +5,12 @@ Source: KIP-227; kafka.server.FetchSession, FetchSessionCacheShard.
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.model.chance import Chance
 from cordwood.model.clock import Clock
 from cordwood.model.kafka_errors import (
     FetchSessionIdNotFoundError,
@@ -115,7 +115,8 @@ class FetchSessionCache:
     `evictions` counts those that had to go for others.
     """
 
-    def __init__(self, slots: int, clock: Clock) -> None:
+    def __init__(self, slots: int, clock: Clock, chance: Chance) -> None:
+        self._chance = chance
         self._slots = slots
         self._clock = clock
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
@@ -181,9 +182,9 @@ class FetchSessionCache:
         now_ms = self._clock.now_ms()
         if not self._make_room(len(asked), now_ms):
             return None
-        session_id = random.randint(1, _INT_MAX)  # noqa: S311  # a name, not a secret
+        session_id = 1 + self._chance.below(_INT_MAX)
         while session_id in self._sessions:
-            session_id = random.randint(1, _INT_MAX)  # noqa: S311
+            session_id = 1 + self._chance.below(_INT_MAX)
         session = FetchSession(
             session_id,
             {partition.key: partition for partition in asked},
