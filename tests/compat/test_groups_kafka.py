@@ -27,13 +27,18 @@ from cordwood.broker.groups.records import (
 from cordwood.broker.groups.shard import GroupShard
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record import Record
+from cordwood.testing.broker import RunningBroker
 from cordwood.testing.groups_under_test import GroupBroker, GroupRun
 from cordwood.testing.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
 from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.wire import Plain, Wire
 
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 4
+SPREAD = [f"group-{number}" for number in range(10)] + ["größe-\N{GRINNING FACE}", "ungrouped"]
+"""Names of groups in many partitions, some of which hash below zero."""
 _PROPERTIES = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
@@ -80,7 +85,7 @@ def written(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert "Successful" in deleted.stdout, deleted.stdout + deleted.stderr
         found = KafkaGroups(kafka)
         found.states = _states(admin)
-        found.offsets = {group: _offsets(admin, group) for group in found.states}
+        found.offsets = {group: _offsets(kafka.port, group) for group in found.states}
         kafka.stop()
         yield found
 
@@ -159,11 +164,22 @@ def _set_offsets(admin: AdminClient, group: str) -> None:
     admin.alter_consumer_group_offsets([wanted])[group].result()
 
 
-def _offsets(admin: AdminClient, group: str) -> dict[tuple[str, int], tuple[int, str]]:
-    result = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+def _offsets(port: int, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+    """All that a group has committed, once its coordinator is there."""
+
+    def asked() -> Plain | None:
+        answer = wire.ask("offset_fetch", 7, {"group_id": group, "topics": None})
+        return answer if answer["error_code"] == "none" else None
+
+    with Wire(port) as wire:
+        answer = poll_until(asked, timeout_s=_WAIT_S, what=f"the offsets of {group} are told")
     return {
-        (each.topic, each.partition): (each.offset, (each.metadata or "").rstrip("\0"))
-        for each in result[group].result().topic_partitions
+        (topic["name"], each["partition_index"]): (
+            each["committed_offset"],
+            (each["metadata"] or "").rstrip("\0"),
+        )
+        for topic in answer["topics"]
+        for each in topic["partitions"]
     }
 
 
@@ -283,10 +299,10 @@ def test_kafka_goes_on_with_groups_and_offsets_of_ours(written: KafkaGroups) -> 
     assert listed["ours"] == GroupState.STABLE.value
     assert listed["left"] == listed["simple"] == listed["expiring"] == GroupState.EMPTY.value
     assert "cut" not in listed
-    assert _offsets(admin, "ours") == {("t", 0): (3, "von uns")}
-    assert _offsets(admin, "left") == {("t", 0): (4, "")}
-    assert _offsets(admin, "simple")["t", 0] == (8, "")
-    assert _offsets(admin, "expiring") == {("t", 0): (1, "")}
+    assert _offsets(kafka.port, "ours") == {("t", 0): (3, "von uns")}
+    assert _offsets(kafka.port, "left") == {("t", 0): (4, "")}
+    assert _offsets(kafka.port, "simple")["t", 0] == (8, "")
+    assert _offsets(kafka.port, "expiring") == {("t", 0): (1, "")}
     described = kafka_tool(
         *("consumer-groups", "--bootstrap-server", kafka.bootstrap_servers),
         *("--describe", "--group", "ours", "--members"),
@@ -297,3 +313,57 @@ def test_kafka_goes_on_with_groups_and_offsets_of_ours(written: KafkaGroups) -> 
             described.stdout + described.stderr
         )
     kafka.stop()
+
+
+def test_kafka_takes_over_a_directory_that_was_served_here(
+    kafka_jars: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    properties = {"num.partitions": str(PARTITIONS)}
+    with RunningBroker(properties, log_dir=data, engine=NoEngine) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("t", b"v")
+        producer.flush(_WAIT_S)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "static",
+                "group.instance.id": "i",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["t"])
+        _wait_for_assignments([consumer], [PARTITIONS])
+        position = TopicPartition("t", 0, 1, metadata="m")
+        consumer.commit(offsets=[position], asynchronous=False)
+        consumer.close()
+        del consumer, producer
+        with Wire(broker.port) as wire:
+            for name in SPREAD:
+                part = {"partition_index": 1, "committed_offset": 5, "committed_metadata": name}
+                topics = [{"name": "t", "partitions": [part]}]
+                values = {"group_id": name, "generation_id_or_member_epoch": -1, "topics": topics}
+                (told,) = wire.ask("offset_commit", 8, values)["topics"]
+                assert told["partitions"][0]["error_code"] == "none"
+    with RealKafka(tmp_path) as kafka:
+        admin = kafka.start_without_cleaning({"offsets.topic.num.partitions": "50"})
+        poll_until(lambda: _states(admin) or None, timeout_s=_WAIT_S, what="the groups are loaded")
+        assert _states(admin) == {"static": "Stable", **dict.fromkeys(SPREAD, "Empty")}
+        for name in SPREAD:
+            assert _offsets(kafka.port, name) == {("t", 1): (5, name)}
+        assert _offsets(kafka.port, "static") == {("t", 0): (1, "m")}
+        again = _consumer(kafka, "one", **{"group.id": "static", "group.instance.id": "i"})
+        _wait_for_assignments([again], [PARTITIONS])
+        again.close()
+        kafka.stop()
+    with (
+        RunningBroker(properties, log_dir=data, engine=NoEngine) as broker,
+        Wire(broker.port) as wire,
+    ):
+        (group,) = wire.ask("describe_groups", 5, {"groups": ["static"]})["groups"]
+        assert group["group_state"] == "Stable"
+        assert [member["group_instance_id"] for member in group["members"]] == ["i"]
+        asked = {"group_id": "static", "topics": [{"name": "t", "partition_indexes": [0]}]}
+        (topic,) = wire.ask("offset_fetch", 7, asked)["topics"]
+        assert topic["partitions"][0]["committed_offset"] == 1
