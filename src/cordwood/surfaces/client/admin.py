@@ -349,19 +349,30 @@ class Admin:
         self, kind: int, name: str, *, include_synonyms: bool = True
     ) -> list[ConfigFacts]:
         """All configs of a resource, in the order in which the broker tells them."""
-        node = int(name) if kind in {BROKER, BROKER_LOGGER} and name else None
+        return self.describe_all_configs(kind, [name], include_synonyms=include_synonyms)[name]
+
+    def describe_all_configs(
+        self, kind: int, names: Sequence[str], *, include_synonyms: bool = True
+    ) -> dict[str, list[ConfigFacts]]:
+        """All configs of several resources; of brokers only one may be named."""
+        if not names:
+            return {}
+        node = int(names[0]) if kind in {BROKER, BROKER_LOGGER} and names[0] else None
         if node is not None:
             self.describe_cluster()
         fields = {
             "resources": [
                 {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+                for name in names
             ],
             "include_synonyms": include_synonyms,
         }
         answer = self._cluster.call("describe_configs", fields, node_id=node)
-        (result,) = answer.results
-        require(result.error_code, result.error_message)
-        return [_config_facts(config) for config in result.configs]
+        found = {}
+        for result in answer.results:
+            require(result.error_code, result.error_message)
+            found[result.resource_name] = [_config_facts(config) for config in result.configs]
+        return found
 
     def alter_configs(
         self, kind: int, name: str, changes: Sequence[tuple[str, int, str | None]]

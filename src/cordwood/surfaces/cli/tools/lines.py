@@ -5,7 +5,6 @@ Source: org.apache.kafka.tools.LineMessageReader (4.3.0).
 
 from __future__ import annotations
 
-import io
 import re
 import select
 from collections.abc import Mapping
@@ -161,14 +160,15 @@ class LineSource:
     def _is_ready(self, wait_s: float | None) -> bool:
         try:
             descriptor = self.terminal.stdin.fileno()
-        except (OSError, io.UnsupportedOperation):
+        except (OSError, ValueError):
             return True
         readable, _, _ = select.select([descriptor], [], [], wait_s)
         return bool(readable)
 
     def _read(self) -> None:
         stdin = self.terminal.stdin
-        read = stdin.read1 if isinstance(stdin, io.BufferedReader) else stdin.read
+        # What is there, where `read` would wait for more.
+        read = getattr(stdin, "read1", stdin.read)
         data = read(_READ_BYTES)
         if data:
             self._pending += data

@@ -1,6 +1,6 @@
 """How `cordwood console-consumer` shows records.
 
-Source: org.apache.kafka.tools.consumer.{Default,Logging,NoOp}MessageFormatter (4.3.0);
+Source: org.apache.kafka.tools.consumer.*MessageFormatter (4.3.0);
 org.apache.kafka.common.serialization.
 """
 
@@ -13,16 +13,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from cordwood.model.errors import UnsupportedVersionError
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.surfaces.client.consumer import ConsumedRecord
 from cordwood.surfaces.client.errors import ClientError
-from cordwood.surfaces.dump.java_text import java_double
+from cordwood.surfaces.dump.java_text import java_double, json_text
 
 Formatter = Callable[[ConsumedRecord], bytes]
 Deserializer = Callable[[bytes], str]
 
 _PACKAGE = "org.apache.kafka.tools.consumer"
 _DEFAULT_FORMATTER = f"{_PACKAGE}.DefaultMessageFormatter"
+
+
+_COORDINATOR_FORMATTERS = {
+    f"{_PACKAGE}.OffsetsMessageFormatter": frozenset({0, 1}),
+    f"{_PACKAGE}.GroupMetadataMessageFormatter": frozenset({2}),
+    f"{_PACKAGE}.TransactionLogMessageFormatter": None,
+}
+"""Which types of records of a coordinator's topic each shows; None for all."""
 
 
 class SerializationError(ClientError):
@@ -71,6 +80,8 @@ def message_formatter(
         return _as_json
     if name == f"{_PACKAGE}.NoOpMessageFormatter":
         return lambda _: b""
+    if name in _COORDINATOR_FORMATTERS:
+        return _coordinator_formatter(name)
     if name == _DEFAULT_FORMATTER:
         return _DefaultFormatter(properties, terminal).format
     if name == f"{_PACKAGE}.LoggingMessageFormatter":
@@ -161,6 +172,48 @@ def _logged(shown: _DefaultFormatter, record: ConsumedRecord, terminal: Terminal
         f"{_PACKAGE}.LoggingMessageFormatter",
     )
     return shown.format(record)
+
+
+def _coordinator_formatter(name: str) -> Formatter:
+    """Shows the records of __consumer_offsets or __transaction_state, one after the other.
+
+    Source: org.apache.kafka.tools.consumer.CoordinatorRecordMessageFormatter.
+    """
+    from cordwood.format.message_schema import message_json  # noqa: PLC0415  # when needed
+
+    if name.endswith(".TransactionLogMessageFormatter"):
+        from cordwood.format.transaction_state import (  # noqa: PLC0415
+            decode_transaction_key as decode_key,
+        )
+        from cordwood.format.transaction_state import (  # noqa: PLC0415
+            decode_transaction_value as decode_value,
+        )
+    else:
+        from cordwood.format.group_metadata import decode_group_key as decode_key  # noqa: PLC0415
+        from cordwood.format.group_metadata import (  # noqa: PLC0415
+            decode_group_value as decode_value,
+        )
+    wanted = _COORDINATOR_FORMATTERS[name]
+
+    def show(consumed: ConsumedRecord) -> bytes:
+        if consumed.record.key is None:
+            return b""
+        try:
+            key = decode_key(consumed.record.key)
+            if wanted is not None and key.record_type not in wanted:
+                return b""
+            value = decode_value(key.record_type, consumed.record.value)
+        except UnsupportedVersionError:
+            return b""
+        document: dict[str, Any] = {
+            "key": {"type": key.record_type, "data": message_json(key.message)}
+        }
+        document["value"] = None
+        if value is not None:
+            document["value"] = {"version": value.version, "data": message_json(value)}
+        return json_text(document).encode()
+
+    return show
 
 
 def _as_json(record: ConsumedRecord) -> bytes:

@@ -347,10 +347,10 @@ class _View(NamedTuple):
 
 def _describe(options: Options, admin: Admin, terminal: Terminal) -> None:
     topics = _described(options, admin)
-    configs = {
-        topic.name: {config.name: config for config in admin.describe_configs(TOPIC, topic.name)}
-        for topic in topics
-    }
+    described = admin.describe_all_configs(
+        TOPIC, [topic.name for topic in topics], include_synonyms=False
+    )
+    configs = {name: {config.name: config for config in found} for name, found in described.items()}
     live = frozenset(node.id for node in admin.describe_cluster().nodes)
     reassignments = admin.reassignments(
         TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions

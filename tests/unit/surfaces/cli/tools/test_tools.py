@@ -143,6 +143,23 @@ def test_a_group_goes_on_where_it_was(run: Run) -> None:
     assert document(run("consumer-groups -B --delete --group g --json"))["deleted"] == ["g"]
 
 
+def test_committed_offsets_are_shown_as_json(run: Run) -> None:
+    run("topics -B --create --topic co")
+    run("console-producer -B --topic co", b"1\n2\n")
+    run("console-consumer -B --topic co --from-beginning --group committer --max-messages 2")
+    said = run(
+        "console-consumer -B --topic __consumer_offsets --from-beginning --timeout-ms 300 "
+        "--formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
+    )
+    shown = [json.loads(text) for text in said.out.replace('}{"key"', '}\n{"key"').splitlines()]
+    (committed,) = [one for one in shown if one["key"]["data"]["topic"] == "co"]
+    assert committed["key"] == {
+        "type": 1,
+        "data": {"group": "committer", "topic": "co", "partition": 0},
+    }
+    assert committed["value"]["data"]["offset"] == 2
+
+
 def test_offsets_log_dirs_and_deletion(run: Run, tmp_path: Path) -> None:
     run("topics -B --create --topic of")
     run("console-producer -B --topic of", b"1\n2\n3\n")
