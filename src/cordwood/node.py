@@ -14,7 +14,7 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -49,13 +49,16 @@ from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
+from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.cluster_image import Endpoint
-from cordwood.storage.filesystem import OS
+from cordwood.storage.failures import FailureChannel
+from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_directory import LoadProgress
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.scheduler import Scheduler, SchedulerThread
+from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +91,7 @@ class Node:
         *,
         clock: Clock | None = None,
         engine: EngineFactory | None = None,
+        fs: FileSystem = OS,
     ) -> None:
         """Nothing is touched yet.
 
@@ -95,8 +99,11 @@ class Node:
             settings: those of server.properties.
             clock: the machine's if None.
             engine: makes what compacts; Spark in a process of its own if None.
+            fs: where all files are.
         """
         self.settings = settings
+        self._fs = fs
+        self._metadata_dir = Path(settings.metadata_log_dir).absolute()
         self.clock: Clock = clock or SystemClock()
         self._engine = engine or spark_engine
         self._undo: list[tuple[Callable[[], None], bool]] = []
@@ -128,11 +135,12 @@ class Node:
         sys.setswitchinterval(_SWITCH_S)
         self._at_end(lambda: sys.setswitchinterval(switch_s))
         log_dirs = [Path(name).absolute() for name in settings.log_dirs]
-        cluster_id, directory_ids = self._format(log_dirs)
-        previous_epoch = read_previous_broker_epoch(log_dirs)
-        logs = self._open_logs(log_dirs)
+        failures = FailureChannel()
+        cluster_id, directory_ids = self._format(self._usable(log_dirs, failures))
+        previous_epoch = read_previous_broker_epoch(log_dirs, fs=self._fs)
+        logs = self._open_logs([each for each in log_dirs if each in directory_ids], failures)
         server = self._bind()
-        controller = self._open_controller(cluster_id, directory_ids, previous_epoch)
+        controller = self._open_controller(cluster_id, directory_ids, previous_epoch, logs)
         configs = ConfigService(settings, controller.image)
         self._configs = configs
         broker = Broker(
@@ -154,6 +162,7 @@ class Node:
         controller.subscribe(broker.publish)
         broker.publish(None, controller.image)
         controller.unfence()
+        broker.moves.resume()
         broker.schedule("metadata-snapshot", _SNAPSHOT_CHECK_MS, controller.snapshot_if_due)
         self._follow_settings(broker)
         broker.apis = served_apis()
@@ -163,21 +172,46 @@ class Node:
         gc.freeze()
         server.start(loop, dispatcher.answer)
 
-    def _format(self, log_dirs: list[Path]) -> tuple[str, list[UUID]]:
+    def _usable(self, log_dirs: list[Path], failures: FailureChannel) -> list[Path]:
+        """The directories whose disks answer, that of the metadata log first; others are offline.
+
+        Raises:
+            StorageError: the metadata log's does not.
+
+        Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.
+        """
+        usable = []
+        for each in dict.fromkeys([self._metadata_dir, *log_dirs]):
+            try:
+                read_directory(each, fs=self._fs)
+            except OSError as error:
+                reason = f"Error while reading meta.properties: {error}"
+                if each == self._metadata_dir:
+                    raise StorageError(f"The metadata log dir {each}: {reason}") from error
+                failures.fail(each, reason)
+            else:
+                usable.append(each)
+        return usable
+
+    def _format(self, log_dirs: list[Path]) -> tuple[str, dict[Path, UUID]]:
         """Formats directories that hold nothing; the cluster's id, and those of the directories."""
-        found = [properties for each in log_dirs if (properties := read_directory(each))]
+        fs = self._fs
+        found = [properties for each in log_dirs if (properties := read_directory(each, fs=fs))]
         if not found:
             for each in log_dirs:
-                _require_empty(each)
-        cluster_id = (found[0].cluster_id if found else None) or uuid_text(fresh_uuid(SystemChance()).bytes)
+                _require_empty(each, fs)
+        cluster_id = (found[0].cluster_id if found else None) or uuid_text(
+            fresh_uuid(SystemChance()).bytes
+        )
         ids = format_directories(
             log_dirs,
             node_id=self.settings.node_id,
             cluster_id=cluster_id,
             clock=self.clock,
             controller_endpoints=self._controller_endpoints(),
+            fs=fs,
         )
-        return cluster_id, ids
+        return cluster_id, dict(zip(log_dirs, ids, strict=True))
 
     def _controller_endpoints(self) -> list[Endpoint]:
         listeners = self.settings.controller_listeners
@@ -188,11 +222,13 @@ class Node:
             for each in listeners
         ]
 
-    def _open_logs(self, log_dirs: list[Path]) -> LogManager:
+    def _open_logs(self, log_dirs: list[Path], failures: FailureChannel) -> LogManager:
         settings = self.settings
         context = LogContext(
             clock=self.clock,
+            resources=ResourceCache(fs=self._fs),
             scheduler=Scheduler(self.clock, catch_up=False),
+            failures=failures,
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
             max_transaction_timeout_ms=settings.transaction_max_timeout_ms,
             verify_transactions=settings.transaction_partition_verification_enable,
@@ -220,12 +256,24 @@ class Node:
         logs = self.broker.logs
         offline = logs.context.failures.offline
         why = ""
-        if log_dir == Path(self.settings.metadata_log_dir).absolute():
+        if log_dir == self._metadata_dir:
             why = f"Shutdown broker because the metadata log dir {log_dir} has failed: {reason}"
         elif all(directory.path in offline for directory in logs.directories):
-            names = ", ".join(str(directory.path) for directory in logs.directories)
+            names = ", ".join(str(each) for each in self.broker.log_dirs)
             why = f"Shutdown broker because all log dirs in {names} have failed"
-        if why and not self.failure.done():
+        if why:
+            self._give_up(why)
+            return
+        self.broker.directory_failed(
+            log_dir,
+            lambda: self._give_up(
+                "Shutdown broker because the controller could not be told in "
+                f"log.dir.failure.timeout.ms that the log dir {log_dir} has failed: {reason}"
+            ),
+        )
+
+    def _give_up(self, why: str) -> None:
+        if not self.failure.done():
             _log.critical("%s", why)
             self.failure.set_result(why)
 
@@ -265,14 +313,21 @@ class Node:
         return server
 
     def _open_controller(
-        self, cluster_id: str, directory_ids: list[UUID], previous_epoch: int
+        self,
+        cluster_id: str,
+        directory_ids: Mapping[Path, UUID],
+        previous_epoch: int,
+        logs: LogManager,
     ) -> Controller:
         settings = self.settings
+        failures = logs.context.failures
+        online = [each.path for each in logs.directories if each.path not in failures.offline]
         controller = Controller.open(
-            metadata_dir=Path(settings.metadata_log_dir).absolute(),
+            metadata_dir=self._metadata_dir,
             node_id=settings.node_id,
             cluster_id=cluster_id,
-            directory_ids=directory_ids,
+            directory_ids=list(directory_ids.values()),
+            online_directory_ids=[directory_ids[each] for each in online],
             listeners=[
                 (
                     each.name,
@@ -290,6 +345,10 @@ class Node:
             ],
             previous_broker_epoch=previous_epoch,
             settings=_controller_settings(settings),
+            # What it puts off is done by itself, in its own time.
+            context=LogContext(
+                clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
+            ),
         )
         self._at_end(controller.close)
         return controller
@@ -324,6 +383,7 @@ class Node:
         self._scheduler.start()
         broker.cleaner.startup()
         broker.groups.start()
+        self._at_end(broker.moves.close, waits=True)
 
     # ---- afterwards
 
@@ -389,13 +449,13 @@ def spark_engine() -> ManagedEngine:
     return SparkProcess()
 
 
-def _require_empty(log_dir: Path) -> None:
+def _require_empty(log_dir: Path, fs: FileSystem) -> None:
     """A directory that is not formatted, and holds logs, is somebody's: not ours to format.
 
     Raises:
         ConfigError: it does.
     """
-    held = [entry.name for entry in OS.entries_in(log_dir)] if OS.exists(log_dir) else []
+    held = [entry.name for entry in fs.entries_in(log_dir)] if fs.exists(log_dir) else []
     kept = [name for name in held if name not in {LOCK, "lost+found"}]
     if kept:
         raise ConfigError(

@@ -19,7 +19,10 @@ from uuid import UUID
 from cordwood.broker.api import Api
 from cordwood.broker.controller.model import NewTopic
 from cordwood.broker.controller.settings import SUPPORTED_FEATURES
+from cordwood.broker.directory_moves import DirectoryMoves
+from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
+from cordwood.broker.groups.topic import TOPIC as GROUPS_TOPIC
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.paused_changes import update_topic_config
@@ -103,9 +106,17 @@ class Broker:
         self.monotonic_s = SystemClock().monotonic_s
         self.apis: Mapping[int, Api] = {}
         self.fetch_sessions = FetchSessionCache(
-            settings.max_incremental_fetch_session_cache_slots, clock
+            settings.max_incremental_fetch_session_cache_slots, clock, logs.context.chance
         )
         self._producer_ids = range(0)
+        self.directory_reports = DirectoryReports(
+            self, failure_timeout_ms=settings.integer("log.dir.failure.timeout.ms")
+        )
+        self.moves = DirectoryMoves(
+            self,
+            threads=settings.integer_or_none("num.replica.alter.log.dirs.threads")
+            or len(settings.log_dirs),
+        )
         self._deletions: dict[str, asyncio.Future[None]] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
 
@@ -173,6 +184,8 @@ class Broker:
             if here is not None:
                 del led[index]
                 here.wake(0)
+                if topic.name == GROUPS_TOPIC:
+                    self.groups.on_resigned(index)
             return
         directories = dict(zip(image.replicas, image.directories, strict=False))
         directory = directories.get(self.node_id)
@@ -182,6 +195,7 @@ class Broker:
             directory_id=None if directory is None else _directory_text(directory),
             is_new=is_new,
         )
+        self._report_place(log, topic.topic_id, directory)
         is_alone = set(image.isr) <= {self.node_id}
         if here is None or here.leader_epoch != image.leader_epoch:
             log.assign_epoch(image.leader_epoch)
@@ -194,6 +208,16 @@ class Broker:
         else:
             here.leader_epoch = image.leader_epoch
             here.is_alone = is_alone
+
+    def _report_place(self, log: PartitionLog, topic_id: UUID, known: UUID | None) -> None:
+        """Tells the controller where a log is, if it does not know; None is before KIP-858."""
+        ids = {d.path: d.directory_id for d in self.logs.directories}
+        found = ids.get(log.log_dir)
+        if found is None or known is None:
+            return
+        directory = UUID(bytes=uuid_bytes(found))
+        if directory != known:
+            self.directory_reports.assign(topic_id, log.topic_partition.partition, directory)
 
     def _delete(self, topic: TopicImage) -> None:
         """Takes a topic's logs out of service; those that are being cleaned in a while."""
@@ -256,15 +280,27 @@ class Broker:
             found = self._partitions[topic][index]
         except KeyError:
             raise self._missing(topic, index) from None
-        if found.log.is_closed:
+        if found.log.is_closed and not self._follow(found):
             raise StorageError(f"The log directory of partition {topic}-{index} is offline")
         return found
+
+    def _follow(self, partition: Partition) -> bool:
+        """Whether a log that is closed has just been moved: then it is looked for no more."""
+        log = self.logs.get(partition.log.topic_partition)
+        if log is None or log.is_closed:
+            return False
+        partition.log = log
+        return True
 
     def _missing(self, topic: str, index: int) -> KafkaError:
         known = self.image.topics.get(topic)
         if known is None or index not in known.partitions:
             return UnknownTopicOrPartitionError("This server does not host this topic-partition.")
-        if known.partitions[index].leader == self.node_id:
+        image = known.partitions[index]
+        own = self.image.brokers.get(self.node_id)
+        directories = dict(zip(image.replicas, image.directories, strict=False))
+        directory = directories.get(self.node_id)
+        if image.leader == self.node_id or (own and not own.has_online_directory(directory)):
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
         return NotLeaderOrFollowerError(f"Error while fetching partition state for {topic}-{index}")
 
@@ -343,14 +379,14 @@ class Broker:
     @property
     def log_dirs(self) -> list[Path]:
         """Every log directory, offline ones too."""
-        return [directory.path for directory in self.logs.directories]
+        return [Path(name).absolute() for name in self.settings.log_dirs]
 
     def logs_with_futures(self) -> Iterator[tuple[PartitionLog, bool]]:
         """Every log, and whether it is the future one of a move."""
         for log in self.logs.logs():
             yield log, self.logs.get(log.topic_partition) is not log
 
-    def moved(self, partition: TopicPartition, log_dir: Path) -> None:
+    def moved(self, partition: TopicPartition) -> None:
         """A partition's log has been moved: it is served from there, and the controller told."""
         log = self.logs.get(partition)
         topic = self.image.topics.get(partition.topic)
@@ -359,12 +395,24 @@ class Broker:
             return
         here.log = log
         here.wake(0)
-        ids = {d.path: d.directory_id for d in self.logs.directories}
-        directory_id = ids.get(log_dir)
-        if directory_id is not None:
-            self.controller.assign_directories(
-                [(topic.topic_id, partition.partition, UUID(bytes=uuid_bytes(directory_id)))]
-            )
+        image = topic.partitions[partition.partition]
+        directories = dict(zip(image.replicas, image.directories, strict=False))
+        self._report_place(log, topic.topic_id, directories.get(self.node_id))
+
+    def directory_failed(self, log_dir: Path, give_up: Callable[[], None]) -> None:
+        """A log directory is offline: what lies there is led by nobody.
+
+        Args:
+            log_dir: which.
+            give_up: called if the controller cannot be told in log.dir.failure.timeout.ms.
+        """
+        for each in self.led_partitions():
+            if each.log.is_closed:
+                each.wake(0)
+        for directory in self.logs.directories:
+            if directory.path == log_dir and directory.directory_id is not None:
+                found = UUID(bytes=uuid_bytes(directory.directory_id))
+                self.directory_reports.failed(found, give_up)
 
     # ---- time
 

@@ -108,13 +108,20 @@ class PausedMove:
         """Puts the future log in the place of the current one, and has it cleaned again.
 
         Raises:
-            StorageError: it has not caught up, or a directory failed.
+            NotCaughtUpError: more was written than can be copied while nobody writes: `advance`.
+            StorageError: a directory failed.
         """
-        log = self._move.finish()
+        log = self._move.finish(catch_up=True)
         self._manager.resume_cleaning([self._partition])
         return log
 
+    def interrupt(self) -> None:
+        """Leaves both logs as they are: the next start goes on with the move."""
+        self._manager.resume_cleaning([self._partition])
+
     def give_up(self) -> None:
         """Leaves the log where it is, and has it cleaned again."""
-        self._manager.logs.delete(self._partition, future=True)
-        self._manager.resume_cleaning([self._partition])
+        try:
+            self._manager.logs.delete(self._partition, future=True)
+        finally:
+            self._manager.resume_cleaning([self._partition])

@@ -121,6 +121,10 @@ class StorageError(KafkaError):
     code = 56
 
 
+class NotCaughtUpError(StorageError):
+    """A future log lacks records of the current one that it is to replace."""
+
+
 class FencedLeaderEpochError(KafkaError):
     """A request with a leader epoch older than the log's."""
 

@@ -106,6 +106,15 @@ class BrokerImage:
         cordoned = self.cordoned_log_dirs or ()
         return bool(self.log_dirs) and all(each in cordoned for each in self.log_dirs)
 
+    def has_online_directory(self, directory: uuid.UUID | None) -> bool:
+        """Whether a directory is not known to have failed: nobody may have said which it is.
+
+        Source: org.apache.kafka.common.DirectoryId.isOnline.
+        """
+        if directory in {None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY}:
+            return True
+        return directory != LOST_DIRECTORY and (not self.log_dirs or directory in self.log_dirs)
+
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where the listener of that name is reached."""
         return next((each for each in self.endpoints if each.name == listener), None)

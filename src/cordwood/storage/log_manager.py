@@ -15,7 +15,7 @@ from pathlib import Path
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError
-from cordwood.model.kafka_errors import StorageError
+from cordwood.model.kafka_errors import NotCaughtUpError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import directory_names
 from cordwood.storage.log.log_context import LogContext
@@ -164,15 +164,13 @@ class LogManager:
         partition = log.topic_partition
         if suffix == DELETE_DIR_SUFFIX:
             self._queue_for_deletion(log)
-        elif suffix == FUTURE_DIR_SUFFIX:
-            self._put(log, future=True)
         elif is_stray(log):
             name = directory_names.stray_directory_name(partition, self.context.chance.unique_id())
             _log.info("Found stray log dir %s: moving it to %s", log, name)
             log.rename_directory(log.log_dir / name)
             log.close_handlers()
         else:
-            self._put(log)
+            self._put(log, future=suffix == FUTURE_DIR_SUFFIX)
 
     def _put(self, log: PartitionLog, *, future: bool = False) -> None:
         other = self._table.get(log.topic_partition, future=future)
@@ -445,8 +443,12 @@ class LogManager:
             self._table.put(future, future=True)
             return future
 
-    def replace_current_with_future(self, partition: TopicPartition) -> PartitionLog:
+    def replace_current_with_future(
+        self, partition: TopicPartition, catch_up: Callable[[], object] = lambda: None
+    ) -> PartitionLog:
         """Puts the future log in the place of the current one, whose directory is to be deleted.
+
+        `catch_up` is called when nobody can write any more.
 
         Raises:
             StorageError: it has not caught up, or a directory failed.
@@ -457,8 +459,9 @@ class LogManager:
             current, future = self.require(partition), self.require(partition, future=True)
             source = current.log_dir
             with current.lock:
+                catch_up()
                 if future.log_end_offset != current.log_end_offset:
-                    raise StorageError(f"the future log of {partition} has not caught up")
+                    raise NotCaughtUpError(f"the future log of {partition} has not caught up")
                 hand_over(current, future)
                 future.flush(force_active=True)
                 # A crash between the renames leaves two live logs: the mark tells which is new.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from pathlib import Path
 
+from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
@@ -35,14 +36,14 @@ class LogMove:
         """
         self._manager = manager
         self._partition = partition
+        self._current = manager.require(partition)
         if manager.get(partition, future=True) is None:
-            current = manager.require(partition)
             future = manager.add_future(partition, log_dir)
-            if current.log_start_offset:
-                future.truncate_fully_and_start_at(current.log_start_offset)
+            if self._current.log_start_offset:
+                future.truncate_fully_and_start_at(self._current.log_start_offset)
         else:
             future = manager.require(partition, future=True)
-            future.truncate_to(_first_difference(manager.require(partition), future))
+            future.truncate_to(_first_difference(self._current, future))
 
     def advance(self, *, max_bytes: int = _COPY_BYTES) -> bool:
         """Copies the next batches; whether the future log has caught up.
@@ -51,6 +52,8 @@ class LogMove:
             StorageError: a directory failed, or the move is over.
         """
         current = self._manager.require(self._partition)
+        if current is not self._current:  # deleted, and another topic of that name made
+            raise StorageError(f"the log of {self._partition} is not the one to be moved")
         future = self._manager.require(self._partition, future=True)
         if future.log_end_offset > current.log_end_offset:
             future.truncate_to(current.log_end_offset)
@@ -74,12 +77,18 @@ class LogMove:
             )
         return future.log_end_offset >= current.log_end_offset
 
-    def finish(self) -> PartitionLog:
+    def finish(self, *, catch_up: bool = False) -> PartitionLog:
         """Puts the future log in the place of the current one.
 
+        Args:
+            catch_up: first copy what was written since `advance`, one part at most.
+
         Raises:
-            StorageError: it has not caught up, or a directory failed.
+            NotCaughtUpError: it lacks records yet: `advance` further.
+            StorageError: a directory failed.
         """
+        if catch_up:
+            return self._manager.replace_current_with_future(self._partition, self.advance)
         return self._manager.replace_current_with_future(self._partition)
 
 

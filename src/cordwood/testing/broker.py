@@ -26,6 +26,7 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.model.clock import MovableClock
 from cordwood.node import EngineFactory, Node
+from cordwood.storage.filesystem import OS, FileSystem
 
 _START_S = 60.0
 
@@ -42,6 +43,7 @@ class RunningBroker:
         log_dir: Path | None = None,
         clock: MovableClock | None = None,
         engine: EngineFactory | None = None,
+        fs: FileSystem = OS,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -52,6 +54,7 @@ class RunningBroker:
             log_dir: where the logs are, kept at the end; a temporary directory if None.
             clock: a movable one of its own if None.
             engine: what compacts; Spark in a process of its own if None.
+            fs: where all files are.
             host: to listen at.
             port: to listen at; 0 for any that is free.
         """
@@ -67,6 +70,7 @@ class RunningBroker:
         }
         self.settings = BrokerSettings(given | dict(properties or {}), source="the test")
         self._engine = engine
+        self._fs = fs
         self._host = host
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
         self._started: concurrent.futures.Future[Node] = concurrent.futures.Future()
@@ -114,7 +118,7 @@ class RunningBroker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._told = asyncio.Event()
-        node = Node(self.settings, clock=self.clock, engine=self._engine)
+        node = Node(self.settings, clock=self.clock, engine=self._engine, fs=self._fs)
         await node.start()
         self._started.set_result(node)
         try:

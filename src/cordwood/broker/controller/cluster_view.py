@@ -39,6 +39,14 @@ class ClusterView:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
+    def has_online_directory(self, broker_id: int, directory: uuid.UUID | None) -> bool:
+        """Whether a directory of a broker is not known to have failed.
+
+        Source: ClusterControlManager.hasOnlineDir, DirectoryId.isOnline.
+        """
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.has_online_directory(directory)
+
     def directory_of(self, broker_id: int) -> uuid.UUID:
         """Where a new replica on a broker goes, as far as the controller can say.
 
@@ -54,6 +62,7 @@ class ClusterView:
         return ChangeContext(
             may_lead=may_lead or self.is_active,
             directory_of=self.directory_of,
+            has_online_directory=self.has_online_directory,
             metadata_version=self.image.metadata_version,
             has_elr=has_elr(self.image.features),
         )

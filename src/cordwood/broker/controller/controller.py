@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -87,6 +87,7 @@ class Controller:
         node_id: int,
         cluster_id: str,
         directory_ids: Sequence[uuid.UUID],
+        online_directory_ids: Sequence[uuid.UUID] | None = None,
         listeners: Sequence[ListenerAddress],
         clock: Clock,
         rack: str | None = None,
@@ -104,8 +105,8 @@ class Controller:
             metadata_dir: the log directory that holds `__cluster_metadata-0`, formatted.
             node_id: of broker and controller alike.
             cluster_id: of the cluster.
-            directory_ids: of log.dirs, in their order; the metadata log's own is the one of
-                `metadata_dir`, which has to come first.
+            directory_ids: of all directories, that of `metadata_dir` first.
+            online_directory_ids: of those of log.dirs that can be used; all if None.
             listeners: where clients reach the broker (advertised.listeners).
             clock: what time it is.
             rack: broker.rack.
@@ -135,6 +136,7 @@ class Controller:
             node_id=node_id,
             cluster_id=cluster_id,
             directory_ids=tuple(directory_ids),
+            online_directory_ids=tuple(online_directory_ids or directory_ids),
             endpoints=_endpoints(listeners),
             controller_endpoints=_endpoints(controller_listeners),
             rack=rack,
@@ -225,7 +227,7 @@ class Controller:
 
     @property
     def directory_ids(self) -> tuple[uuid.UUID, ...]:
-        """The ids of log.dirs, in their order."""
+        """The ids of all directories, that of the metadata log first."""
         return self._node.directory_ids
 
     @property
@@ -377,6 +379,17 @@ class Controller:
         self._commit_in_parts(
             partitions.assign_directories(self._view(), self._node.node_id, assigned)
         )
+
+    def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
+        """Takes directories of this broker out of its registration, and the leaders from there.
+
+        Those that are known to have failed are passed over.
+
+        Raises:
+            StorageError: the disk refused; nothing changed.
+        """
+        broker = self.image.brokers[self._node.node_id]
+        self._commit_in_parts(registration.directories_failed(self._view(), broker, directories))
 
     def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
         """Records which directories of this broker take no new partitions (cordoned.log.dirs).

@@ -131,7 +131,7 @@ def read_previous_broker_epoch(log_dirs: Iterable[Path], *, fs: FileSystem = OS)
     for log_dir in log_dirs:
         try:
             epochs.add(parse_clean_shutdown(fs.read_bytes(log_dir / CLEAN_SHUTDOWN)))
-        except (FileNotFoundError, CorruptError):
+        except (OSError, CorruptError):
             return UNKNOWN_BROKER_EPOCH
     return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH
 

@@ -40,12 +40,13 @@ class Election(enum.Enum):
 class ChangeContext:
     """What is the same for all partitions of an operation.
 
-    `may_lead` says of a broker whether it is active. `directory_of` gives the directory of a new
-    replica.
+    `may_lead` says of a broker whether it is active, `has_online_directory` whether a directory of
+    it has not failed. `directory_of` gives the directory of a new replica.
     """
 
     may_lead: Callable[[int], bool]
     directory_of: Callable[[int], uuid.UUID]
+    has_online_directory: Callable[[int, uuid.UUID | None], bool]
     metadata_version: int
     has_elr: bool
 
@@ -144,13 +145,20 @@ class PartitionChange:
             return self.old.last_known_elr[0], True
         if self.election is Election.UNCLEAN:
             for each in self.replicas:
-                if self.context.may_lead(each):
+                if self._may_lead(each):
                     return each, True
         return NO_LEADER, False
 
     def _is_eligible(self, replica: int) -> bool:
         eligible = self.isr or self._elr
-        return replica in eligible and self.context.may_lead(replica)
+        return replica in eligible and self._may_lead(replica)
+
+    def _may_lead(self, replica: int) -> bool:
+        """Source: org.apache.kafka.controller.LeaderAcceptor."""
+        directories = dict(zip(self.old.replicas, self.old.directories, strict=False))
+        return self.context.may_lead(replica) and self.context.has_online_directory(
+            replica, directories.get(replica)
+        )
 
     def _may_elect_last_known(self) -> bool:
         return (
@@ -158,7 +166,7 @@ class PartitionChange:
             and not self._elr
             and not self.isr
             and len(self.old.last_known_elr) == 1
-            and self.context.may_lead(self.old.last_known_elr[0])
+            and self._may_lead(self.old.last_known_elr[0])
         )
 
     def _put_eligible(self, fields: dict[str, Any]) -> None:

@@ -8,8 +8,9 @@ KIP-966.
 
 from __future__ import annotations
 
+import struct
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from cordwood.broker.controller.metadata_records import (
     ApiRecord,
     has_controller_registration,
     has_cordoned_directories,
+    has_directories,
     has_elr,
     register_broker_record,
     register_controller_record,
@@ -52,6 +54,7 @@ class Node:
     node_id: int
     cluster_id: str
     directory_ids: tuple[uuid.UUID, ...]
+    online_directory_ids: tuple[uuid.UUID, ...]
     endpoints: tuple[Endpoint, ...]
     controller_endpoints: tuple[Endpoint, ...]
     rack: str | None
@@ -114,7 +117,7 @@ def registering(view: ClusterView, node: Node, end_offset: int) -> Iterator[Reco
         rack=node.rack,
         fenced=True,
         in_controlled_shutdown=False,
-        log_dirs=tuple(sorted(node.directory_ids)),
+        log_dirs=sorted_directories(node.online_directory_ids),
         endpoints=node.endpoints,
         features=SUPPORTED_FEATURES,
     )
@@ -146,6 +149,28 @@ def fencing_again(view: ClusterView, image: MetadataImage, broker: BrokerImage) 
 def fencing(view: ClusterView, broker: BrokerImage) -> Records:
     """The broker is gone."""
     return [*_leaving(view, broker.broker_id), registration_change(broker, 0, fenced=FENCE)]
+
+
+def directories_failed(
+    view: ClusterView, broker: BrokerImage, directories: Collection[uuid.UUID]
+) -> Records:
+    """The partitions in directories that have failed have no leader; the directories are gone.
+
+    Source: ReplicationControlManager.handleDirectoriesOffline; KIP-858.
+    """
+    failed = [each for each in broker.log_dirs if each in directories]
+    if not failed or not has_directories(view.image.metadata_version):
+        return []
+    broker_id = broker.broker_id
+
+    def lies_there(partition: PartitionImage) -> bool:
+        where = dict(zip(partition.replicas, partition.directories, strict=False))
+        return where.get(broker_id) in failed
+
+    changes = _Changes(view, lambda each: each != broker_id and view.is_active(each))
+    changes.leaving = broker_id
+    left = [each for each in broker.log_dirs if each not in failed]
+    return [*changes.of(lies_there), registration_change(broker, 2, logDirs=texts_of(left))]
 
 
 def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid.UUID]) -> Records:
@@ -208,6 +233,11 @@ def _after_unclean_shutdown(view: ClusterView, broker_id: int) -> Records:
     changes.leaving = broker_id
     changes.lost = (broker_id,)
     return changes.of(lambda each: broker_id in each.isr or broker_id in each.elr)
+
+
+def sorted_directories(directories: Iterable[uuid.UUID]) -> tuple[uuid.UUID, ...]:
+    """In Kafka's order, in which both halves of an id are signed numbers."""
+    return tuple(sorted(directories, key=lambda each: struct.unpack(">qq", each.bytes)))
 
 
 class _Changes:

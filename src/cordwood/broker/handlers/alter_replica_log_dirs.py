@@ -9,20 +9,15 @@ Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThre
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.cleanup.paused_changes import PausedMove
-from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, ReplicaNotAvailableError
 from cordwood.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
-
-_log = logging.getLogger(__name__)
 
 _LOG_DIR_NOT_FOUND = 57
 _STORAGE_ERROR = 56
@@ -51,30 +46,12 @@ def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int:
     if target in broker.logs.context.failures.offline:
         return _STORAGE_ERROR
     try:
-        log = broker.log(partition.topic, partition.partition)
+        broker.log(partition.topic, partition.partition)
     except KafkaError as error:
         missing = ReplicaNotAvailableError.code
         return error.code if error.code == _STORAGE_ERROR else missing
-    if log.log_dir != target:
-        broker.loop.run_in_executor(None, _move, broker, partition, target)
+    broker.moves.begin(partition, target)
     return 0
-
-
-def _move(broker: Broker, partition: TopicPartition, target: Path) -> None:
-    """Runs in a thread of its own until the move is over."""
-    try:
-        move = PausedMove(broker.cleaner.manager, partition, target)
-        try:
-            while not move.advance():
-                pass
-            move.finish()
-        except BaseException:
-            move.give_up()
-            raise
-    except CordwoodError:
-        _log.exception("Cannot move %s to %s", partition, target)
-        return
-    broker.call_soon(lambda: broker.moved(partition, target))
 
 
 API = Api(34, "AlterReplicaLogDirs", 1, 2, handle)

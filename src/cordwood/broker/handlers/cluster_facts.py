@@ -87,5 +87,24 @@ def partition_fields(
         "isr_nodes": list(partition.isr),
         "eligible_leader_replicas": list(partition.elr),
         "last_known_elr": list(partition.last_known_elr),
-        "offline_replicas": [each for each in partition.replicas if each not in alive],
+        "offline_replicas": _offline(image, partition, listener),
     }
+
+
+def _offline(image: MetadataImage, partition: PartitionImage, listener: str) -> list[int]:
+    """The replicas whose broker, or whose log directory, is not there.
+
+    Source: KRaftMetadataCache.isReplicaOffline.
+    """
+    directories = dict(zip(partition.replicas, partition.directories, strict=False))
+    found = []
+    for each in partition.replicas:
+        broker = image.brokers.get(each)
+        if (
+            broker is None
+            or broker.fenced
+            or broker.endpoint(listener) is None
+            or not broker.has_online_directory(directories.get(each))
+        ):
+            found.append(each)
+    return found

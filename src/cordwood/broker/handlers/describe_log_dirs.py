@@ -36,7 +36,11 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         if directory in offline:
             results.append(_offline(directory))
             continue
-        total, usable = broker.logs.context.fs.space(directory)
+        try:
+            total, usable = broker.logs.context.fs.space(directory)
+        except OSError:  # it has failed, and nothing was done there since
+            results.append(_offline(directory))
+            continue
         results.append(
             {
                 "log_dir": str(directory),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cordwood.broker.partition import Partition
 from cordwood.storage.cluster_image import PartitionImage
+from cordwood.storage.image_delta import uuid_of
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
@@ -86,12 +87,11 @@ def _offline(snapshot: Snapshot) -> Mapping[Path, str]:
 def _cordoned(snapshot: Snapshot) -> set[Path]:
     """The directories that take no new partitions (KIP-1066)."""
     own = snapshot.own
-    ids = snapshot.broker.controller.directory_ids
     cordoned = set() if own is None else set(own.cordoned_log_dirs or ())
     return {
-        path
-        for path, directory_id in zip(_directories(snapshot), ids, strict=False)
-        if directory_id in cordoned
+        each.path
+        for each in snapshot.broker.logs.directories
+        if each.directory_id is not None and uuid_of(each.directory_id) in cordoned
     }
 
 

@@ -1,0 +1,127 @@
+"""Partitions on their way to another log directory of this broker.
+
+A move copies in a thread of its own, beside appends and reads. A stop interrupts it, and the next
+start goes on; if it cannot go on, the partition stays where it is.
+
+Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager; KIP-113.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cordwood.cleanup.paused_changes import PausedMove
+from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import NotCaughtUpError
+from cordwood.model.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+
+class _Move:
+    """One partition's; `is_given_up` ends it, and `next_target` is where it is to go then."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.is_given_up = False
+        self.next_target: Path | None = None
+
+
+class DirectoryMoves:
+    """All moves; every method belongs to the event loop's thread."""
+
+    def __init__(self, broker: Broker, *, threads: int) -> None:
+        """Nothing moves yet.
+
+        Args:
+            broker: whose partitions these are.
+            threads: num.replica.alter.log.dirs.threads.
+        """
+        self._broker = broker
+        self._moves: dict[TopicPartition, _Move] = {}
+        self._pool = ThreadPoolExecutor(threads, "replica-alter-log-dirs")
+        self._stopping = threading.Event()
+
+    def resume(self) -> None:
+        """Goes on with the moves that the last stop interrupted."""
+        logs = self._broker.logs
+        for log in logs.logs():
+            partition = log.topic_partition
+            if logs.get(partition, future=True) is log and logs.get(partition) is not None:
+                self.begin(partition, log.log_dir)
+
+    def begin(self, partition: TopicPartition, target: Path) -> None:
+        """Moves a partition, which may be on its way elsewhere; back to where it is ends that."""
+        current = self._moves.get(partition)
+        if current is not None:
+            is_same = current.target == target and not current.is_given_up
+            current.is_given_up = not is_same
+            current.next_target = None if is_same else target
+            return
+        log = self._broker.logs.get(partition)
+        if log is None or log.log_dir == target or self._stopping.is_set():
+            return
+        move = self._moves[partition] = _Move(target)
+        done = self._broker.loop.run_in_executor(self._pool, self._run, partition, move)
+        done.add_done_callback(partial(self._done, partition, move))
+
+    def close(self) -> None:
+        """Returns when no move is being worked at; those that are not over wait for the next start.
+
+        To be called by another thread than the event loop's.
+        """
+        self._stopping.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _done(self, partition: TopicPartition, move: _Move, done: asyncio.Future[bool]) -> None:
+        del self._moves[partition]
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            _log.error("Cannot move %s to %s", partition, move.target, exc_info=error)
+        elif done.result():
+            self._broker.moved(partition)
+        if move.next_target is not None:
+            self.begin(partition, move.next_target)
+
+    def _run(self, partition: TopicPartition, move: _Move) -> bool:
+        """In a thread of the pool, until the move is over: whether the partition was moved.
+
+        Raises:
+            CordwoodError: it cannot be.
+        """
+        if self._stopping.is_set():
+            return False
+        paused = PausedMove(self._broker.cleaner.manager, partition, move.target)
+        try:
+            while not self._stopping.is_set():
+                if move.is_given_up:
+                    paused.give_up()
+                    return False
+                if paused.advance() and _finished(paused):
+                    return True
+        except BaseException:
+            with suppress(CordwoodError):  # as of a directory that has failed
+                paused.give_up()
+            raise
+        paused.interrupt()
+        return False
+
+
+def _finished(paused: PausedMove) -> bool:
+    try:
+        paused.finish()
+    except NotCaughtUpError:
+        return False
+    return True
