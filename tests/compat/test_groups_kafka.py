@@ -37,7 +37,10 @@ from cordwood.testing.wire import Plain, Wire
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 4
-SPREAD = [f"group-{number}" for number in range(10)] + ["größe-\N{GRINNING FACE}", "ungrouped"]
+SPREAD = [
+    *("orders", "billing", "payments", "reports", "search-index", "emails", "audit-log"),
+    *("analytics", "my-group", "fraud-detection", "größe", "polygenelubricants"),
+]
 """Names of groups in many partitions, some of which hash below zero."""
 _PROPERTIES = {
     "offsets.topic.num.partitions": "1",
