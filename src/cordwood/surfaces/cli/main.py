@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -34,10 +33,10 @@ _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
 class _Commands(TyperGroup):
     """Imports a subcommand's module when it is asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return sorted({*_OWN, *table.MODULES, *super().list_commands(ctx)})
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _OWN:
             return _own(cmd_name, _OWN[cmd_name])
         if cmd_name in table.MODULES:
@@ -45,25 +44,26 @@ class _Commands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
 
-def _own(name: str, where: _Subcommand) -> click.Command:
+def _own(name: str, where: _Subcommand) -> Any:
     module = importlib.import_module(f"cordwood.surfaces.cli.{where.module}")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, epilog=getattr(module, "EPILOG", None))(getattr(module, where.function))
     return typer.main.get_command(alone)
 
 
-def _tool(name: str) -> click.Command:
-    def run(arguments: tuple[str, ...]) -> None:
-        raise typer.Exit(table.run(name, list(arguments)))
+def _tool(name: str) -> Any:
+    def run(context: typer.Context) -> None:
+        raise typer.Exit(table.run(name, context.args))
 
-    return click.Command(
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    described = alone.command(
         name,
-        callback=run,
-        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        help=f"As kafka-{name}, with its flags.",
         add_help_option=False,
         context_settings=_PASSED_ON,
-        help=f"As kafka-{name}, with its flags.",
     )
+    described(run)
+    return typer.main.get_command(alone)
 
 
 app = typer.Typer(

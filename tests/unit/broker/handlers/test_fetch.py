@@ -61,7 +61,8 @@ def produce(wire: Wire, topic: str, records: bytes, partition: int = 0) -> Plain
             ],
         },
     )
-    return answer["responses"][0]["partition_responses"][0]
+    told: Plain = answer["responses"][0]["partition_responses"][0]
+    return told
 
 
 def fetch(wire: Wire, topic: str, *partitions: Plain, version: int = 12, **fields: Any) -> Plain:
@@ -233,7 +234,12 @@ def test_a_client_that_goes_away_while_it_waits_is_forgotten(
             fetch(other, topic, {}, max_wait=60_000)
     while not running.call(lambda broker: waiters(broker, topic)):
         pass
-    running.call(lambda broker: [c.close(None) for c in list(running.node.server.connections)])
+
+    def hang_up(_broker: Broker) -> None:
+        for connection in list(running.node.server.connections):
+            connection.close(None)
+
+    running.call(hang_up)
     assert running.call(lambda broker: waiters(broker, topic)) == 0
 
 
