@@ -31,10 +31,25 @@ def test_the_tour_of_a_partition_log_recovers_everything_and_ages_three_segments
     assert not any(line.endswith(".deleted") for line in lines)
 
 
+def test_the_test_of_a_week_passes_in_a_project_of_its_own(tmp_path: Path) -> None:
+    copy = tmp_path / "test_a_week.py"
+    copy.write_text((EXAMPLES / "test_a_week.py").read_text(encoding="utf-8"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(copy)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
 def test_the_code_of_the_readme_runs(tmp_path: Path) -> None:
     readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    assert '"/tmp/logs"' in code
+    codes = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    (code,) = [code for code in codes if '"/tmp/logs"' in code]
     code = code.replace("/tmp/logs", str(tmp_path / "logs"))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
