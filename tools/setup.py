@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".cordwood-setup"
 INPUTS = ("pyproject.toml", "requirements/dev.lock", "requirements/bootstrap.txt", "tools/setup.py")
-DEBIAN_PACKAGES = {"java": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
+DEBIAN_PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
 
 
 def _digest() -> str:

@@ -1,0 +1,132 @@
+"""One directory, a real Kafka and `cordwood serve` by turns: nothing is missing to either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from cordwood.testing.kafka import RealKafka
+from cordwood.testing.served import ServedBroker
+
+pytestmark = pytest.mark.kafka
+
+Rows = list[tuple[int, bytes | None, bytes | None]]
+
+
+class Client:
+    """What is asked of either broker."""
+
+    def __init__(self, servers: str) -> None:
+        self.settings = {"bootstrap.servers": servers}
+        self.admin = AdminClient(self.settings)
+
+    def create(self, topic: str, partitions: int, **config: str) -> None:
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        new = NewTopic(topic, partitions, 1, config=settings)
+        self.admin.create_topics([new])[topic].result(30)
+
+    def alter(self, topic: str, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        for done in self.admin.incremental_alter_configs([resource]).values():
+            done.result(30)
+
+    def own_settings(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (found,) = self.admin.describe_configs([resource]).values()
+        return {
+            name: entry.value for name, entry in found.result(30).items() if not entry.is_default
+        }
+
+    def topics(self) -> dict[str, int]:
+        metadata = self.admin.list_topics(timeout=30)
+        return {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if not name.startswith("__")
+        }
+
+    def write(self, topic: str, turn: str, count: int = 100) -> None:
+        producer = Producer(self.settings | {"enable.idempotence": True, "linger.ms": 5})
+        for number in range(count):
+            producer.produce(topic, key=f"k{number % 10}", value=f"{turn}-{number}", partition=0)
+        assert producer.flush(30) == 0
+
+    def read(self, topic: str) -> Rows:
+        consumer = Consumer(self.settings | {"group.id": "reader", "enable.partition.eof": True})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: Rows = []
+        while True:
+            message = consumer.poll(30)
+            assert message is not None, "nothing came for 30 s"
+            if message.error() is not None:
+                consumer.close()
+                return found
+            found.append((message.offset(), message.key(), message.value()))
+
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        consumer = Consumer(self.settings | {"group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        consumer.close()
+
+    def committed(self, group: str, topic: str) -> int:
+        consumer = Consumer(self.settings | {"group.id": group})
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+        consumer.close()
+        return int(found.offset)
+
+
+def test_topics_settings_records_and_offsets_go_to_and_fro(
+    kafka_jars: Path, tmp_path: Path
+) -> None:
+    del kafka_jars
+    kafka = RealKafka(tmp_path / "kafka")
+    kafka.start()
+    theirs = Client(kafka.bootstrap_servers)
+    theirs.create("orders", 3, retention_ms="900000000", compression_type="lz4")
+    theirs.create("gone", 1)
+    theirs.write("orders", "kafka")
+    theirs.commit("shop", "orders", 42)
+    theirs.admin.delete_topics(["gone"])["gone"].result(30)
+    rows = theirs.read("orders")
+    kafka.stop()
+
+    with ServedBroker(kafka.log_dirs[0], flags=()) as broker:
+        ours = Client(broker.bootstrap_servers)
+        assert ours.topics() == {"orders": 3}
+        assert ours.own_settings("orders")["retention.ms"] == "900000000"
+        assert ours.read("orders") == rows
+        assert ours.committed("shop", "orders") == 42
+        ours.write("orders", "cordwood")
+        ours.create("added", 2, cleanup_policy="compact")
+        ours.alter("orders", "retention.ms", "800000000")
+        ours.write("added", "cordwood")
+        ours.commit("shop", "orders", 142)
+        rows = ours.read("orders")
+        assert len(rows) == 200
+        added = ours.read("added")
+    assert "Traceback" not in broker.log, broker.log[-4000:]
+
+    kafka.start()
+    theirs = Client(kafka.bootstrap_servers)
+    assert theirs.topics() == {"orders": 3, "added": 2}
+    assert theirs.own_settings("orders")["retention.ms"] == "800000000"
+    assert theirs.own_settings("added")["cleanup.policy"] == "compact"
+    assert theirs.read("orders") == rows
+    assert theirs.read("added") == added
+    assert theirs.committed("shop", "orders") == 142
+    theirs.write("orders", "kafka again")
+    assert len(theirs.read("orders")) == 300
+    bad = [line for line in kafka.log_since_start.splitlines() if " ERROR " in line]
+    assert bad == []
+    kafka.stop()
