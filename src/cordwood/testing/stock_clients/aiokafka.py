@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -144,7 +145,8 @@ class AiokafkaClient:
             consumer.subscribe([topic])
             read = await self._read(consumer, count)
             if read:
-                await consumer.commit({TopicPartition(topic, 0): read[-1].offset + 1})
+                place = TopicPartition(topic, read[-1].partition)
+                await consumer.commit({place: read[-1].offset + 1})
             return read
 
     async def _create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -189,6 +191,7 @@ class AiokafkaClient:
             enable_auto_commit=False,
             auto_offset_reset=reset,
             fetch_max_wait_ms=100,
+            partition_assignment_strategy=(RangePartitionAssignor,),
             **settings,
         )
         await consumer.start()
@@ -220,4 +223,5 @@ def _check(results: Sequence[Sequence[Any]]) -> None:
 
 def _record(record: Any) -> StockRecord:
     headers = tuple((name, value) for name, value in record.headers)
-    return StockRecord(record.key, record.value, headers, record.timestamp, record.offset)
+    place = record.offset, record.partition
+    return StockRecord(record.key, record.value, headers, record.timestamp, *place)

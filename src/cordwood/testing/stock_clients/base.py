@@ -26,6 +26,7 @@ class StockRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
     offset: int = -1
+    partition: int = 0
 
 
 class Start(NamedTuple):
@@ -93,7 +94,9 @@ class StockClient(Protocol):
     def consume_group(
         self, topic: str, group: str, count: int, *, reset: str = "earliest"
     ) -> list[StockRecord]:
-        """The next `count` records of a group of one, committed before the member leaves.
+        """The next `count` records of a group, committed before this member of it leaves.
+
+        The member knows the assignor `range`.
 
         Raises:
             NoOffsetError: the group has no offset, or none inside the log, and `reset` is none.
@@ -134,6 +137,7 @@ def record_from_json(told: Mapping[str, Any]) -> StockRecord:
         headers=tuple((name, _decoded(value)) for name, value in told["headers"]),
         timestamp=int(told["timestamp"]),
         offset=int(told["offset"]),
+        partition=int(told.get("partition", 0)),
     )
 
 

@@ -116,7 +116,8 @@ class ConfluentClient:
             consumer.subscribe([topic])
             read = self._read(consumer, count)
             if read:
-                place = TopicPartition(topic, 0, read[-1].offset + 1)
+                last = read[-1]
+                place = TopicPartition(topic, last.partition, last.offset + 1)
                 consumer.commit(offsets=[place], asynchronous=False)
             return read
         finally:
@@ -202,4 +203,5 @@ def _record(message: Message) -> StockRecord:
         headers=tuple(message.headers() or ()),
         timestamp=message.timestamp()[1],
         offset=message.offset(),
+        partition=message.partition(),
     )

@@ -361,6 +361,23 @@ def _group(bench: Bench) -> None:
     assert offsets == list(range(9))
 
 
+def _group_of_two(bench: Bench) -> None:
+    topic, group = bench.neutral.topic(partitions=2), f"group-{uuid.uuid4().hex[:12]}"
+    with bench.neutral.ticking(topic, partitions=2), bench.neutral.member(topic, group) as held:
+
+        def all_held() -> bool:
+            return held() == {0, 1}
+
+        poll_until(all_held, timeout_s=READ_SECONDS_MAX, what="a member alone has all")
+        read = bench.client.consume_group(topic, group, 20)
+        # Two members, two partitions: each has one.
+        [partition] = {record.partition for record in read}
+        first = read[0].offset
+        assert [record.offset for record in read] == list(range(first, first + 20))
+        assert bench.neutral.committed(group, topic, partition) == first + 20
+        poll_until(all_held, timeout_s=READ_SECONDS_MAX, what="the one that stays has all again")
+
+
 def _group_reset_earliest(bench: Bench) -> None:
     topic, group = _topic_with_passed_records(bench), f"group-{uuid.uuid4().hex[:12]}"
     bench.neutral.commit(group, topic, _PASSED)
@@ -410,6 +427,7 @@ CHECKS: Final[Mapping[str, Callable[[Bench], None]]] = {
     "too_large": _too_large,
     "admin": _admin,
     "group": _group,
+    "group_of_two": _group_of_two,
     "group_reset_earliest": _group_reset_earliest,
     "group_reset_latest": _group_reset_latest,
     "group_reset_none": _group_reset_none,

@@ -122,7 +122,7 @@ class KafkaPythonClient:
             read = self._read(consumer, count)
             if read:
                 committed = OffsetAndMetadata(read[-1].offset + 1, "", -1)
-                consumer.commit({TopicPartition(topic, 0): committed})
+                consumer.commit({TopicPartition(topic, read[-1].partition): committed})
             return read
         finally:
             consumer.close(autocommit=False)
@@ -190,4 +190,5 @@ class KafkaPythonClient:
 
 def _record(record: Any) -> StockRecord:
     headers = tuple((name, value) for name, value in record.headers)
-    return StockRecord(record.key, record.value, headers, record.timestamp, record.offset)
+    place = record.offset, record.partition
+    return StockRecord(record.key, record.value, headers, record.timestamp, *place)

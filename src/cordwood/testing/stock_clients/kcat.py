@@ -177,6 +177,7 @@ def _record(line: bytes) -> StockRecord:
         headers=tuple(zip(names, flat[1::2], strict=True)),
         timestamp=told["ts"],
         offset=told["offset"],
+        partition=told["partition"],
     )
 
 

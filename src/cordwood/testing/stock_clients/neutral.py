@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.format.record_batch import iter_batches
@@ -19,6 +19,7 @@ from cordwood.testing.stock_clients.confluent import ConfluentClient
 from cordwood.testing.wire import API_KEYS, Wire
 
 _TICK_SECONDS: Final = 0.1
+_HEARTBEAT_MS: Final = 200
 #: The last that names topics.
 _FETCH_VERSION: Final = 12
 _KEEP: Final = {"retention.ms": "-1"}
@@ -93,22 +94,57 @@ class Neutral:
         wanted = ConsumerGroupTopicPartitions(group, places)
         self.admin.alter_consumer_group_offsets([wanted])[group].result(READ_SECONDS_MAX)
 
-    def committed(self, group: str, topic: str) -> int:
+    def committed(self, group: str, topic: str, partition: int = 0) -> int:
         """A group's offset."""
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
         answer = self.admin.list_consumer_group_offsets([wanted])[group].result(READ_SECONDS_MAX)
         offset: int = answer.topic_partitions[0].offset
         return offset
 
     @contextmanager
-    def ticking(self, topic: str) -> Iterator[None]:
-        """A record `tick` with an empty key every tenth of a second, for readers of the end."""
+    def member(self, topic: str, group: str) -> Iterator[Callable[[], set[int]]]:
+        """A member of a group, which commits nothing; what it yields tells its partitions."""
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": 0,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "partition.assignment.strategy": "range",
+            "heartbeat.interval.ms": _HEARTBEAT_MS,
+            "auto.offset.reset": "earliest",
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe([topic])
+        ended = threading.Event()
+
+        held: set[int] = set()
+
+        def poll() -> None:
+            nonlocal held
+            while not ended.is_set():
+                consumer.poll(_TICK_SECONDS)
+                # Not for other threads: it may wait for the one that polls.
+                held = {place.partition for place in consumer.assignment()}
+
+        thread = threading.Thread(target=poll, name="member", daemon=True)
+        thread.start()
+        try:
+            yield lambda: held
+        finally:
+            ended.set()
+            thread.join()
+            consumer.close()
+
+    @contextmanager
+    def ticking(self, topic: str, *, partitions: int = 1) -> Iterator[None]:
+        """A record `tick` with an empty key every tenth of a second, in each partition."""
         ended = threading.Event()
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
         def tick() -> None:
             while not ended.wait(_TICK_SECONDS):
-                producer.produce(topic, b"tick", b"", partition=0)
+                for partition in range(partitions):
+                    producer.produce(topic, b"tick", b"", partition=partition)
                 producer.poll(0)
 
         thread = threading.Thread(target=tick, name="ticking", daemon=True)

@@ -290,6 +290,7 @@ JS_LACKS: Final[Mapping[str, str]] = {
     "reset_none": "KafkaJS always resets",
     "reset_by_duration": "KafkaJS resets to either end",
     "group_reset_none": "KafkaJS always resets",
+    "group_of_two": "KafkaJS divides partitions by an assignor of its own",
 }
 JS_CANNOT_WRITE: Final[Mapping[str, str]] = {
     "null_headers": "KafkaJS takes only texts and bytes as a header's value",
@@ -302,6 +303,7 @@ SPARK_LACKS: Final[Mapping[str, str]] = {
     "start_from_now": "a batch ends where the log does",
     "admin": "Spark makes no topics",
     "group": "Spark keeps its offsets itself",
+    "group_of_two": "Spark keeps its offsets itself",
     "group_reset_earliest": "Spark keeps its offsets itself",
     "group_reset_latest": "Spark keeps its offsets itself",
     "group_reset_none": "Spark keeps its offsets itself",

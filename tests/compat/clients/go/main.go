@@ -25,6 +25,7 @@ type record struct {
 	Headers   [][2]*json.RawMessage `json:"headers"`
 	Timestamp *int64                `json:"timestamp"`
 	Offset    int64                 `json:"offset"`
+	Partition int32                 `json:"partition"`
 }
 
 type job struct {
@@ -193,7 +194,8 @@ func consume(ctx context.Context, asked *job, options []kgo.Opt) (any, error) {
 func consumeGroup(ctx context.Context, asked *job, options []kgo.Opt) (any, error) {
 	options = append(options, reading(asked)...)
 	options = append(options,
-		kgo.ConsumerGroup(asked.Group), kgo.ConsumeTopics(asked.Topic), kgo.DisableAutoCommit())
+		kgo.ConsumerGroup(asked.Group), kgo.ConsumeTopics(asked.Topic),
+		kgo.Balancers(kgo.RangeBalancer()), kgo.DisableAutoCommit())
 	if asked.Reset == "none" {
 		options = append(options, kgo.ConsumeStartOffset(kgo.NewOffset().AtCommitted()))
 	}
@@ -206,8 +208,9 @@ func consumeGroup(ctx context.Context, asked *job, options []kgo.Opt) (any, erro
 	if err != nil || len(records) == 0 {
 		return records, err
 	}
-	next := kgo.EpochOffset{Epoch: -1, Offset: records[len(records)-1].Offset + 1}
-	places := map[string]map[int32]kgo.EpochOffset{asked.Topic: {0: next}}
+	last := records[len(records)-1]
+	next := kgo.EpochOffset{Epoch: -1, Offset: last.Offset + 1}
+	places := map[string]map[int32]kgo.EpochOffset{asked.Topic: {last.Partition: next}}
 	var failed error
 	client.CommitOffsetsSync(ctx, places, func(
 		_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error,
@@ -249,6 +252,7 @@ func tell(fetched *kgo.Record) (record, error) {
 		Headers:   [][2]*json.RawMessage{},
 		Timestamp: &timestamp,
 		Offset:    fetched.Offset,
+		Partition: fetched.Partition,
 	}
 	for _, header := range fetched.Headers {
 		name, err := json.Marshal(header.Key)

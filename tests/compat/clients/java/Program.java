@@ -150,12 +150,14 @@ public final class Program {
     }
 
     private JsonNode consumeGroup(JsonNode job) {
-        TopicPartition place = new TopicPartition(job.get("topic").asText(), PARTITION);
+        String topic = job.get("topic").asText();
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(job)) {
-            consumer.subscribe(List.of(place.topic()));
+            consumer.subscribe(List.of(topic));
             ArrayNode read = read(consumer, job);
             if (!read.isEmpty()) {
-                long next = read.get(read.size() - 1).get("offset").asLong() + 1;
+                JsonNode last = read.get(read.size() - 1);
+                TopicPartition place = new TopicPartition(topic, last.get("partition").asInt());
+                long next = last.get("offset").asLong() + 1;
                 consumer.commitSync(Map.of(place, new OffsetAndMetadata(next)));
             }
             return read;
@@ -182,6 +184,7 @@ public final class Program {
         told.put("value", record.value());
         told.put("timestamp", record.timestamp());
         told.put("offset", record.offset());
+        told.put("partition", record.partition());
         ArrayNode headers = told.putArray("headers");
         for (Header header : record.headers()) {
             headers.addArray().add(header.key()).add(header.value());

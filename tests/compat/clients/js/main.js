@@ -133,9 +133,9 @@ async function readGroup(kafka, job, offset) {
     const timer = setTimeout(enough, job.timeoutMs);
     await consumer.run({
       autoCommit: false,
-      eachMessage: async ({ message }) => {
+      eachMessage: async ({ partition, message }) => {
         if (records.length < job.count) {
-          records.push(tell(message));
+          records.push({ ...tell(message), partition });
         }
         if (records.length === job.count) {
           enough();
@@ -148,8 +148,9 @@ async function readGroup(kafka, job, offset) {
     await done;
     clearTimeout(timer);
     if (offset === undefined && records.length > 0) {
-      const next = String(records.at(-1).offset + 1);
-      await consumer.commitOffsets([{ topic: job.topic, partition: PARTITION, offset: next }]);
+      const { partition, offset: last } = records.at(-1);
+      const next = String(last + 1);
+      await consumer.commitOffsets([{ topic: job.topic, partition, offset: next }]);
     }
   } finally {
     await consumer.disconnect();
