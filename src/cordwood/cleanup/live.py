@@ -181,7 +181,8 @@ def retain(log: PartitionLog, now_ms: int) -> int:
 
     Source: UnifiedLog.deleteOldSegments.
     """
-    with log.lock:
+    with log.lock, log.guard("deleting old segments of"):
+        log.require_open()
         plan = plan_retention(log, now_ms=now_ms)
         prefix = f"[UnifiedLog partition={log.topic_partition}, dir={log.log_dir}]"
         for warning in plan.warnings:

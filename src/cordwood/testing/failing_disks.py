@@ -1,0 +1,99 @@
+"""Log directories that fail under a running broker, and disks that are small enough to fill.
+
+A directory that is broken is out of reach of every path, as where a disk is gone; files that are
+open stay readable. `DeadDisk` fails where it is told to, open files too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cordwood.storage.filesystem import OsFile, OsFileSystem
+
+
+def _aside(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.broken")
+
+
+def break_directory(directory: Path) -> None:
+    """Puts a file where the directory was: no path below it can be reached any more."""
+    directory.rename(_aside(directory))
+    directory.touch()
+
+
+def mend_directory(directory: Path) -> None:
+    """Puts the directory back as it was."""
+    directory.unlink()
+    _aside(directory).rename(directory)
+
+
+class DeadDisk(OsFileSystem):
+    """The machine's files, but for those below `dead`, which can be read and not synced."""
+
+    def __init__(self) -> None:
+        self.dead: Path | None = None
+
+    def is_dead(self, path: Path) -> bool:
+        """Whether a file's disk takes nothing any more."""
+        return self.dead is not None and path.is_relative_to(self.dead)
+
+    def open(self, path: Path, *, write: bool = False) -> OsFile:
+        """As `FileSystem.open`."""
+        return _File(path, os.O_RDWR if write else os.O_RDONLY, self)
+
+    def create(self, path: Path) -> OsFile:
+        """As `FileSystem.create`."""
+        return _File(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self)
+
+
+class _File(OsFile):
+    def __init__(self, path: Path, flags: int, disk: DeadDisk) -> None:
+        super().__init__(path, flags)
+        self._at = path
+        self._disk = disk
+
+    def sync(self) -> None:
+        if self._disk.is_dead(self._at):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._at))
+        super().sync()
+
+
+def may_mount() -> str:
+    """Why no file system can be mounted here; empty if one can."""
+    if os.geteuid() != 0:
+        return "mounting a small file system takes root"
+    probe = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "" if probe.returncode == 0 else f"no file system can be mounted: {probe.stderr}"
+
+
+@contextmanager
+def small_disk(at: Path, *, megabytes: int) -> Iterator[Path]:
+    """A file system in memory of that size, gone at the end; takes root."""
+    at.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(at)], check=True
+    )
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
+    """Takes all room that a disk has, but for so many bytes; the file that takes it."""
+    path = disk / "ballast"
+    free = os.statvfs(disk)
+    size = free.f_bavail * free.f_frsize - leave_bytes
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(size, 1))
+    return path
