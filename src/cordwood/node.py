@@ -404,11 +404,13 @@ class Node:
         scheduler = self.broker.logs.context.scheduler
         cleaner = self.broker.cleaner
         scheduler.run_due()
+        scheduler.wait_for_others()
         cleaner.retention_once_now()
         if compact:
             cleaner.run_once_now()
         # What they put off, such as the removal of files, is due in a while, or at once.
         scheduler.run_due()
+        scheduler.wait_for_others()
         self.clock_moved()
 
     async def stop(self) -> None:

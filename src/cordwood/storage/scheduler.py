@@ -12,6 +12,7 @@ import heapq
 import itertools
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 from cordwood.model.clock import Clock
@@ -55,6 +56,8 @@ class Scheduler:
         self._clock = clock
         self._catch_up = catch_up
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._running: Counter[int] = Counter()
         self._numbers = itertools.count()
         self._queue: list[tuple[int, int, Task]] = []
 
@@ -95,6 +98,8 @@ class Scheduler:
                 task.run()
             except Exception:
                 _log.exception("Uncaught exception in scheduled task '%s'", task.name)
+            finally:
+                self._done()
             count += 1
             if task.period_ms is not None and not task.cancelled:
                 next_ms = due_ms + max(1, task.period_ms)
@@ -106,8 +111,21 @@ class Scheduler:
             while self._queue and self._queue[0][0] <= now_ms:
                 due_ms, _, task = heapq.heappop(self._queue)
                 if not task.cancelled:
+                    self._running[threading.get_ident()] += 1
                     return due_ms, task
         return None
+
+    def _done(self) -> None:
+        with self._idle:
+            self._running[threading.get_ident()] -= 1
+            self._running = +self._running
+            self._idle.notify_all()
+
+    def wait_for_others(self) -> None:
+        """Returns when no task runs that another thread has begun."""
+        own = threading.get_ident()
+        with self._idle:
+            self._idle.wait_for(lambda: not self._running.keys() - {own})
 
 
 class SchedulerThread:

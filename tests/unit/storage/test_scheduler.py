@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from cordwood.storage.scheduler import Scheduler
 from cordwood.testing.manual_clock import ManualClock
 
@@ -68,3 +70,25 @@ def test_a_task_that_fails_is_logged_and_the_next_ones_run(caplog: object) -> No
     assert scheduler.run_due() == 2
     assert ran == ["good"]
     assert "Uncaught exception in scheduled task 'bad'" in caplog.text  # type: ignore[attr-defined]
+
+
+def test_who_moved_the_clock_can_wait_for_tasks_of_another_thread() -> None:
+    scheduler, _ = _scheduler()
+    begun, may_end = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def slow() -> None:
+        begun.set()
+        may_end.wait(10)
+        done.append("slow")
+
+    scheduler.schedule_once("slow", slow)
+    other = threading.Thread(target=scheduler.run_due)
+    other.start()
+    assert begun.wait(10)
+    assert scheduler.run_due() == 0
+    assert not done
+    threading.Timer(0.01, may_end.set).start()
+    scheduler.wait_for_others()
+    assert done == ["slow"]
+    other.join()
