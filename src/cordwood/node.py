@@ -65,6 +65,7 @@ _log = logging.getLogger(__name__)
 _SWITCH_S: Final = 0.0005
 _CONTROLLER_PORT: Final = 9093
 _SNAPSHOT_CHECK_MS: Final = 60_000
+_RESERVE_BYTES: Final = 1 << 20
 _CLEANER_KEYS: Final = (
     "log.cleaner.threads",
     "log.cleaner.dedupe.buffer.size",
@@ -478,4 +479,5 @@ def _controller_settings(settings: BrokerSettings) -> ControllerSettings:
         retention_ms=settings.metadata_max_retention_ms,
         segment_bytes=settings.metadata_log_segment_bytes,
         segment_ms=settings.metadata_log_segment_ms,
+        reserve_bytes=_RESERVE_BYTES,
     )

@@ -95,5 +95,6 @@ def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
     free = os.statvfs(disk)
     size = free.f_bavail * free.f_frsize - leave_bytes
     with path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(size, 1))
+        if size > 0:
+            os.posix_fallocate(file.fileno(), 0, size)
     return path

@@ -47,12 +47,13 @@ from cordwood.broker.controller.snapshot_keeper import SnapshotKeeper
 from cordwood.format.metadata_records import with_defaults
 from cordwood.model.clock import Clock
 from cordwood.model.config import ConfigResource
-from cordwood.model.errors import UnsupportedVersionError
-from cordwood.model.kafka_errors import KafkaError, TopicDeletionDisabledError
+from cordwood.model.errors import NoSpaceError, UnsupportedVersionError
+from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
 from cordwood.storage.cluster_image import Endpoint, MetadataImage
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.image_delta import ImageDelta
 from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.room_reserve import RoomReserve
 from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
@@ -69,11 +70,14 @@ class Controller:
     clean stop.
     """
 
-    def __init__(self, log: MetadataLog, node: Node, settings: ControllerSettings) -> None:
+    def __init__(
+        self, log: MetadataLog, node: Node, settings: ControllerSettings, reserve: RoomReserve
+    ) -> None:
         """Use `open`."""
         self.image = MetadataImage()
         self.settings = settings
         self._log = log
+        self._reserve = reserve
         self._node = node
         self._subscribers: list[Subscriber] = []
         self._is_open = True
@@ -125,6 +129,8 @@ class Controller:
         """
         settings = settings or ControllerSettings()
         context = context or LogContext(clock=clock, resources=ResourceCache(fs=fs))
+        reserve = RoomReserve(metadata_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
+        reserve.release()
         log = MetadataLog(
             metadata_dir,
             node_id=node_id,
@@ -144,7 +150,7 @@ class Controller:
             controller_incarnation_id=fresh_uuid(context.chance),
             previous_broker_epoch=previous_broker_epoch,
         )
-        controller = cls(log, node, settings)
+        controller = cls(log, node, settings, reserve)
         controller._context = context
         try:
             controller._activate(metadata_dir)
@@ -218,6 +224,7 @@ class Controller:
         broker = self.image.brokers[self._node.node_id]
         if broker.fenced:
             self._commit_in_parts(registration.unfencing(self._view(), broker))
+        self._reserve.take()
 
     @property
     def broker_epoch(self) -> int:
@@ -246,6 +253,7 @@ class Controller:
         if not self._is_open:
             return
         self._is_open = False
+        self._reserve.release()
         try:
             broker = self.image.brokers.get(self._node.node_id)
             if broker is not None and not broker.fenced:
@@ -274,6 +282,7 @@ class Controller:
             StorageError: the disk refused.
         """
         assert self._snapshots is not None
+        self._reserve.take()
         return self._snapshots.run(self.image, self._context.clock.now_ms())
 
     def snapshot(self) -> Path:
@@ -319,7 +328,7 @@ class Controller:
         if not self.settings.delete_topic_enable:
             raise TopicDeletionDisabledError("Topic deletion is disabled.")
         records, results = topics.delete_topics(self._view(), wanted)
-        self._commit(records)
+        self._commit_at_need(records)
         return results
 
     def create_partitions(
@@ -389,7 +398,9 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         broker = self.image.brokers[self._node.node_id]
-        self._commit_in_parts(registration.directories_failed(self._view(), broker, directories))
+        records = registration.directories_failed(self._view(), broker, directories)
+        for start in range(0, len(records), BATCH_RECORDS_MAX):
+            self._commit_at_need(records[start : start + BATCH_RECORDS_MAX])
 
     def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
         """Records which directories of this broker take no new partitions (cordoned.log.dirs).
@@ -503,6 +514,18 @@ class Controller:
         )
         for subscriber in self._subscribers:
             subscriber(before, self.image)
+
+    def _commit_at_need(self, records: Sequence[ApiRecord]) -> None:
+        """As `_commit`, in the room that is kept if there is no other: this gives room."""
+        try:
+            self._commit(records)
+        except StorageError as error:
+            if not isinstance(error.__cause__, NoSpaceError) or not self._reserve.release():
+                raise
+            try:
+                self._commit(records)
+            finally:
+                self._reserve.take()
 
     def _commit_in_parts(self, records: Sequence[ApiRecord]) -> None:
         """Writes records that need not be seen at once, in as many batches as they take."""

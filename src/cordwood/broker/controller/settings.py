@@ -42,7 +42,7 @@ class ControllerSettings:
 
     `snapshot_bytes` and `snapshot_interval_ms` are metadata.log.max.record.bytes.between.snapshots
     and metadata.log.max.snapshot.interval.ms, `retention_*` metadata.max.retention.*,
-    `segment_*` metadata.log.segment.*.
+    `segment_*` metadata.log.segment.*. `reserve_bytes` of the disk are kept for the metadata log.
     """
 
     num_partitions: int = 1
@@ -56,6 +56,7 @@ class ControllerSettings:
     retention_ms: int = 168 * _HOUR_MS
     segment_bytes: int = 1 << 30
     segment_ms: int = 168 * _HOUR_MS
+    reserve_bytes: int = 0
 
 
 def fresh_uuid(chance: Chance) -> uuid.UUID:

@@ -426,7 +426,7 @@ class _Loader:
             reload_from_clean_shutdown=False,
         )
         truncated = segment.recover(producer_state=producers, leader_epochs=self._epochs)
-        producers.take_snapshot()
+        _take_snapshot(producers)
         return truncated
 
     def _remove_segments(self, doomed: list[LogSegment]) -> None:
@@ -480,7 +480,7 @@ def rebuild_producer_state(
     if producers.latest_snapshot_offset is None and reload_from_clean_shutdown:
         for offset in wanted:
             producers.update_map_end_offset(offset)
-            producers.take_snapshot()
+            _take_snapshot(producers)
         return
     was_empty = producers.is_empty and producers.map_end_offset >= log_end_offset
     producers.truncate_and_reload(log_start_offset, log_end_offset, now_ms)

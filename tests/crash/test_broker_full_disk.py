@@ -1,0 +1,207 @@
+"""A broker whose disk is full: it refuses what needs room, keeps what it has, and gets over it.
+
+Needs root, to mount a file system that is small enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cordwood.format.record_batch import iter_batches
+from cordwood.storage.room_reserve import RESERVE
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.failing_disks import fill, may_mount, small_disk
+from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.served import ServedBroker
+from cordwood.testing.wire_client import WireClient, batch_of
+
+REASON = may_mount()
+pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON)
+
+MEGABYTES = 40
+STORAGE_ERROR = "kafka_storage_error"
+CHUNK = 200_000
+PROPERTIES = {
+    "offsets.topic.num.partitions": "2",
+    "log.segment.bytes": "2000000",
+    "log.retention.ms": "-1",
+    "log.index.size.max.bytes": "4096",
+}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", megabytes=MEGABYTES) as found:
+        yield found
+
+
+@pytest.fixture
+def running(disk: Path) -> Iterator[RunningBroker]:
+    with RunningBroker(PROPERTIES, log_dir=disk / "logs", engine=NoEngine) as broker:
+        yield broker
+
+
+@pytest.fixture
+def wire(running: RunningBroker) -> Iterator[WireClient]:
+    with WireClient(running.port) as connection:
+        yield connection
+
+
+def value(number: int) -> bytes:
+    return b"%08d" % number * (CHUNK // 8)
+
+
+def produce_until_full(wire: WireClient, topic: str) -> int:
+    """How many batches were taken; large ones are refused first, then small ones too."""
+    taken = 0
+    for size in (CHUNK, CHUNK // 10, CHUNK // 100, CHUNK // 1000):
+        while (told := wire.produce(topic, batch_of(value(taken)[:size])))["error_code"] == "none":
+            assert told["base_offset"] == taken
+            taken += 1
+        assert (told["error_code"], told["base_offset"]) == (STORAGE_ERROR, -1)
+    return taken
+
+
+def require_whole(wire: WireClient, topic: str, first: int, end: int) -> None:
+    """Every record that was acknowledged is there, and nothing else."""
+    offset = first
+    while offset < end:
+        told = wire.fetch(topic, 0, offset)
+        assert (told["error_code"], told["high_watermark"]) == ("none", end)
+        for _, batch in iter_batches(told["records"]):
+            for each in batch.records():
+                assert each.offset == offset
+                assert each.value
+                assert value(each.offset).startswith(each.value)
+                offset += 1
+
+
+def test_a_full_disk_refuses_appends_and_leaves_nothing_half_written(
+    running: RunningBroker, wire: WireClient, disk: Path
+) -> None:
+    wire.create("t")
+    taken = produce_until_full(wire, "t")
+    assert taken > 100
+    require_whole(wire, "t", 0, taken)
+    segments = sorted((disk / "logs" / "t-0").glob("*.log"))
+    assert len(segments) > 5
+    for each in segments:
+        data = each.read_bytes()
+        assert sum(batch.size_bytes for _, batch in iter_batches(data)) == len(data)
+    assert running.broker.logs.context.failures.offline == {}
+    assert wire.directories()[str(disk / "logs")]["error_code"] == "none"
+
+
+def test_deleted_records_give_room_on_a_full_disk(running: RunningBroker, wire: WireClient) -> None:
+    wire.create("t")
+    taken = produce_until_full(wire, "t")
+    assert wire.delete_records("t", 0, taken // 2)["low_watermark"] == taken // 2
+    running.advance(minutes=10, compact=False)
+    running.advance(minutes=10, compact=False)
+    told = wire.produce("t", batch_of(value(taken)))
+    assert (told["error_code"], told["base_offset"]) == ("none", taken)
+    require_whole(wire, "t", taken // 2, taken + 1)
+
+
+def test_retention_gives_room_on_a_full_disk(running: RunningBroker, wire: WireClient) -> None:
+    wire.create("t", retention_bytes=4_000_000)
+    taken = produce_until_full(wire, "t")
+    running.advance(minutes=10, compact=False)
+    running.advance(minutes=10, compact=False)
+    assert wire.produce("t", batch_of(value(taken)))["base_offset"] == taken
+    start = wire.delete_records("t", 0, 0)["low_watermark"]
+    assert 0 < start < taken
+    require_whole(wire, "t", start, taken + 1)
+
+
+def test_a_deleted_topic_gives_room_on_a_full_disk(
+    running: RunningBroker, wire: WireClient
+) -> None:
+    wire.create("t")
+    wire.create("u")
+    produce_until_full(wire, "t")
+    assert wire.produce("u", batch_of(value(0)))["error_code"] == STORAGE_ERROR
+    assert wire.delete("t") == "none"
+    running.advance(minutes=10, compact=False)
+    running.advance(minutes=10, compact=False)
+    assert wire.produce("u", batch_of(value(0)))["error_code"] == "none"
+    require_whole(wire, "u", 0, 1)
+
+
+def test_a_topic_can_be_deleted_when_not_one_byte_is_left(
+    running: RunningBroker, wire: WireClient, disk: Path
+) -> None:
+    wire.create("t")
+    produce_until_full(wire, "t")
+    fill(disk)
+    for number in range(200):
+        refused = wire.create(f"new{number}", name_of_error=True)
+        if refused != "none":
+            break
+    assert refused == STORAGE_ERROR
+    assert wire.delete("t") == "none"
+    running.advance(minutes=10, compact=False)
+    running.advance(minutes=10, compact=False)
+    assert wire.create("t", name_of_error=True) == "none"
+    assert wire.produce("t", batch_of(value(0)))["base_offset"] == 0
+
+
+def test_what_the_metadata_log_has_no_room_for_is_refused_and_changes_nothing(
+    running: RunningBroker, wire: WireClient, disk: Path
+) -> None:
+    wire.create("t")
+    ballast = fill(disk)
+    answers = {
+        f"new{number}": wire.create(f"new{number}", 20, name_of_error=True) for number in range(50)
+    }
+    assert set(answers.values()) <= {"none", STORAGE_ERROR}
+    refused = {name for name, told in answers.items() if told == STORAGE_ERROR}
+    assert len(refused) > 40
+    assert not refused & running.call(lambda it: set(it.image.topics))
+    held = {path.name.rsplit("-", 1)[0] for path in (disk / "logs").iterdir()}
+    assert not refused & held
+    ballast.unlink()
+    assert wire.create("later", name_of_error=True) == "none"
+    assert {wire.create(name, name_of_error=True) for name in refused} == {"none"}
+
+
+def test_commits_are_refused_for_another_try_when_the_disk_is_full(
+    running: RunningBroker, wire: WireClient, disk: Path
+) -> None:
+    wire.create("t")
+    wire.find_coordinator("g")
+    assert wire.commit("g", "t", 0, 1) == "none"
+    ballast = fill(disk)
+    told = [wire.commit("g", "t", 0, n) for n in range(2, 200)]
+    last = 2 + told.count("none") - 1
+    assert set(told[last:]) == {"not_coordinator"}
+    assert wire.committed("g", "t", 0) == last
+    ballast.unlink()
+    assert wire.commit("g", "t", 0, 1000) == "none"
+    assert wire.committed("g", "t", 0) == 1000
+
+
+def test_a_broker_stops_and_starts_while_its_disk_is_full(disk: Path, tmp_path: Path) -> None:
+    broker = ServedBroker(disk / "logs", PROPERTIES)
+    broker.log_file = tmp_path / "serve.log"
+    with broker, WireClient(broker.port) as wire:
+        wire.create("t")
+        wire.find_coordinator("g")
+        assert wire.commit("g", "t", 0, 5) == "none"
+        ballast = fill(disk, leave_bytes=10_000_000)
+        taken = produce_until_full(wire, "t")
+        wire.close()
+        for end in (broker.stop, broker.kill, broker.stop, broker.stop):
+            end()
+            broker.start()
+            require_whole(wire, "t", 0, taken)
+            assert wire.produce("t", batch_of(value(taken)))["error_code"] == STORAGE_ERROR
+            wire.close()
+        assert (disk / "logs" / RESERVE).stat().st_size > 0
+        ballast.unlink()
+        assert wire.produce("t", batch_of(b"x"))["base_offset"] == taken
+        assert wire.committed("g", "t", 0) == 5
+    assert not (disk / "logs" / RESERVE).exists()
