@@ -1,0 +1,89 @@
+"""Retention and compaction, step by step, as a real Kafka and its tools once showed them.
+
+The golden text was recorded in real time by `tools/record_walkthrough.py`; here time is moved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cordwood.model.properties import parse_properties
+from cordwood.surfaces.cli.dump_log import dump_log
+from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.surfaces.cli.tools.tool import Terminal
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.in_process_engine import ManagedInProcessEngine
+from cordwood.testing.kafka_tools import KafkaTools, ToolResult
+from cordwood.testing.side_by_side import Run, Station, kafkas_tools
+from cordwood.testing.walkthrough import Stage, walk
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "walkthrough"
+
+
+class MovedStage(Stage):
+    """Cordwood, whose clock is in our hand."""
+
+    def __init__(self, running: RunningBroker, station: Station, run: Run) -> None:
+        super().__init__(station, run)
+        self._running = running
+
+    def pass_seconds(self, seconds: float, until: Callable[[], bool]) -> None:
+        self._running.advance(seconds=seconds)
+        assert until(), f"{seconds} s have passed in vain: {self.text[-2000:]}"
+
+
+def cordwoods_tools(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the subcommands of `cordwood`, as Kafka's tools are called."""
+
+    def run(tool: str, words: list[str], stdin: bytes) -> ToolResult:
+        if tool == "dump-log":
+            capsys.readouterr()
+            code = dump_log(words)
+            return ToolResult(code, *capsys.readouterr())
+        out, err = io.BytesIO(), io.BytesIO()
+        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[tool]}")
+        code = module.run(words, Terminal(io.BytesIO(stdin), out, err))
+        return ToolResult(code, out.getvalue().decode(), err.getvalue().decode())
+
+    return run
+
+
+def walked(root: Path, run: Run) -> list[str]:
+    """What was seen at Cordwood."""
+    settings = (GOLDEN / "server.properties").read_text(encoding="utf-8")
+    logs = root / "cordwood" / "data"
+    logs.mkdir(parents=True)
+    with RunningBroker(
+        parse_properties(settings, name="server.properties"),
+        log_dir=logs,
+        engine=ManagedInProcessEngine,
+    ) as running:
+        stage = MovedStage(running, Station("Cordwood", running.bootstrap_servers, logs), run)
+        walk(stage)
+    return [*stage.text.splitlines(), ""]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[str]:
+    (text,) = [path.read_text(encoding="utf-8") for path in GOLDEN.glob("kafka-*.txt")]
+    return text.splitlines()
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+def test_kafkas_tools_show_at_cordwood_what_they_showed_at_kafka(
+    tmp_path: Path, expected: list[str]
+) -> None:
+    with KafkaTools() as tools:
+        assert walked(tmp_path, kafkas_tools(tools)) == expected
+
+
+def test_cordwoods_tools_show_what_kafkas_showed_at_kafka(
+    tmp_path: Path, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert walked(tmp_path, cordwoods_tools(capsys)) == expected
