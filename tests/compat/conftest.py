@@ -38,6 +38,7 @@ def stock_broker(
             yield broker.bootstrap_servers
             assert broker.stop() == 0, broker.log
         assert "Traceback" not in broker.log, broker.log
+        assert " ERROR " not in broker.log, broker.log
         return
     request.getfixturevalue("kafka_jars")
     with RealKafka(root, properties=STOCK_PROPERTIES) as kafka:
