@@ -244,7 +244,7 @@ def test_a_tool_says_the_same_at_both(stations: tuple[Station, Station], line: L
 
 
 def versions_of(said: str) -> dict[str, str]:
-    found = re.findall(r"^\t(\w+)\((\d+)\): ([^\[,]+)", said, re.MULTILINE)
+    found = re.findall(r"^\t(\w+)\((\d+)\): ([^\[,\n]+)", said, re.MULTILINE)
     return {f"{name}({key})": versions.strip() for name, key, versions in found}
 
 

@@ -14,6 +14,7 @@ from cordwood.testing.differential import ProducerId, Session, Step, TopicId
 from cordwood.testing.differential_batches import Batch
 from cordwood.testing.differential_script import Draw, World
 from cordwood.testing.differential_values import TOPICS
+from cordwood.testing.wire import API_KEYS, request_body
 
 FETCH_LIMITS: Final = (1 << 20, 1 << 20, 1 << 20, 0, 1, 100, 500, -1)
 
@@ -274,6 +275,16 @@ def _describe_producers(world: World) -> Step:
     return world.step("describe_producers", {"topics": world.some(topic)})
 
 
+def _malformed(world: World) -> Step:
+    """A body that is cut off, or a version that is not served: Kafka closes the connection."""
+    api = world.chance.choice(("metadata", "list_offsets", "fetch", "create_topics", "produce"))
+    step = world.step(api, {})
+    if world.maybe(0.3):
+        return Step(api, 77, {}, raw=b"")
+    body = request_body(API_KEYS[api], step.version, {})
+    return Step(api, step.version, {}, raw=body[: world.chance.randrange(len(body))])
+
+
 DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _produce_good: ("produce", 16),
     _produce_bad: ("produce", 6),
@@ -286,4 +297,5 @@ DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _leader_epoch: ("offset_for_leader_epoch", 3),
     _delete_records: ("delete_records", 2.5),
     _describe_producers: ("describe_producers", 1),
+    _malformed: ("metadata", 0.7),
 }

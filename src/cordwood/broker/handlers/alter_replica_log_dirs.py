@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.model.kafka_errors import KafkaError, ReplicaNotAvailableError
+from cordwood.model.kafka_errors import (
+    KafkaError,
+    NotLeaderOrFollowerError,
+    ReplicaNotAvailableError,
+)
 from cordwood.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,9 +51,10 @@ def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int:
         return _STORAGE_ERROR
     try:
         broker.log(partition.topic, partition.partition)
+    except NotLeaderOrFollowerError:
+        return ReplicaNotAvailableError.code
     except KafkaError as error:
-        missing = ReplicaNotAvailableError.code
-        return error.code if error.code == _STORAGE_ERROR else missing
+        return error.code
     broker.moves.begin(partition, target)
     return 0
 

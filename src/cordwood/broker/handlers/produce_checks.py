@@ -17,6 +17,7 @@ from cordwood.model.kafka_errors import (
     InvalidRecordError,
     KafkaError,
     TransactionalIdAuthorizationError,
+    UnknownServerError,
     UnsupportedCompressionTypeError,
 )
 
@@ -52,6 +53,7 @@ def require_one_batch(records: Buffer | None, version: int) -> None:
         InvalidRecordError: no batch, a second one, or messages of an old format.
         CorruptMessageError: what follows the batch is no batch.
         UnsupportedCompressionTypeError: zstd before version 7.
+        UnknownServerError: a codec that there is not, which Kafka notices here before version 7.
     """
     size = _batch_bytes(records, 0) if records else 0
     if not records or not size:
@@ -64,10 +66,13 @@ def require_one_batch(records: Buffer | None, version: int) -> None:
             f"Produce requests with version {version} are only allowed to contain record batches "
             "with magic version 2"
         )
-    if version < _ZSTD_SINCE and records[_ATTRIBUTES_AT + 1] & _CODEC_MASK == Codec.ZSTD:
+    codec = records[_ATTRIBUTES_AT + 1] & _CODEC_MASK
+    if version < _ZSTD_SINCE and codec == Codec.ZSTD:
         raise UnsupportedCompressionTypeError(
             f"Produce requests with version {version} are not allowed to use ZStandard compression"
         )
+    if version < _ZSTD_SINCE and codec > max(Codec):
+        raise UnknownServerError(f"Unknown compression type id: {codec}")
     if len(records) > size and _batch_bytes(records, size):
         raise InvalidRecordError(
             f"Produce requests with version {version} are only allowed to contain exactly one "
