@@ -45,10 +45,26 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
     "model/chance.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
     "cleanup/clean.py": ({"secrets"}, "draws the secrets of a round's key hashes"),
-    "cleanup/tasks.py": (
+    "broker/configs/keys.py": ({"read_text"}, "reads the table of settings that ships with it"),
+    "broker/connection.py": ({"os"}, "sends files to sockets"),
+    "cleanup/announcements.py": (
         {"read_bytes", "read_text", "write_text", "uuid"},
         "manifests and progress of tasks, of no use after a crash; names no other attempt uses",
     ),
+    "cleanup/child_session.py": (
+        {"os", "signal", "read_bytes"},
+        "finds and ends the processes of a child that is gone",
+    ),
+    "cleanup/spark_child.py": (
+        {"open", "os", "read_bytes", "shutil", "subprocess", "tempfile"},
+        "starts Spark's process, listens to it and ends it",
+    ),
+    "cleanup/tasks.py": (
+        {"write_text", "uuid"},
+        "progress of tasks, of no use after a crash; names no other attempt uses",
+    ),
+    "cleanup/spark/child.py": ({"os", "tempfile"}, "the process that Spark runs in"),
+    "cleanup/spark/worker.py": ({"touch"}, "a mark that workers look for"),
     "cleanup/spark/job.py": (
         {"touch", "unlink", "uuid"},
         "marks that workers look for, of no use after a crash; names no other attempt uses",
@@ -64,6 +80,11 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "surfaces/cli/clean.py": (
         {"os", "signal"},
         "ends at once when interrupted: Spark's threads would go on",
+    ),
+    "protocol/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
+    "surfaces/cli/serve.py": (
+        {"read_text", "signal"},
+        "reads server.properties; stops in order when it is told to",
     ),
     "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),
     "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),

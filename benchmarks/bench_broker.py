@@ -1,0 +1,387 @@
+"""Measures `cordwood serve` beside Apache Kafka with Kafka's own performance tools.
+
+Both brokers run all the while, each on its own directory, and take turns; the one whose turn it is
+not has nothing to do. Which goes first changes from turn to turn. Before the turns that count each
+side has one that does not. benchmarks/README.md says how to read the figures.
+
+usage: bench_broker.py [--quick] [--sections NAME,...] [--turns N] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import measure
+from broker_sides import Side, both_sides, memory_bytes, start_seconds
+from cordwood.testing.kafka import kafka_tool
+from log_rows import HEADING, Row
+
+RESULTS = Path(__file__).resolve().parent / "results"
+LOAD = Path(__file__).with_name("broker_load.py")
+
+_PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
+_CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
+_END_TO_END = "org.apache.kafka.tools.EndToEndLatency"
+_SENT = re.compile(
+    r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, "
+    r"[\d.]+ ms max latency, (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th"
+)
+_BATCHED = ("linger.ms=10", "batch.size=131072")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is measured: bytes of records in a turn, seconds of a load."""
+
+    turn_bytes: int = 500_000_000
+    load_s: float = 10.0
+    cleaned_bytes: int = 1_500_000_000
+    messages: int = 5_000
+    turns: int = 3
+
+
+_QUICK = Sizes(turn_bytes=20_000_000, load_s=2.0, cleaned_bytes=50_000_000, messages=200, turns=1)
+
+
+class Bench:
+    """Both sides, and what is asked of them."""
+
+    def __init__(self, sizes: Sizes, work: Path) -> None:
+        self.sizes = sizes
+        self.work = work
+        self._topics = 0
+
+    def _topic(self, partitions: int = 1, **config: str) -> str:
+        """A new topic on both sides."""
+        self._topics += 1
+        name = f"bench-{self._topics}"
+        for side in (self.ours, self.kafka):
+            side.create(name, partitions, config)
+        return name
+
+    def run(self, names: Sequence[str]) -> Iterator[Row]:
+        """The rows of the sections of those names."""
+        if "start" in names:
+            yield from self.start_rows()
+        with both_sides(self.work) as (self.ours, self.kafka):
+            sections: dict[str, Callable[[], Iterator[Row]]] = {
+                "memory": self.memory_rows,
+                "produce": self.produce_rows,
+                "consume": self.consume_rows,
+                "latency": self.latency_rows,
+                "connections": self.connection_rows,
+                "cleaning": self.cleaning_rows,
+            }
+            for name, rows in sections.items():
+                if name in names:
+                    yield from rows()
+
+    # ---- start and memory
+
+    def start_rows(self) -> Iterator[Row]:
+        """From the command to the first answer, on a directory that is formatted."""
+        row = Row(what="start to serving", unit="s", other_name="Kafka", at_most=1.0)
+        for _ in range(self.sizes.turns):
+            row.turn(
+                lambda: start_seconds(self.work, kafka=False),
+                lambda: start_seconds(self.work, kafka=True),
+            )
+        yield row
+
+    def memory_rows(self) -> Iterator[Row]:
+        """Resident memory, as the system counts it, of the broker's own process."""
+        idle = Row(what="resident memory, idle", unit="MB", other_name="Kafka", at_most=100.0)
+        idle.turn(lambda: memory_bytes(self.ours) / 1e6, lambda: memory_bytes(self.kafka) / 1e6)
+        yield idle
+        topic = self._topic()
+        for side in (self.ours, self.kafka):
+            self._produce(side, topic, 1024, ("compression.type=lz4", *_BATCHED), 20_000_000)
+        used = Row(
+            what="resident memory after the first compressed produce",
+            unit="MB",
+            other_name="Kafka",
+            at_most=200.0,
+        )
+        used.turn(lambda: memory_bytes(self.ours) / 1e6, lambda: memory_bytes(self.kafka) / 1e6)
+        yield used
+
+    # ---- Kafka's own tools
+
+    def _produce(
+        self, side: Side, topic: str, size: int, properties: Sequence[str], total: int
+    ) -> re.Match[str]:
+        done = kafka_tool(
+            _PRODUCER,
+            *("--topic", topic, "--num-records", str(total // size), "--record-size", str(size)),
+            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={side.address}"),
+            *properties,
+        )
+        found = list(_SENT.finditer(done.stdout))
+        if not found:
+            raise SystemExit(f"{done.stdout}\n{done.stderr}")
+        return found[-1]
+
+    def produce_rows(self) -> Iterator[Row]:
+        """kafka-producer-perf-test."""
+        for label, properties, least in (
+            ("default settings", (), 0.9),
+            ("linger 10 ms, 128 KiB", _BATCHED, 1.0),
+        ):
+            for size in (1024, 100):
+                for acks in ("1", "all"):
+                    yield from self._produce_rows(label, properties, least, size, acks)
+
+    def _produce_rows(
+        self, label: str, properties: Sequence[str], least: float, size: int, acks: str
+    ) -> Iterator[Row]:
+        topic = self._topic()
+        total = self.sizes.turn_bytes if size > 100 else self.sizes.turn_bytes // 3
+        what = f"produce {size} B, acks={acks}, {label}"
+        speed = Row(what=what, unit="MB/s", other_name="Kafka", ratio_min=least)
+        middle = Row(what=f"{what}: median latency", unit="ms", other_name="Kafka", ratio_min=1.0)
+        asked = (*properties, f"acks={acks}")
+
+        def run(side: Side, latencies: list[float]) -> float:
+            found = self._produce(side, topic, size, asked, total)
+            latencies.append(max(0.5, float(found[5])))  # the tool counts whole milliseconds
+            return float(found[3])
+
+        for side in (self.ours, self.kafka):
+            run(side, [])
+        for _ in range(self.sizes.turns):
+            speed.turn(lambda: run(self.ours, middle.ours), lambda: run(self.kafka, middle.other))
+        yield speed
+        yield middle
+
+    def consume_rows(self) -> Iterator[Row]:
+        """kafka-consumer-perf-test, over what the producer wrote in batches of 128 KiB."""
+        for size in (1024, 100):
+            topic = self._topic()
+            count = self.sizes.turn_bytes // size
+            for side in (self.ours, self.kafka):
+                self._produce(side, topic, size, _BATCHED, self.sizes.turn_bytes)
+            row = Row(
+                what=f"consume {size} B, default settings",
+                unit="MB/s",
+                other_name="Kafka",
+                ratio_min=1.0,
+            )
+            for side in (self.ours, self.kafka):
+                self._consume(side, topic, count)
+            for _ in range(self.sizes.turns):
+                row.turn(
+                    lambda: self._consume(self.ours, topic, count),  # noqa: B023
+                    lambda: self._consume(self.kafka, topic, count),  # noqa: B023
+                )
+            yield row
+
+    def _consume(self, side: Side, topic: str, count: int) -> float:
+        done = kafka_tool(
+            _CONSUMER,
+            *("--topic", topic, "--num-records", str(count), "--bootstrap-server", side.address),
+        )
+        lines = [line for line in done.stdout.splitlines() if line[:2] == "20"]
+        if not lines:
+            raise SystemExit(f"{done.stdout}\n{done.stderr}")
+        fields = [field.strip() for field in lines[-1].split(",")]
+        return float(fields[8])  # fetch.MB.sec: the time of the rebalance left out
+
+    def latency_rows(self) -> Iterator[Row]:
+        """kafka-e2e-latency, a record at a time."""
+        for acks in ("1", "all"):
+            topic = self._topic()
+            row = Row(
+                what=f"end to end, one record at a time, acks={acks}",
+                unit="ms",
+                other_name="Kafka",
+                ratio_min=1.0,
+            )
+            for side in (self.ours, self.kafka):
+                self._end_to_end(side, topic, acks)
+            for _ in range(self.sizes.turns):
+                row.turn(
+                    lambda: self._end_to_end(self.ours, topic, acks),  # noqa: B023
+                    lambda: self._end_to_end(self.kafka, topic, acks),  # noqa: B023
+                )
+            yield row
+
+    def _end_to_end(self, side: Side, topic: str, acks: str) -> float:
+        done = kafka_tool(
+            _END_TO_END,
+            *("--bootstrap-server", side.address, "--topic", topic),
+            *("--num-records", str(self.sizes.messages), "--producer-acks", acks),
+            *("--record-size", "100"),
+        )
+        found = re.search(r"Avg latency: ([\d.]+) ms", done.stdout)
+        if found is None:
+            raise SystemExit(f"{done.stdout}\n{done.stderr}")
+        return float(found[1])
+
+    # ---- a load of raw requests
+
+    def _load(self, side: Side, **job: Any) -> dict[str, Any]:
+        with ExitStack() as stack:
+            process = stack.enter_context(self._begin_load(side, **job))
+            out, _ = process.communicate()
+        if process.returncode:
+            raise SystemExit(f"the load on {side.name} failed: {out}")
+        return dict(json.loads(out))
+
+    def _begin_load(self, side: Side, **job: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(LOAD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"port": side.port, "keys": 1_000_000} | job))
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def connection_rows(self) -> Iterator[Row]:
+        """Batches of 16 KiB over many connections, five requests in flight on each."""
+        for connections in (1, 10, 100):
+            topic = self._topic(partitions=min(connections, 10))
+            row = Row(
+                what=f"raw produce, 16 KiB batches, {connections} connections",
+                unit="MB/s",
+                other_name="Kafka",
+                ratio_min=1.0,
+            )
+            job = {
+                "topic": topic,
+                "partitions": min(connections, 10),
+                "connections": connections,
+                "batch_bytes": 16_000,
+                "record_bytes": 1_000,
+                "in_flight": 5,
+                "seconds": self.sizes.load_s,
+            }
+            for side in (self.ours, self.kafka):
+                self._load(side, **job | {"seconds": self.sizes.load_s / 3})
+            for _ in range(self.sizes.turns):
+                row.turn(
+                    lambda: float(self._load(self.ours, **job)["mb_per_s"]),  # noqa: B023
+                    lambda: float(self._load(self.kafka, **job)["mb_per_s"]),  # noqa: B023
+                )
+            yield row
+
+    # ---- reads and writes while a log is cleaned
+
+    def cleaning_rows(self) -> Iterator[Row]:
+        """A producer and a consumer at a fifth of peak, without and with a clean beside them."""
+        results: dict[str, dict[str, dict[str, Any]]] = {}
+        for side in (self.ours, self.kafka):
+            results[side.name] = self._cleaning(side)
+        row = Row(
+            what="p99 of produce while cleaning, over p99 without",
+            unit="x",
+            other_name="Kafka",
+            ratio_min=1.0,
+            detail={"sides": results},
+        )
+        for side, figures in ((self.ours, row.ours), (self.kafka, row.other)):
+            quiet, busy = results[side.name]["quiet"], results[side.name]["cleaning"]
+            figures.append(busy["p99_ms"] / quiet["p99_ms"])
+        yield row
+        absolute = Row(
+            what="p99 of produce while cleaning", unit="ms", other_name="Kafka", ratio_min=1.0
+        )
+        absolute.ours.append(results[self.ours.name]["cleaning"]["p99_ms"])
+        absolute.other.append(results[self.kafka.name]["cleaning"]["p99_ms"])
+        yield absolute
+
+    def _cleaning(self, side: Side) -> dict[str, dict[str, Any]]:
+        compacted, followed = f"compacted-{side.name}", f"followed-{side.name}"
+        never = {"min.cleanable.dirty.ratio": "1.0", "segment.bytes": "104857600"}
+        side.create(compacted, 1, {"cleanup.policy": "compact", **never})
+        side.create(followed, 1, {})
+        fill = {
+            "topic": compacted,
+            "partitions": 1,
+            "connections": 1,
+            "batch_bytes": 128_000,
+            "record_bytes": 270,
+            "in_flight": 5,
+        }
+        speed = self._load(side, **fill, seconds=self.sizes.load_s)["mb_per_s"]
+        left = self.sizes.cleaned_bytes / 1e6 - speed * self.sizes.load_s
+        if left > 0:
+            self._load(side, **fill, seconds=left / speed)
+        steady = {
+            "topic": followed,
+            "partitions": 1,
+            "connections": 1,
+            "batch_bytes": 16_000,
+            "record_bytes": 1_000,
+            "in_flight": 5,
+            "follow": True,
+        }
+        peak = self._load(side, **steady, seconds=self.sizes.load_s)
+        rate = peak["requests"] / self.sizes.load_s / 5
+        quiet = self._load(side, **steady, requests_per_s=rate, seconds=2 * self.sizes.load_s)
+        side.warm_cleaner()
+        begun = time.monotonic()
+        with self._begin_load(
+            side, **steady, requests_per_s=rate, seconds=2 * self.sizes.load_s
+        ) as process:
+            side.alter(compacted, {"min.cleanable.dirty.ratio": "0.01"})
+            seconds = side.wait_until_cleaned(compacted, begun)
+            out, _ = process.communicate()
+        if process.returncode:
+            raise SystemExit(f"a request failed while {side.name} was cleaning: {out}")
+        return {"quiet": quiet, "cleaning": json.loads(out) | {"cleaned_s": seconds}}
+
+
+SECTIONS = ("start", "memory", "produce", "consume", "latency", "connections", "cleaning")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
+    parser.add_argument("--sections", default=",".join(SECTIONS), help="by default %(default)s")
+    parser.add_argument("--turns", type=int, default=None)
+    parser.add_argument("--work-dir", type=Path, default=None, help="where 30 GB are free")
+    parser.add_argument("--json", type=Path, default=None, metavar="FILE")
+    options = parser.parse_args(arguments)
+    chosen = options.sections.split(",")
+    if unknown := [name for name in chosen if name not in SECTIONS]:
+        parser.error(f"no such section: {unknown}; there are {SECTIONS}")
+    sizes = _QUICK if options.quick else Sizes()
+    if options.turns is not None:
+        sizes = Sizes(**{**_fields(sizes), "turns": options.turns})
+    target = options.json or RESULTS / f"broker-{time.strftime('%Y%m%dT%H%M%S')}.json"
+    target.parent.mkdir(exist_ok=True)
+    rows: list[Row] = []
+    print(HEADING)
+    with tempfile.TemporaryDirectory(prefix="bench-broker-", dir=options.work_dir) as directory:
+        for row in Bench(sizes, Path(directory)).run(chosen):
+            rows.append(row)
+            print(row.line(), flush=True)
+            document = {"machine": measure.machine(), "rows": [each.document() for each in rows]}
+            target.write_text(json.dumps(document, indent=1))
+    missed = [row.what for row in rows if row.is_met is False]
+    print(f"targets missed: {', '.join(missed) or 'none'}")
+    print(f"written to {target}")
+    return 0
+
+
+def _fields(sizes: Sizes) -> dict[str, Any]:
+    return {name: getattr(sizes, name) for name in Sizes.__slots__}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,187 @@
+"""A steady or unbounded load of raw produce and fetch requests; the same program for either broker.
+
+Run as a program with a JSON job on standard input; prints a JSON result. Latencies are those of a
+produce request with acks=all, and of a record from its sending to its arrival at a reader that
+waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import sys
+import time
+from typing import Any
+
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.testing.wire import request_body, request_frame
+
+_PRODUCE, _FETCH = 0, 1
+_VERSION = 9
+_SENT = struct.Struct(">d")
+
+
+def _batch(size_bytes: int, record_bytes: int, keys: int, turn: int) -> bytes:
+    count = max(1, size_bytes // record_bytes)
+    value = b"x" * max(1, record_bytes - 20)
+    return build_batch(
+        [
+            Record(n, int(time.time() * 1000), b"key-%08d" % ((turn * count + n) % keys), value)
+            for n in range(count)
+        ],
+        base_offset=0,
+    )
+
+
+def _produce(job: dict[str, Any], partition: int, number: int, turn: int) -> bytes:
+    batch = _batch(job["batch_bytes"], job["record_bytes"], job["keys"], turn)
+    body = request_body(
+        _PRODUCE,
+        _VERSION,
+        {
+            "acks": -1,
+            "timeout": 30_000,
+            "topic_data": [
+                {
+                    "name": job["topic"],
+                    "partition_data": [{"index": partition, "records": batch}],
+                }
+            ],
+        },
+    )
+    return request_frame(_PRODUCE, _VERSION, number, "load", body)
+
+
+async def _answer(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+def _check(answer: bytes, topic: str) -> int:
+    """The base offset; an error ends the load."""
+    at = 4 + 1 + 1 + 1 + len(topic) + 1 + 4
+    code, offset = struct.unpack_from(">hq", answer, at)
+    if code:
+        raise SystemExit(f"a produce request failed with error {code}")
+    return int(offset)
+
+
+async def _writer(job: dict[str, Any], index: int, until: float, out: dict[str, Any]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", job["port"])
+    partition = index % job["partitions"]
+    frames = [_produce(job, partition, n, n) for n in range(16)]
+    in_flight: asyncio.Queue[float] = asyncio.Queue(job["in_flight"])
+    rate = job.get("requests_per_s")
+
+    async def read() -> None:
+        while True:
+            sent = await in_flight.get()
+            if sent < 0:
+                return
+            _check(await _answer(reader), job["topic"])
+            out["latencies"].append(time.perf_counter() - sent)
+
+    task = asyncio.create_task(read())
+    begun = time.perf_counter()
+    number = 0
+    while time.perf_counter() < until:
+        if rate:
+            await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
+        frame = frames[number % len(frames)]
+        await in_flight.put(time.perf_counter())
+        writer.write(frame)
+        await writer.drain()
+        out["bytes"] += len(frame)
+        number += 1
+    await in_flight.put(-1.0)
+    await task
+    writer.close()
+
+
+async def _reader(job: dict[str, Any], until: float, out: dict[str, Any]) -> None:
+    """Follows partition 0 at its head."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", job["port"])
+    offset = await _end(job, reader, writer)
+    number = 0
+    while time.perf_counter() < until:
+        number += 1
+        body = request_body(
+            _FETCH,
+            11,
+            {
+                "replica_id": -1,
+                "max_wait": 500,
+                "min_bytes": 1,
+                "max_bytes": 1 << 22,
+                "session_epoch": -1,
+                "topics": [
+                    {
+                        "topic": job["topic"],
+                        "partitions": [
+                            {
+                                "partition": 0,
+                                "fetch_offset": offset,
+                                "partition_max_bytes": 1 << 22,
+                            }
+                        ],
+                    }
+                ],
+            },
+        )
+        writer.write(request_frame(_FETCH, 11, number, "load", body))
+        answer = await _answer(reader)
+        offset = max(offset, _high_watermark(answer, job["topic"]))
+        out["fetches"] += 1
+    writer.close()
+
+
+def _high_watermark(answer: bytes, topic: str) -> int:
+    at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
+    code, mark = struct.unpack_from(">hq", answer, at)
+    if code:
+        raise SystemExit(f"a fetch request failed with error {code}")
+    return int(mark)
+
+
+async def _end(
+    job: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> int:
+    body = request_body(
+        2,
+        1,
+        {
+            "replica_id": -1,
+            "topics": [
+                {"name": job["topic"], "partitions": [{"partition_index": 0, "timestamp": -1}]}
+            ],
+        },
+    )
+    writer.write(request_frame(2, 1, 0, "load", body))
+    return int(struct.unpack(">q", (await _answer(reader))[-8:])[0])
+
+
+async def _run(job: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {"latencies": [], "bytes": 0, "fetches": 0}
+    begun = time.perf_counter()
+    until = begun + job["seconds"]
+    works = [_writer(job, index, until, out) for index in range(job["connections"])]
+    if job.get("follow"):
+        works.append(_reader(job, until, out))
+    await asyncio.gather(*works)
+    took = time.perf_counter() - begun
+    latencies = sorted(out.pop("latencies"))
+    return {
+        "mb_per_s": out["bytes"] / took / 1e6,
+        "requests": len(latencies),
+        "fetches": out["fetches"],
+        "p50_ms": latencies[len(latencies) // 2] * 1000,
+        "p99_ms": latencies[int(len(latencies) * 0.99)] * 1000,
+        "max_ms": latencies[-1] * 1000,
+    }
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    print(json.dumps(uvloop.run(_run(json.load(sys.stdin)))))

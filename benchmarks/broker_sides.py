@@ -1,0 +1,168 @@
+"""The two brokers of a benchmark: what is the same to ask of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from cordwood.testing.kafka import RealKafka, free_port, poll_until
+from cordwood.testing.served import ServedBroker
+from cordwood.testing.wire import ConnectionClosedError, Wire
+from kafka_side import _jvm_flags
+
+# kafka-server-start.sh's own.
+_JVM_FLAGS = (
+    "-Xms1g -Xmx1g -XX:-UseSerialGC -XX:+UseG1GC -XX:MaxGCPauseMillis=20 "
+    "-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent"
+)
+_PROPERTIES = {"log.cleaner.backoff.ms": "500", "group.initial.rebalance.delay.ms": "0"}
+_CLEAN_S = 300.0
+
+
+class Side:
+    """One broker: a name, an address, a process."""
+
+    def __init__(self, name: str, address: str, pid: int) -> None:
+        self.name = name
+        self.address = address
+        self.pid = pid
+        self.port = int(address.rpartition(":")[2])
+        self._admin = AdminClient({"bootstrap.servers": address})
+
+    def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Makes a topic."""
+        new = NewTopic(topic, partitions, 1, config=dict(config))
+        self._admin.create_topics([new])[topic].result(60)
+
+    def alter(self, topic: str, config: Mapping[str, str]) -> None:
+        """Sets settings of a topic."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for done in self._admin.incremental_alter_configs([resource]).values():
+            done.result(60)
+
+    def warm_cleaner(self) -> None:
+        """Has the cleaner ready: a Kafka's is."""
+
+    def wait_until_cleaned(self, topic: str, since: float) -> float:
+        """Seconds until the topic's partition was compacted."""
+        raise NotImplementedError
+
+
+class KafkaSide(Side):
+    """Apache Kafka."""
+
+    def __init__(self, kafka: RealKafka, pid: int) -> None:
+        super().__init__("Kafka", kafka.bootstrap_servers, pid)
+        self._kafka = kafka
+
+    def wait_until_cleaned(self, topic: str, since: float) -> float:
+        cleaned = re.compile(rf"cleaned log {re.escape(topic)}-0 ")
+        poll_until(
+            lambda: bool(cleaned.search(self._kafka.server_log)), timeout_s=_CLEAN_S, what=topic
+        )
+        return time.monotonic() - since
+
+
+class OurSide(Side):
+    """`cordwood serve`."""
+
+    def __init__(self, broker: ServedBroker) -> None:
+        super().__init__("Cordwood", broker.bootstrap_servers, broker.pid)
+        self._broker = broker
+
+    def warm_cleaner(self) -> None:
+        """Compacts a small topic, so that Spark is there."""
+        config = {"cleanup.policy": "compact", "segment.ms": "1000", "segment.bytes": "1048576"}
+        self.create("warm", 1, config | {"min.cleanable.dirty.ratio": "0.01"})
+        producer = Producer({"bootstrap.servers": self.address})
+        for number in range(30_000):
+            producer.produce("warm", key=str(number % 10), value="x" * 100)
+            producer.poll(0)
+        producer.flush()
+        self.wait_until_cleaned("warm", 0.0)
+
+    def wait_until_cleaned(self, topic: str, since: float) -> float:
+        def cleaned() -> bool:
+            with urllib.request.urlopen(f"{self._broker.url}/cleaner") as answer:
+                status = json.load(answer)
+            return any(
+                run["partition"] == f"{topic}-0" and run["outcome"] == "cleaned"
+                for run in status["last_runs"]
+            )
+
+        poll_until(cleaned, timeout_s=_CLEAN_S, what=f"{topic} is cleaned")
+        return time.monotonic() - since
+
+
+@contextmanager
+def both_sides(work: Path) -> Iterator[tuple[Side, Side]]:
+    """Both brokers, running."""
+    with RealKafka(work / "kafka", properties=_PROPERTIES) as kafka:
+        with _jvm_flags(_JVM_FLAGS):
+            kafka.start()
+        with ServedBroker(work / "ours", _PROPERTIES, flags=()) as ours:
+            yield OurSide(ours), KafkaSide(kafka, kafka.pid)
+
+
+def memory_bytes(side: Side) -> int:
+    """Resident memory of the broker's process."""
+    for line in Path(f"/proc/{side.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit(f"no memory of {side.name}")
+
+
+def start_seconds(work: Path, *, kafka: bool) -> float:
+    """From the command to the first answer, on a directory that the same broker has formatted."""
+    if kafka:
+        with _jvm_flags(_JVM_FLAGS), RealKafka(work / "start-kafka") as broker:
+            broker.start()
+            broker.stop()
+            begun = time.monotonic()
+            broker.start()
+            return time.monotonic() - begun
+    port = free_port()
+    command = [
+        *(str(Path(sys.executable).with_name("cordwood")), "serve", "--http-port", "-1"),
+        *("--log-dir", str(work / "start-ours"), "--port", str(port)),
+    ]
+    seconds = 0.0
+    for _ in range(2):  # the first formats the directory
+        begun = time.monotonic()
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        poll_until(lambda: _answers(port), timeout_s=60, what="a start", interval_s=0.01)
+        seconds = time.monotonic() - begun
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait()
+    return seconds
+
+
+def _answers(port: int) -> bool:
+    try:
+        with Wire(port, timeout_s=5) as wire:
+            return bool(wire.versions())
+    except (ConnectionClosedError, OSError):
+        return False
