@@ -64,6 +64,9 @@ _log = logging.getLogger(__name__)
 
 _SWITCH_S: Final = 0.0005
 _CONTROLLER_PORT: Final = 9093
+# How many objects are made before the collector looks at them: a request makes dozens, and hardly
+# ever a cycle.
+_GARBAGE_MIN: Final = 20_000
 _SNAPSHOT_CHECK_MS: Final = 60_000
 _RESERVE_BYTES: Final = 1 << 20
 _CLEANER_KEYS: Final = (
@@ -171,6 +174,10 @@ class Node:
         # What is there now stays: the collector need not look through it again and again.
         gc.collect()
         gc.freeze()
+        thresholds = gc.get_threshold()
+        gc.set_threshold(_GARBAGE_MIN, *thresholds[1:])
+        self._at_end(lambda: gc.set_threshold(*thresholds))
+        self._at_end(gc.unfreeze)
         server.start(loop, dispatcher.answer)
 
     def _usable(self, log_dirs: list[Path], failures: FailureChannel) -> list[Path]:

@@ -117,28 +117,42 @@ class Connection:
         """Answers what requests there are, until one must wait."""
         if self._closed:
             return
-        reader = self._reader
         try:
-            for _ in range(_REQUESTS_PER_TURN):
-                frame = reader.next()
-                if frame is None:
-                    break
-                reply = self._answer(frame, self.peer)
-                if isinstance(reply, list):
-                    self._send(reply)
-                elif reply is not None:
-                    self._await(reply)
-                if self._closed or self.is_busy:
-                    break
-            reader.keep()
+            self._answer_requests()
+            self._reader.keep()
         except _REFUSALS as error:
+            self._flush()
             self.close(str(error), warn=True)
             return
         except Exception:
             _log.exception("Closing connection %s after an unexpected error", self.peer.name)
+            self._flush()
             self.close(None)
             return
         self._rest()
+
+    def _answer_requests(self) -> None:
+        """Small answers of one turn are sent together: a client that pipelines is woken once."""
+        reader = self._reader
+        for _ in range(_REQUESTS_PER_TURN):
+            frame = reader.next()
+            if frame is None:
+                break
+            reply = self._answer(frame, self.peer)
+            if isinstance(reply, list):
+                self._out.extend(reply)
+                if len(reply) > 1:  # records
+                    self._flush()
+                    if self.is_busy:
+                        break
+            elif reply is not None:
+                self._await(reply)
+                break
+            if self._closed:
+                return
+        if self._out:
+            self.last_active_s = self._loop.time()
+            self._flush()
 
     def _rest(self) -> None:
         """Reads on, unless there is something to do first."""
