@@ -528,7 +528,7 @@ def report(seed: int, differences: Sequence[Difference]) -> str:
 
 
 def logs_of(broker: Broker, likener: Likener) -> dict[str, Any]:
-    """Every partition's offsets and batches, by `<topic>-<partition>`."""
+    """Every partition's offsets, batches and segments, by `<topic>-<partition>`."""
     logs = {}
     for topic in broker.wire.ask("metadata", 12, {"topics": None})["topics"]:
         for partition in topic["partitions"]:
@@ -561,7 +561,21 @@ def _log_of(broker: Broker, likener: Likener, topic: str, index: int) -> dict[st
                     (key.hex(), likener.bytes_alike(value.hex())) for key, value in pairs
                 )
             batches.append(likened)
-    return {"start": start["offset"], "end": end["offset"], "batches": batches}
+    return {
+        "start": start["offset"],
+        "end": end["offset"],
+        "batches": batches,
+        "files": files_of(broker.data / f"{topic}-{index}"),
+    }
+
+
+def files_of(directory: Path) -> dict[str, list[str]]:
+    """The segments that a partition's directory holds, and the lines of its leader epochs."""
+    epochs = directory / "leader-epoch-checkpoint"
+    return {
+        "segments": sorted(path.name for path in directory.glob("*.log")),
+        "epochs": epochs.read_text().splitlines() if epochs.exists() else [],
+    }
 
 
 def _fetch(broker: Broker, topic: str, index: int, offset: int) -> bytes | None:

@@ -44,15 +44,15 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     topics: list[dict[str, Any]] = []
     for name in sorted(names):
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
-        topic = image.topics.get(name)
-        if topic is None:
-            topics.append(_unknown(name))
-            continue
         if limit <= 0:
             return {
                 "topics": topics,
                 "next_cursor": {"topic_name": name, "partition_index": at},
             }
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
         indexes = [index for index in sorted(topic.partitions) if index >= at]
         shown, rest = indexes[:limit], indexes[limit:]
         limit -= len(shown)
