@@ -203,7 +203,11 @@ class Broker:
             log.maybe_update_high_watermark(log.log_end_offset)
         if here is None or here.log is not log:
             led[index] = Partition(
-                log, topic_id=topic.topic_id, leader_epoch=image.leader_epoch, is_alone=is_alone
+                log,
+                topic_id=topic.topic_id,
+                leader_epoch=image.leader_epoch,
+                is_alone=is_alone,
+                find=self.logs.get,
             )
         else:
             here.leader_epoch = image.leader_epoch
@@ -280,17 +284,9 @@ class Broker:
             found = self._partitions[topic][index]
         except KeyError:
             raise self._missing(topic, index) from None
-        if found.log.is_closed and not self._follow(found):
+        if found.log.is_closed and not found.follow():
             raise StorageError(f"The log directory of partition {topic}-{index} is offline")
         return found
-
-    def _follow(self, partition: Partition) -> bool:
-        """Whether a log that is closed has just been moved: then it is looked for no more."""
-        log = self.logs.get(partition.log.topic_partition)
-        if log is None or log.is_closed:
-            return False
-        partition.log = log
-        return True
 
     def _missing(self, topic: str, index: int) -> KafkaError:
         known = self.image.topics.get(topic)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cordwood.cleanup.paused_changes import PausedMove
 from cordwood.model.errors import CordwoodError
@@ -60,20 +60,30 @@ class DirectoryMoves:
             if logs.get(partition, future=True) is log and logs.get(partition) is not None:
                 self.begin(partition, log.log_dir)
 
-    def begin(self, partition: TopicPartition, target: Path) -> None:
-        """Moves a partition, which may be on its way elsewhere; back to where it is ends that."""
+    def begin(self, partition: TopicPartition, target: Path) -> asyncio.Future[Any]:
+        """Moves a partition, which may be on its way elsewhere; back to where it is ends that.
+
+        What is returned is done when the move is under way, so that a restart goes on with it, or
+        has the `KafkaError` for which it cannot be.
+        """
+        nothing: asyncio.Future[Any] = self._broker.loop.create_future()
+        nothing.set_result(None)
         current = self._moves.get(partition)
         if current is not None:
             is_same = current.target == target and not current.is_given_up
             current.is_given_up = not is_same
             current.next_target = None if is_same else target
-            return
+            return nothing
         log = self._broker.logs.get(partition)
         if log is None or log.log_dir == target or self._stopping.is_set():
-            return
+            return nothing
         move = self._moves[partition] = _Move(target)
-        done = self._broker.loop.run_in_executor(self._pool, self._run, partition, move)
-        done.add_done_callback(partial(self._done, partition, move))
+        # The cleaner may have to let go of the partition first.
+        begun = self._broker.loop.run_in_executor(
+            None, PausedMove, self._broker.cleaner.manager, partition, target
+        )
+        begun.add_done_callback(partial(self._begun, partition, move))
+        return begun
 
     def close(self) -> None:
         """Returns when no move is being worked at; those that are not over wait for the next start.
@@ -83,8 +93,18 @@ class DirectoryMoves:
         self._stopping.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
+    def _begun(
+        self, partition: TopicPartition, move: _Move, begun: asyncio.Future[PausedMove]
+    ) -> None:
+        error = begun.exception()
+        if error is not None:
+            _log.error("Cannot move %s to %s: %s", partition, move.target, error)
+            self._end(partition, move)
+        elif not self._stopping.is_set():
+            done = self._broker.loop.run_in_executor(self._pool, self._run, begun.result(), move)
+            done.add_done_callback(partial(self._done, partition, move))
+
     def _done(self, partition: TopicPartition, move: _Move, done: asyncio.Future[bool]) -> None:
-        del self._moves[partition]
         if done.cancelled():
             return
         error = done.exception()
@@ -92,18 +112,19 @@ class DirectoryMoves:
             _log.error("Cannot move %s to %s", partition, move.target, exc_info=error)
         elif done.result():
             self._broker.moved(partition)
+        self._end(partition, move)
+
+    def _end(self, partition: TopicPartition, move: _Move) -> None:
+        del self._moves[partition]
         if move.next_target is not None:
             self.begin(partition, move.next_target)
 
-    def _run(self, partition: TopicPartition, move: _Move) -> bool:
+    def _run(self, paused: PausedMove, move: _Move) -> bool:
         """In a thread of the pool, until the move is over: whether the partition was moved.
 
         Raises:
             CordwoodError: it cannot be.
         """
-        if self._stopping.is_set():
-            return False
-        paused = PausedMove(self._broker.cleaner.manager, partition, move.target)
         try:
             while not self._stopping.is_set():
                 if move.is_given_up:

@@ -9,7 +9,12 @@ from collections.abc import Callable
 from uuid import UUID
 
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.kafka_errors import FencedLeaderEpochError, UnknownLeaderEpochError
+from cordwood.model.kafka_errors import (
+    FencedLeaderEpochError,
+    StorageError,
+    UnknownLeaderEpochError,
+)
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -23,7 +28,16 @@ class Partition:
     `is_alone` says that no other replica is in sync: then what is written is committed.
     """
 
-    __slots__ = ("index", "is_alone", "leader_epoch", "log", "topic", "topic_id", "waiters")
+    __slots__ = (
+        "_find",
+        "index",
+        "is_alone",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
 
     def __init__(
         self,
@@ -32,8 +46,11 @@ class Partition:
         topic_id: UUID,
         leader_epoch: int,
         is_alone: bool,
+        find: Callable[[TopicPartition], PartitionLog | None] = lambda _: None,
     ) -> None:
+        """`find` gives the log that is served now, which a move to another directory changes."""
         self.log = log
+        self._find = find
         self.topic = log.topic_partition.topic
         self.index = log.topic_partition.partition
         self.topic_id = topic_id
@@ -49,12 +66,28 @@ class Partition:
         Raises:
             KafkaError: as `PartitionLog.append_as_leader`.
         """
-        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        try:
+            result = self._append(records, origin)
+        except StorageError:
+            if not self.log.is_closed or not self.follow():
+                raise
+            result = self._append(records, origin)
         if not result.is_duplicate and result.last_offset >= 0:
             if self.is_alone:
                 self.log.maybe_update_high_watermark(result.last_offset + 1)
             self.wake(result.size_bytes)
         return result
+
+    def _append(self, records: bytes | memoryview, origin: AppendOrigin) -> AppendResult:
+        return self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+
+    def follow(self) -> bool:
+        """Takes the log that has come in the place of one that was closed; whether there is one."""
+        log = self._find(self.log.topic_partition)
+        if log is None or log.is_closed:
+            return False
+        self.log = log
+        return True
 
     def wake(self, size_bytes: int) -> None:
         """Tells those who wait that so many bytes have come; 0 for any other change."""

@@ -68,6 +68,11 @@ class ServedBroker:
         return self._process.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """How it has ended by itself; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def log(self) -> str:
         """What it has logged."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")

@@ -9,6 +9,7 @@ Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThre
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +30,28 @@ _STORAGE_ERROR = 56
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Begins every move that is not done already."""
+    return _answer(broker, request)
+
+
+async def _answer(broker: Broker, request: Any) -> dict[str, object]:
     topics: dict[str, list[dict[str, Any]]] = {}
+    begun = []
     for target in request.dirs:
         for topic in target.topics:
             for index in topic.partitions:
-                code = _begin(broker, TopicPartition(topic.name, index), Path(target.path))
-                topics.setdefault(topic.name, []).append(
-                    {"partition_index": index, "error_code": code}
-                )
+                partition = TopicPartition(topic.name, index)
+                answer = {"partition_index": index, "error_code": 0}
+                topics.setdefault(topic.name, []).append(answer)
+                move = _begin(broker, partition, Path(target.path))
+                if isinstance(move, int):
+                    answer["error_code"] = move
+                else:
+                    begun.append((move, answer))
+    for move, answer in begun:
+        try:
+            await move
+        except KafkaError as error:
+            answer["error_code"] = error.code
     return {
         "results": [
             {"topic_name": name, "partitions": partitions} for name, partitions in topics.items()
@@ -44,7 +59,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int:
+def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int | asyncio.Future[Any]:
+    """The code of what is wrong, or the beginning of the move."""
     if target not in broker.log_dirs:
         return _LOG_DIR_NOT_FOUND
     if target in broker.logs.context.failures.offline:
@@ -55,8 +71,7 @@ def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int:
         return ReplicaNotAvailableError.code
     except KafkaError as error:
         return error.code
-    broker.moves.begin(partition, target)
-    return 0
+    return broker.moves.begin(partition, target)
 
 
 API = Api(34, "AlterReplicaLogDirs", 1, 2, handle)
