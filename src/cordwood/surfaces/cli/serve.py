@@ -10,11 +10,16 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cordwood.model.errors import CordwoodError, DirectoryInUseError
+from cordwood.surfaces.cli import load_progress
+
+if TYPE_CHECKING:
+    from cordwood.broker.configs.settings import BrokerSettings
+    from cordwood.model.clock import Clock
 
 _USAGE = 2
 _IN_USE = 3
@@ -44,7 +49,8 @@ def serve_command(
         typer.Option(help="log.dirs; may be given several times. Formatted if empty."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Listen on 127.0.0.1 at this port; 0 for any free one.")
+        int | None,
+        typer.Option(max=65_535, help="Listen on 127.0.0.1 at this port; 0 for any free one."),
     ] = None,
     override: Annotated[
         list[str] | None,
@@ -53,8 +59,9 @@ def serve_command(
     http_port: Annotated[
         int,
         typer.Option(
+            max=65_535,
             help="Metrics (/metrics) and the cleaner's status are served on 127.0.0.1 here; 0 for "
-            "any free port, -1 for none."
+            "any free port, -1 for none.",
         ),
     ] = 9464,
     test_clock: Annotated[
@@ -93,7 +100,7 @@ def serve_command(
         raise typer.Exit(_USAGE) from error
     for warning in settings.warnings:
         _log.warning("%s", warning)
-    clock = MovableClock() if test_clock else SystemClock()
+    clock: Clock = MovableClock() if test_clock else SystemClock()
     try:
         _run_until_told(settings, clock, None if http_port < 0 else http_port)
     except DirectoryInUseError as error:
@@ -120,21 +127,25 @@ def _from_options(
     return given
 
 
-def _run_until_told(settings: object, clock: object, http_port: int | None) -> None:
+def _run_until_told(settings: BrokerSettings, clock: Clock, http_port: int | None) -> None:
     import uvloop  # noqa: PLC0415
 
     uvloop.run(_serve(settings, clock, http_port))
 
 
-async def _serve(settings: object, clock: object, http_port: int | None) -> None:
+async def _serve(settings: BrokerSettings, clock: Clock, http_port: int | None) -> None:
     from cordwood.node import Node  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    node = Node(settings, clock=clock)  # type: ignore[arg-type]
-    await node.start()
+    node = Node(settings, clock=clock)
+    if load_progress.is_terminal():
+        with load_progress.LoadBars() as bars:
+            await node.start(bars)
+    else:
+        await node.start(load_progress.LoadLines())
     endpoint = None
     try:
         if http_port is not None:
@@ -142,7 +153,10 @@ async def _serve(settings: object, clock: object, http_port: int | None) -> None
 
             endpoint = HttpEndpoint(node, http_port)
             _log.info("Metrics and status are at %s", endpoint.url)
-        where = ", ".join(f"{name}://127.0.0.1:{port}" for name, port in node.ports.items())
+        where = ", ".join(
+            f"{each.name}://{each.host or '*'}:{node.ports[each.name]}"
+            for each in settings.listeners
+        )
         _log.info("Kafka Server started (%s)", where)
         node.failure.add_done_callback(lambda _: told.set())
         await told.wait()

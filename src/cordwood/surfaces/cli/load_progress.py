@@ -1,0 +1,109 @@
+"""How far the loading of logs is: a bar on a terminal, else a line now and then.
+
+Source: org.apache.kafka.storage.internals.log.LogManager.loadLogs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from cordwood.model.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_log = logging.getLogger("cordwood.serve")
+
+_LINE_EVERY_S = 5.0
+
+
+class LoadLines:
+    """Logs a line for each directory, and one every few seconds while it goes on."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._totals: dict[Path, int] = {}
+        self._done: dict[Path, int] = {}
+        self._last_s = self._clock.monotonic_s()
+
+    def begin(self, log_dir: Path, total: int) -> None:
+        """Says how many logs a directory holds."""
+        self._totals[log_dir] = total
+        self._done[log_dir] = 0
+        _log.info("Loading %s logs from %s", total, log_dir)
+
+    def advance(self, log_dir: Path, name: str) -> None:
+        """Counts a log; now and then says so."""
+        with self._lock:
+            self._done[log_dir] += 1
+            if not self._is_time():
+                return
+        _log.info(
+            "Completed load of %s (%s/%s completed in %s)",
+            name,
+            self._done[log_dir],
+            self._totals[log_dir],
+            log_dir,
+        )
+
+    def segment(self, name: str, number: int, total: int) -> None:
+        """Now and then says which segment is being recovered."""
+        with self._lock:
+            if not self._is_time():
+                return
+        _log.info("Recovering segment %s of %s of %s", number, total, name)
+
+    def _is_time(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._last_s < _LINE_EVERY_S:
+            return False
+        self._last_s = now_s
+        return True
+
+
+class LoadBars:
+    """A bar for each directory, on a terminal; a context manager."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415  # only where there is a terminal
+        from rich.progress import Progress  # noqa: PLC0415
+
+        self._progress: Progress = Progress(console=Console(stderr=True), transient=True)
+        self._tasks: dict[Path, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def begin(self, log_dir: Path, total: int) -> None:
+        """Adds the directory's bar."""
+        self._tasks[log_dir] = self._progress.add_task(f"Loading {log_dir}", total=total)
+
+    def advance(self, log_dir: Path, name: str) -> None:
+        """Moves it on."""
+        del name
+        self._progress.advance(self._tasks[log_dir])
+
+    def segment(self, name: str, number: int, total: int) -> None:
+        """Shows the segment that is being recovered beside the bar."""
+        for task in self._tasks.values():
+            self._progress.update(task, description=f"Recovering {name}: {number} of {total}")
+
+
+def is_terminal() -> bool:
+    """Whether there is somebody to watch a bar."""
+    return sys.stderr.isatty()

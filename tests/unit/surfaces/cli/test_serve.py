@@ -1,0 +1,115 @@
+"""`cordwood serve`: what keeps it from starting, and how it stops."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cordwood.surfaces.cli.load_progress import LoadLines
+from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.served import ServedBroker
+
+_IN_USE, _USAGE, _FAILED = 3, 2, 1
+
+
+def serve(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cordwood", "serve", "--http-port", "-1", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("listeners=SSL://127.0.0.1:0", "listeners"),
+        ("ssl.keystore.location=/keys", "ssl.keystore.location"),
+        ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms"),
+        ("authorizer.class.name=a.b.C", "authorizer.class.name"),
+        ("remote.log.storage.system.enable=true", "remote.log.storage.system.enable"),
+        ("process.roles=controller", "process.roles"),
+        ("num.partitions=none", "num.partitions"),
+    ],
+)
+def test_a_setting_that_is_not_served_or_wrong_is_fatal_and_named(
+    tmp_path: Path, setting: str, name: str
+) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(f"log.dirs={tmp_path}/logs\n{setting}\n", encoding="utf-8")
+    done = serve("--config", str(config))
+    assert done.returncode == _USAGE, done.stderr
+    assert name in done.stderr
+    assert str(config) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "logs").exists(), "nothing is touched"
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path / "logs"):
+        done = serve("--log-dir", str(tmp_path / "logs"), "--port", "0")
+    assert done.returncode == _IN_USE, done.stderr
+    assert str(tmp_path / "logs") in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_named_and_the_directory_stays_clean(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = serve("--log-dir", str(tmp_path / "logs"), "--port", str(port))
+    assert done.returncode == _FAILED, done.stderr
+    assert f"127.0.0.1:{port}: Address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
+    with ServedBroker(tmp_path / "logs"):
+        pass
+
+
+def test_a_directory_that_holds_something_else_is_not_formatted(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "letters.txt").write_text("dear", encoding="utf-8")
+    done = serve("--log-dir", str(tmp_path / "logs"), "--port", "0")
+    assert done.returncode == _FAILED, done.stderr
+    assert "letters.txt" in done.stderr
+    assert [each.name for each in (tmp_path / "logs").iterdir()] == ["letters.txt"]
+
+
+def test_it_stops_in_order_when_it_is_told_to(tmp_path: Path) -> None:
+    broker = ServedBroker(tmp_path / "logs").start()
+    assert not (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
+    assert broker.stop() == 0
+    names = {each.name for each in (tmp_path / "logs").iterdir()}
+    assert {
+        ".kafka_cleanshutdown",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    } <= names
+    assert "Shut down completed" in broker.log
+
+
+def test_old_names_in_server_properties_are_warned_of(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path / "logs", {"file.delete.delay.ms": "5"}) as broker:
+        assert "file.delete.delay.ms is ignored" in broker.log
+        assert "log.segment.delete.delay.ms" in broker.log
+
+
+def test_the_loading_of_many_logs_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    lines = LoadLines(clock)
+    with caplog.at_level(logging.INFO):
+        lines.begin(Path("/d"), 100)
+        for number in range(100):
+            clock.advance(1000)
+            lines.advance(Path("/d"), f"t-{number}")
+    assert caplog.messages[0] == "Loading 100 logs from /d"
+    assert caplog.messages[1] == "Completed load of t-4 (5/100 completed in /d)"
+    assert len(caplog.messages) == 21
