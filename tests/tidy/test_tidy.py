@@ -148,15 +148,15 @@ def _reaches(tree: ast.Module) -> set[str]:
     return found
 
 
-def _options_of_clean() -> set[str]:
-    """The flags of `cordwood clean`, as typer makes them of the function's parameters."""
+def _options_of(command: str) -> set[str]:
+    """The flags of a subcommand, as typer makes them of its function's parameters."""
     functions = [
         node
-        for node in ast.walk(_modules()["surfaces/cli/clean.py"])
-        if isinstance(node, ast.FunctionDef) and node.name == "clean_command"
+        for node in ast.walk(_modules()[f"surfaces/cli/{command}.py"])
+        if isinstance(node, ast.FunctionDef) and node.name == f"{command}_command"
     ]
     assert functions, (
-        "clean_command is gone from surfaces/cli/clean.py: tell this test its new name"
+        f"{command}_command is gone from surfaces/cli/{command}.py: tell this test its new name"
     )
     flags = set()
     arguments = functions[0].args
@@ -302,14 +302,15 @@ def test_every_subcommand_is_described(command: str) -> None:
     assert f"cordwood {command}" in _user_pages(), f"describe `cordwood {command}` in docs/cli.md"
 
 
-@pytest.mark.parametrize("flag", sorted(_options_of_clean() | _options_of_dump_log()))
+@pytest.mark.parametrize("flag", sorted(_options_of("clean") | _options_of_dump_log()))
 def test_every_option_is_described(flag: str) -> None:
     found = re.search(rf"`{re.escape(flag)}[ `=]", _user_pages())
     assert found, f"describe {flag} in docs/cli.md: what it does, and its default"
 
 
 def test_no_option_is_described_that_is_not_there() -> None:
-    known = _options_of_clean() | _options_of_dump_log() | {"--version", "--help"}
+    known = _options_of("clean") | _options_of("serve") | _options_of_dump_log()
+    known |= {"--version", "--help"}
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)
     assert set(rows) <= known, f"docs/cli.md describes {sorted(set(rows) - known)}: no such option"
