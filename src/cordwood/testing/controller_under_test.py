@@ -61,6 +61,7 @@ class ControllerUnderTest:
         previous_broker_epoch: int = -1,
         fs: FileSystem | None = None,
         node_id: int = NODE_ID,
+        online: Sequence[UUID] | None = None,
     ) -> Controller:
         """A controller whose broker is still fenced."""
         return Controller.open(
@@ -68,6 +69,7 @@ class ControllerUnderTest:
             node_id=node_id,
             cluster_id=CLUSTER_ID,
             directory_ids=self.ids,
+            online_directory_ids=online,
             listeners=[("PLAINTEXT", "localhost", 9092, 0)],
             clock=self.clock,
             previous_broker_epoch=previous_broker_epoch,
