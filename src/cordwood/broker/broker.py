@@ -158,7 +158,7 @@ class Broker:
     def _lead(self, topic: TopicImage, known: TopicImage | None, *, is_start: bool) -> None:
         deletion = self._deletions.get(topic.name)
         if deletion is not None:  # of the topic that had the name before
-            deletion.add_done_callback(lambda _: self._lead(topic, known, is_start=is_start))
+            deletion.add_done_callback(lambda _: self._lead_later(topic, known, is_start=is_start))
             return
         led = self._partitions.setdefault(topic.name, {})
         for index, image in topic.partitions.items():
@@ -169,6 +169,11 @@ class Broker:
                 self._lead_partition(led, topic, index, image, is_new=is_new)
             except KafkaError:
                 _log.exception("Cannot serve %s-%s", topic.name, index)
+
+    def _lead_later(self, topic: TopicImage, known: TopicImage | None, *, is_start: bool) -> None:
+        now = self.image.topics.get(topic.name)
+        if now is not None and now.topic_id == topic.topic_id:  # else it has been deleted too
+            self._lead(topic, known, is_start=is_start)
 
     def _lead_partition(
         self,
