@@ -41,6 +41,8 @@ from cordwood.testing.wire import (
 CLOSED: Final = {"connection": "closed"}
 PENDING_ERRORS: Final = ("coordinator_not_available", "coordinator_load_in_progress")
 SETTLE_SECONDS: Final = 0.03
+DELETED_SECONDS: Final = 0.2
+"""Until Kafka's coordinator has forgotten the offsets of a deleted topic."""
 SETTLE_SECONDS_MAX: Final = 20
 NEAR_NOW_MS: Final = 15 * 60 * 1000
 
@@ -209,6 +211,8 @@ class Broker:
             if not _is_pending(step, answer) or time.monotonic() > deadline:
                 break
             time.sleep(SETTLE_SECONDS)
+        if step.api == "delete_topics":
+            time.sleep(DELETED_SECONDS)
         if step.api in _MUTATIONS:
             self.wait_for_leaders()
         return answer
