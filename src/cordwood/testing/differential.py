@@ -498,7 +498,7 @@ def replay(
     differences: list[Difference] = []
     for number, exchange in enumerate(transcript.exchanges):
         found = _answer_like(broker, likener, exchange)
-        if not _agree(exchange.answer, found):
+        if not agree(exchange.answer, found):
             differences.append(Difference(number, exchange.step, exchange.answer, found))
             if len(differences) >= differences_max:
                 return differences
@@ -509,16 +509,16 @@ def replay(
     return differences
 
 
-def _agree(expected: Any, found: Any) -> bool:
+def agree(expected: Any, found: Any) -> bool:
     """True if they are equal, but that any error may stand for a fault of Kafka's own."""
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         if expected.get("error_code") == "unknown_server_error" != found.get("error_code"):
             return found.get("error_code") != "none"
         return expected.keys() == found.keys() and all(
-            _agree(value, found[key]) for key, value in expected.items()
+            agree(value, found[key]) for key, value in expected.items()
         )
     if isinstance(expected, list) and isinstance(found, list):
-        return len(expected) == len(found) and all(map(_agree, expected, found))
+        return len(expected) == len(found) and all(map(agree, expected, found))
     return bool(expected == found)
 
 

@@ -1,0 +1,70 @@
+"""What a Produce request is refused for before any log has seen it."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
+from cordwood.format.compression import Codec
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.kafka_errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    KafkaError,
+    TransactionalIdAuthorizationError,
+    UnsupportedCompressionTypeError,
+)
+
+BATCH = build_batch([Record(0, 1, b"k", b"v")], base_offset=0)
+ZSTD = build_batch([Record(0, 1, b"k", b"v")], base_offset=0, codec=Codec.ZSTD)
+TRANSACTIONAL = build_batch([Record(0, 1, b"k", b"v")], base_offset=0, is_transactional=True)
+
+
+def request(*records: bytes | None) -> SimpleNamespace:
+    data = [SimpleNamespace(index=i, records=each) for i, each in enumerate(records)]
+    return SimpleNamespace(topic_data=[SimpleNamespace(partition_data=data)])
+
+
+def test_one_whole_batch_is_taken_and_a_torn_end_behind_it_too() -> None:
+    require_one_batch(BATCH, 13)
+    require_one_batch(memoryview(BATCH + b"\0\0\0"), 13)
+    require_one_batch(ZSTD, 7)
+
+
+@pytest.mark.parametrize(
+    ("records", "version", "error"),
+    [
+        (None, 13, InvalidRecordError),
+        (b"", 13, InvalidRecordError),
+        (BATCH[:-1], 13, InvalidRecordError),
+        (BATCH + BATCH, 13, InvalidRecordError),
+        (BATCH[:16] + b"\1" + BATCH[17:], 13, InvalidRecordError),
+        (BATCH + BATCH[:16] + b"\x09" + BATCH[17:], 13, CorruptMessageError),
+        (ZSTD, 6, UnsupportedCompressionTypeError),
+    ],
+)
+def test_anything_but_one_batch_of_the_format_is_refused(
+    records: bytes | None, version: int, error: type[KafkaError]
+) -> None:
+    with pytest.raises(error):
+        require_one_batch(records, version)
+
+
+def test_a_first_batch_that_is_none_fails_the_whole_request() -> None:
+    fault = request_fault(request(BATCH, BATCH[:16] + b"\x03" + BATCH[17:]))
+    assert isinstance(fault, CorruptMessageError)
+    assert str(fault) == "Invalid magic found in record: 3"
+    short = BATCH[:8] + struct.pack(">i", 10) + BATCH[12:]
+    assert (
+        str(request_fault(request(short)))
+        == "Record size 10 is less than the minimum record overhead (14)"
+    )
+
+
+def test_a_transactional_batch_needs_a_transaction() -> None:
+    fault = request_fault(request(BATCH, TRANSACTIONAL))
+    assert isinstance(fault, TransactionalIdAuthorizationError)
+    assert request_fault(request(BATCH, None, b"")) is None
