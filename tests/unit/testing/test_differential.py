@@ -9,6 +9,7 @@ from typing import Any
 from cordwood.testing.differential import (
     Difference,
     Step,
+    agree,
     differing_lines,
     report,
     resolved,
