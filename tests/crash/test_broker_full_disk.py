@@ -13,7 +13,8 @@ import pytest
 from cordwood.format.record_batch import iter_batches
 from cordwood.storage.room_reserve import RESERVE
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.failing_disks import fill, may_mount, small_disk
+from cordwood.testing.failing_disks import break_directory, fill, may_mount, small_disk
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.served import ServedBroker
 from cordwood.testing.wire_client import WireClient, batch_of
@@ -205,3 +206,30 @@ def test_a_broker_stops_and_starts_while_its_disk_is_full(disk: Path, tmp_path: 
         assert wire.produce("t", batch_of(b"x"))["base_offset"] == taken
         assert wire.committed("g", "t", 0) == 5
     assert not (disk / "logs" / RESERVE).exists()
+
+
+def test_the_loss_of_another_directory_is_told_while_the_metadata_logs_disk_is_full(
+    disk: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    properties = PROPERTIES | {"log.dirs": f"{disk / 'logs'},{other}"}
+    broker = RunningBroker(properties, log_dir=disk / "logs", engine=NoEngine)
+    with broker, WireClient(broker.port) as wire:
+        wire.create("t", 2)
+        wire.produce("t", batch_of(b"x"), 0)
+        wire.produce("t", batch_of(b"x"), 1)
+        fill(disk)
+        for number in range(200):
+            refused = wire.create(f"new{number}", name_of_error=True)
+            if refused != "none":
+                break
+        assert refused == STORAGE_ERROR
+        break_directory(other)
+        broker.advance(minutes=2, compact=False)
+
+        def is_told() -> bool:
+            codes = [each["error_code"] for each in wire.partitions("t").values()]
+            return sorted(codes) == ["leader_not_available", "none"]
+
+        poll_until(is_told, timeout_s=20, what="the loss is told")
+        assert not broker.node.failure.done()

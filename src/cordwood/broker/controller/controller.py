@@ -385,7 +385,7 @@ class Controller:
         Raises:
             StorageError: the disk refused; nothing changed.
         """
-        self._commit_in_parts(
+        self._commit_parts_at_need(
             partitions.assign_directories(self._view(), self._node.node_id, assigned)
         )
 
@@ -399,8 +399,7 @@ class Controller:
         """
         broker = self.image.brokers[self._node.node_id]
         records = registration.directories_failed(self._view(), broker, directories)
-        for start in range(0, len(records), BATCH_RECORDS_MAX):
-            self._commit_at_need(records[start : start + BATCH_RECORDS_MAX])
+        self._commit_parts_at_need(records)
 
     def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
         """Records which directories of this broker take no new partitions (cordoned.log.dirs).
@@ -526,6 +525,10 @@ class Controller:
                 self._commit(records)
             finally:
                 self._reserve.take()
+
+    def _commit_parts_at_need(self, records: Sequence[ApiRecord]) -> None:
+        for start in range(0, len(records), BATCH_RECORDS_MAX):
+            self._commit_at_need(records[start : start + BATCH_RECORDS_MAX])
 
     def _commit_in_parts(self, records: Sequence[ApiRecord]) -> None:
         """Writes records that need not be seen at once, in as many batches as they take."""
