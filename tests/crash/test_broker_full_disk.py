@@ -208,24 +208,41 @@ def test_a_broker_stops_and_starts_while_its_disk_is_full(disk: Path, tmp_path: 
     assert not (disk / "logs" / RESERVE).exists()
 
 
-def test_the_loss_of_another_directory_is_told_while_the_metadata_logs_disk_is_full(
-    disk: Path, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    properties = PROPERTIES | {"log.dirs": f"{disk / 'logs'},{other}"}
-    broker = RunningBroker(properties, log_dir=disk / "logs", engine=NoEngine)
-    with broker, WireClient(broker.port) as wire:
+class TwoDisks:
+    """A broker with its metadata log on a full disk, and another directory, which fails."""
+
+    def __init__(self, disk: Path, other: Path, **properties: str) -> None:
+        self.disk = disk
+        self.other = other
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        self.broker = RunningBroker(
+            PROPERTIES | given | {"log.dirs": f"{disk / 'logs'},{other}"},
+            log_dir=disk / "logs",
+            engine=NoEngine,
+        )
+
+    def fail(self, wire: WireClient, *, keeps_reserve: bool) -> None:
         wire.create("t", 2)
         wire.produce("t", batch_of(b"x"), 0)
         wire.produce("t", batch_of(b"x"), 1)
-        fill(disk)
+        if not keeps_reserve:
+            (self.disk / "logs" / RESERVE).unlink()
+        fill(self.disk)
         for number in range(200):
             refused = wire.create(f"new{number}", name_of_error=True)
             if refused != "none":
                 break
         assert refused == STORAGE_ERROR
-        break_directory(other)
-        broker.advance(minutes=2, compact=False)
+        break_directory(self.other)
+        self.broker.advance(minutes=2, compact=False)
+
+
+def test_the_loss_of_another_directory_is_told_while_the_metadata_logs_disk_is_full(
+    disk: Path, tmp_path: Path
+) -> None:
+    disks = TwoDisks(disk, tmp_path / "other")
+    with disks.broker as broker, WireClient(broker.port) as wire:
+        disks.fail(wire, keeps_reserve=True)
 
         def is_told() -> bool:
             codes = [each["error_code"] for each in wire.partitions("t").values()]
@@ -233,3 +250,13 @@ def test_the_loss_of_another_directory_is_told_while_the_metadata_logs_disk_is_f
 
         poll_until(is_told, timeout_s=20, what="the loss is told")
         assert not broker.node.failure.done()
+
+
+def test_a_node_gives_up_that_cannot_tell_of_a_loss_in_time(disk: Path, tmp_path: Path) -> None:
+    disks = TwoDisks(disk, tmp_path / "other", log_dir_failure_timeout_ms="1500")
+    with disks.broker as broker, WireClient(broker.port) as wire:
+        disks.fail(wire, keeps_reserve=False)
+        codes = {wire.produce("t", batch_of(b"x"), index)["error_code"] for index in (0, 1)}
+        assert STORAGE_ERROR in codes
+        poll_until(broker.node.failure.done, timeout_s=20, what="the node gives up")
+        assert "log.dir.failure.timeout.ms" in broker.node.failure.result()
