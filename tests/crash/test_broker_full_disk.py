@@ -260,3 +260,34 @@ def test_a_node_gives_up_that_cannot_tell_of_a_loss_in_time(disk: Path, tmp_path
         assert STORAGE_ERROR in codes
         poll_until(broker.node.failure.done, timeout_s=20, what="the node gives up")
         assert "log.dir.failure.timeout.ms" in broker.node.failure.result()
+
+
+def test_a_move_to_a_full_disk_ends_and_the_partition_stays(disk: Path, tmp_path: Path) -> None:
+    home, target = tmp_path / "home", disk / "logs"
+    broker = RunningBroker(
+        PROPERTIES | {"log.dirs": f"{home},{target}"}, log_dir=home, engine=NoEngine
+    )
+    with broker, WireClient(broker.port) as wire:
+        wire.create("t", 2)
+        index = next(n for n in range(2) if wire.place_of(f"t-{n}") == str(home))
+        for number in range(20):
+            assert wire.produce("t", batch_of(value(number)), index)["error_code"] == "none"
+        ballast = fill(disk, leave_bytes=1_000_000)
+        assert wire.move("t", [index], target) == {index: "none"}
+
+        def is_over() -> bool:
+            name = f"t-{index}"
+            return name not in wire.directories()[str(target)]["partitions"]
+
+        poll_until(is_over, timeout_s=20, what="the move is given up")
+        assert wire.place_of(f"t-{index}") == str(home)
+        assert broker.broker.logs.context.failures.offline == {}
+        assert wire.produce("t", batch_of(value(20)), index)["base_offset"] == 20
+        broker.advance(minutes=5, compact=False)
+        broker.advance(minutes=5, compact=False)
+        ballast.unlink()
+        assert wire.move("t", [index], target) == {index: "none"}
+        poll_until(
+            lambda: wire.place_of(f"t-{index}") == str(target), timeout_s=20, what="it is there"
+        )
+        assert len(wire.records("t", index)) == 21

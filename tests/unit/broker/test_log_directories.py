@@ -281,6 +281,27 @@ def test_metrics_and_the_cleaner_forget_a_dead_directory(
     assert not kept
 
 
+def test_a_move_to_a_directory_that_turns_out_to_be_dead_is_refused(
+    running: RunningBroker, wire: WireClient, place: Place
+) -> None:
+    where = written_topic(wire)
+    index = next(index for index, directory in where.items() if directory == place.directories[0])
+    break_directory(place.directories[1])
+    assert wire.move("t", [index], place.directories[1]) == {index: STORAGE_ERROR}
+    waits(running, lambda it: len(it.image.brokers[1].log_dirs) == 2, "the loss is told")
+    assert Path(wire.place_of(f"t-{index}")) == place.directories[0]
+    assert wire.produce("t", batch_of(b"more"), index)["base_offset"] == 1
+    assert wire.move("t", [index], place.directories[2]) == {index: "none"}
+    known = ids(running)[place.directories[2]]
+
+    def is_told(broker: Broker) -> bool:
+        image = broker.image.topics["t"].partitions[index]
+        return uuid_text(image.directories[0].bytes) == known
+
+    waits(running, is_told, "the move is over, and told")
+    assert [each.value for each in wire.records("t", index)] == [b"%d" % index, b"more"]
+
+
 # ---- no directory left
 
 
