@@ -335,6 +335,12 @@ class RealKafka:
         return self.root / "server.properties"
 
     @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """True between `start` and the end of the process."""
         return self._process is not None and self._process.poll() is None
