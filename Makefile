@@ -3,8 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONPATH :=
+# Three files at a time: many tests wait for a JVM, and keep no core busy meanwhile.
+SIDE_BY_SIDE := -n 3 --dist loadfile
 
-.PHONY: help setup lock run test nightly lint format bench bench-log
+.PHONY: help setup lock run test nightly lint format bench bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -14,9 +16,9 @@ lock:          ## refresh requirements/dev.lock from pyproject.toml
 run: setup     ## clean a copy of the log directory that ships with the project, and show it
 	@$(BIN)/python tools/demo.py
 test: setup lint  ## everything that CI checks
-	@$(BIN)/python -m pytest -m "not nightly"
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not nightly"
 nightly: setup lint  ## the full figures too
-	@$(BIN)/python -m pytest -m "nightly or not nightly"
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "nightly or not nightly"
 lint: setup    ## ruff, mypy, import contracts
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
 format: setup  ## let ruff mend what it can
@@ -25,3 +27,5 @@ bench: setup   ## compare with Kafka's own cleaner
 	@$(BIN)/python benchmarks/bench_clean.py
 bench-log: setup  ## compare the log with plain files, and with Kafka's start
 	@$(BIN)/python benchmarks/bench_log.py
+bench-broker: setup  ## compare the broker with Kafka, by Kafka's own performance tools
+	@$(BIN)/python benchmarks/bench_broker.py
