@@ -77,7 +77,11 @@ _CLEANER_KEYS: Final = (
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.backoff.ms",
 )
-_CONNECTION_KEYS: Final = ("max.connections", "max.connections.per.ip")
+_CONNECTION_KEYS: Final = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+)
 
 EngineFactory = Callable[[], ManagedEngine]
 
@@ -298,7 +302,7 @@ class Node:
             broker.loop.run_in_executor(None, broker.cleaner.reconfigure, settings)
 
         def connections(_before: BrokerValues, values: BrokerValues) -> None:
-            self.server.limits = _limits(values)
+            self.server.limits = _limits(values, self.settings)
 
         broker.configs.subscribe(_CLEANER_KEYS, cleaner)
         broker.configs.subscribe(_CONNECTION_KEYS, connections)
@@ -313,8 +317,7 @@ class Node:
 
     def _bind(self) -> Server:
         settings = self.settings
-        server = Server(limits=_limits(settings))
-        self.server = server
+        server = Server(limits=_limits(settings, self.settings))
         self.server = server
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
@@ -443,13 +446,35 @@ class Node:
         self._undo.append((undo, waits))
 
 
-def _limits(values: BrokerValues) -> ServerLimits:
+def _limits(values: BrokerValues, settings: BrokerSettings) -> ServerLimits:
+    """The bounds in force; buffers are the system's, which grow at need, unless they are given."""
+
+    def buffer_bytes(name: str) -> int | None:
+        size = values.integer(name)
+        return size if name in settings.given and size >= 0 else None
+
     return ServerLimits(
         max_request_bytes=values.socket_request_max_bytes,
         connections_max=values.max_connections,
         connections_max_per_ip=values.max_connections_per_ip,
+        connections_max_by_ip=_by_address(values.max_connections_per_ip_overrides),
         connections_max_idle_ms=values.connections_max_idle_ms,
+        send_buffer_bytes=buffer_bytes("socket.send.buffer.bytes"),
+        receive_buffer_bytes=buffer_bytes("socket.receive.buffer.bytes"),
     )
+
+
+def _by_address(by_host: Mapping[str, int]) -> dict[str, int]:
+    """Numbers by the addresses that the hosts have now."""
+    found = {}
+    for host, number in by_host.items():
+        try:
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            _log.warning("max.connections.per.ip.overrides: %s is not known: %s", host, error)
+            continue
+        found.update({str(address[4][0]): number for address in addresses})
+    return found
 
 
 def spark_engine() -> ManagedEngine:

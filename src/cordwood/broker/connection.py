@@ -85,6 +85,13 @@ class Connection:
         """Whether a request is in work, or its answer not yet taken."""
         return self._waiting is not None or bool(self._out)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of answers the client has not taken yet."""
+        return sum(
+            part.size_bytes if isinstance(part, FileRange) else len(part) for part in self._out
+        )
+
     def _resume_reading(self) -> None:
         if not self._reading and not self._closed:
             self._loop.add_reader(self._fd, self._readable)
@@ -111,7 +118,11 @@ class Connection:
             return
         self.last_active_s = self._loop.time()
         reader.received(count, self._scratch)
-        self._work()
+        if self.is_busy:  # what has come is kept until the answer before it has been taken
+            reader.keep()
+            self._rest()
+        else:
+            self._work()
 
     def _work(self) -> None:
         """Answers what requests there are, until one must wait."""
@@ -214,6 +225,7 @@ class Connection:
             self._writing = False
 
     def _writable(self) -> None:
+        self.last_active_s = self._loop.time()
         self._flush()
         if not self._out:
             self._rest()

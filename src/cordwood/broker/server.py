@@ -10,8 +10,9 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from cordwood.broker.api import Peer
 from cordwood.broker.connection import Answer, Connection
@@ -23,6 +24,7 @@ _SCRATCH_BYTES = 256 * 1024
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _IDLE_CHECK_S = 5.0
+_ACCEPT_RETRY_S = 1.0
 
 
 class PortInUseError(CordwoodError):
@@ -31,14 +33,19 @@ class PortInUseError(CordwoodError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Bounds of what connections may ask for; None for none. Sizes are in bytes."""
+    """Bounds of what connections may ask for; None for none. Sizes are in bytes.
+
+    `connections_max_by_ip` holds addresses with a bound of their own; a negative time of silence is
+    none, and buffers of None are the system's.
+    """
 
     max_request_bytes: int = 104_857_600
     connections_max: int | None = None
     connections_max_per_ip: int | None = None
+    connections_max_by_ip: Mapping[str, int] = field(default_factory=dict)
     connections_max_idle_ms: int = 600_000
-    send_buffer_bytes: int = 102_400
-    receive_buffer_bytes: int = 102_400
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
 
 
 class ListenerCounters:
@@ -56,9 +63,8 @@ class Server:
     """Accepts connections on any number of listeners, and has their requests answered."""
 
     def __init__(self, *, limits: ServerLimits) -> None:
-        self.limits = limits
+        self._limits = limits
         self._answer: Answer
-        self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self.counters: dict[str, ListenerCounters] = {}
@@ -66,6 +72,18 @@ class Server:
         self._idle_check: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bound: list[tuple[str, socket.socket]] = []
+        self._accepting = False
+        self._accept_retry: asyncio.TimerHandle | None = None
+
+    @property
+    def limits(self) -> ServerLimits:
+        """Those in force; others hold for whoever connects from then on."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._resume_accepting()
 
     @property
     def connection_count(self) -> int:
@@ -102,11 +120,11 @@ class Server:
             )
             family, _, _, _, address = found[0]
             sock = socket.socket(family, socket.SOCK_STREAM)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-            # Those who come from now on wait until everything is loaded.
-            sock.listen(_BACKLOG)
-            sock.setblocking(False)
+            try:
+                self._listen(sock, address)
+            except BaseException:
+                sock.close()
+                raise
         except OSError as error:
             where = f"{host or '0.0.0.0'}:{port}"  # noqa: S104  # only in the error's text
             if error.errno == errno.EADDRINUSE:
@@ -119,24 +137,53 @@ class Server:
         self.counters[listener] = ListenerCounters()
         return int(sock.getsockname()[1])
 
+    def _listen(self, sock: socket.socket, address: Any) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._limits.receive_buffer_bytes is not None:  # accepted sockets inherit it
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
+        sock.bind(address)
+        # Those who come from now on wait until everything is loaded.
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+
     def start(self, loop: asyncio.AbstractEventLoop, answer: Answer) -> None:
         """Serves on every address that was bound, by `answer`."""
         self._loop = loop
         self._answer = answer
-        for listener, sock in self._bound:
-            self._listening.append(sock)
-            loop.add_reader(sock.fileno(), self._accept, listener, sock)
+        self._resume_accepting()
         self._idle_check = loop.call_later(_IDLE_CHECK_S, self._close_idle)
+
+    def _resume_accepting(self) -> None:
+        if self._loop is None or self._accepting:
+            return
+        self._accepting = True
+        for listener, sock in self._bound:
+            self._loop.add_reader(sock.fileno(), self._accept, listener, sock)
+
+    def _pause_accepting(self) -> None:
+        """Leaves those who connect to wait; a socket that is watched would be told of forever."""
+        if self._loop is None or not self._accepting:
+            return
+        self._accepting = False
+        for _, sock in self._bound:
+            self._loop.remove_reader(sock.fileno())
 
     def _accept(self, listener: str, listening: socket.socket) -> None:
         assert self._loop is not None
         for _ in range(_ACCEPTS_PER_TURN):
+            if not self._accepting:
+                return
+            if self._is_full():
+                self._pause_accepting()
+                return
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptor left: those who wait are taken later
                 _log.warning("Cannot accept a connection on %s: %s", listener, error)
+                self._pause_accepting()
+                self._accept_retry = self._loop.call_later(_ACCEPT_RETRY_S, self._resume_accepting)
                 return
             host = str(address[0])
             if self._is_one_too_many(host):
@@ -145,6 +192,8 @@ class Server:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self._limits.send_buffer_bytes is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
             self._per_ip[host] += 1
             self.counters[listener].created += 1
             self._connections.add(
@@ -154,29 +203,29 @@ class Server:
                     loop=self._loop,
                     answer=self._answer,
                     scratch=self._scratch,
-                    max_request_bytes=self.limits.max_request_bytes,
+                    max_request_bytes=self._limits.max_request_bytes,
                     on_close=self._forget,
                 )
             )
 
+    def _is_full(self) -> bool:
+        """Whether max.connections are open: more wait until one is closed, as in Kafka."""
+        total = self._limits.connections_max
+        return total is not None and len(self._connections) >= total
+
     def _is_one_too_many(self, host: str) -> bool:
-        limits = self.limits
-        per_ip = limits.connections_max_per_ip
-        if per_ip is not None and self._per_ip[host] >= per_ip:
-            _log.info(
-                "Rejected connection from /%s, address already has the configured maximum of %s "
-                "connections.",
-                host,
-                per_ip,
-            )
-            return True
-        total = limits.connections_max
-        if total is not None and len(self._connections) >= total:
-            _log.info(
-                "Rejected connection from /%s, the broker already has %s connections.", host, total
-            )
-            return True
-        return False
+        """Source: kafka.network.ConnectionQuotas.inc."""
+        limits = self._limits
+        per_ip = limits.connections_max_by_ip.get(host, limits.connections_max_per_ip)
+        if per_ip is None or self._per_ip[host] < per_ip:
+            return False
+        _log.info(
+            "Rejected connection from /%s, address already has the configured maximum of %s "
+            "connections.",
+            host,
+            per_ip,
+        )
+        return True
 
     def _forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -185,6 +234,7 @@ class Server:
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
+        self._resume_accepting()  # there is room for one, or a descriptor
 
     def _close_idle(self) -> None:
         assert self._loop is not None
@@ -193,7 +243,9 @@ class Server:
 
     def close_idle(self, now_s: float) -> None:
         """Closes what has been silent for connections.max.idle.ms at `now_s` of the loop's time."""
-        line = now_s - self.limits.connections_max_idle_ms / 1000
+        if self._limits.connections_max_idle_ms < 0:
+            return
+        line = now_s - self._limits.connections_max_idle_ms / 1000
         for connection in list(self._connections):
             if connection.last_active_s < line and not connection.is_waiting:
                 connection.close("it was idle for connections.max.idle.ms")
@@ -202,12 +254,11 @@ class Server:
         """Closes listeners and connections."""
         if self._idle_check is not None:
             self._idle_check.cancel()
-        for sock in self._listening:
-            assert self._loop is not None
-            self._loop.remove_reader(sock.fileno())
+        if self._accept_retry is not None:
+            self._accept_retry.cancel()
+        self._pause_accepting()
         for _, sock in self._bound:
             sock.close()
-        self._listening.clear()
         self._bound.clear()
         for connection in list(self._connections):
             connection.close(None)

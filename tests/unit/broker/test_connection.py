@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cordwood.broker.broker import Broker
+from cordwood.broker.server import PortInUseError, Server, ServerLimits
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.wire import Wire, request_body, request_frame
 
-METADATA, API_VERSIONS, FETCH, PRODUCE = 3, 18, 1, 0
+METADATA, API_VERSIONS, FETCH, PRODUCE, DESCRIBE_CONFIGS = 3, 18, 1, 0, 32
 
 
 def connected(running: RunningBroker) -> socket.socket:
@@ -100,6 +107,21 @@ def test_a_client_that_does_not_read_is_not_read_from_and_others_are_served(
         assert wire.ask("metadata", 9, {"topics": []})["brokers"]
 
 
+def test_one_request_at_a_time_from_a_client_that_does_not_read_piles_up_no_answers(
+    running: RunningBroker, wire: Wire
+) -> None:
+    name = str(running.settings.node_id)
+    asked = {"resource_type": 4, "resource_name": name, "configuration_keys": None}
+    fields = {"resources": [asked], "include_documentation": True, "include_synonyms": True}
+    one = request_frame(DESCRIBE_CONFIGS, 4, 1, "c", request_body(DESCRIBE_CONFIGS, 4, fields))
+    with connected(running) as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(200):
+            slow.sendall(one)
+            wire.ask("api_versions", 0, {})  # the broker has had a turn for that one alone
+        assert 0 < _unsent(running) < 1 << 20
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -164,6 +186,77 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(running: RunningBr
         assert is_closed(sock)
 
 
+def test_a_client_that_takes_its_answer_slowly_is_not_idle() -> None:
+    with (
+        RunningBroker(engine=NoEngine) as running,
+        Wire(running.port) as wire,
+        connected(running) as slow,
+    ):
+        records = build_batch([Record(0, 0, None, bytes(1_000_000))], base_offset=0)
+        wire.ask("metadata", 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+        for _ in range(32):
+            wire.ask("produce", 9, _produced("t", records))
+        slow.sendall(request_frame(FETCH, 12, 1, "c", request_body(FETCH, 12, _fetched("t"))))
+        assert len(slow.recv(4)) == 4
+        server = running.node.server
+        for _ in range(4):
+            running.call(_aged(running))
+            before = _unsent(running)
+            assert before > 0
+            while _unsent(running) == before:
+                assert slow.recv(1 << 20)
+            running.call(lambda broker: server.close_idle(broker.loop.time()))
+            assert _unsent(running) > 0, "closed while its answer was on the way"
+
+
+def _aged(running: RunningBroker) -> Callable[[Broker], None]:
+    """Has all connections be silent for longer than is allowed."""
+
+    def age(_: Broker) -> None:
+        for each in running.node.server.connections:
+            each.last_active_s -= running.settings.connections_max_idle_ms / 1000 + 60
+
+    return age
+
+
+def _produced(topic: str, records: bytes) -> dict[str, Any]:
+    data = [{"index": 0, "records": records}]
+    return {
+        "acks": -1,
+        "timeout": 1000,
+        "topic_data": [{"name": topic, "partition_data": data}],
+    }
+
+
+def _fetched(topic: str) -> dict[str, Any]:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 30}
+    return {
+        "replica_id": -1,
+        "max_bytes": 1 << 30,
+        "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": [partition]}],
+    }
+
+
+def test_without_a_bound_of_silence_no_connection_is_idle() -> None:
+    with (
+        RunningBroker({"connections.max.idle.ms": "-1"}, engine=NoEngine) as running,
+        connected(running) as sock,
+    ):
+        sock.sendall(frame(1))
+        assert answers(sock, 1) == [1]
+        server = running.node.server
+        running.call(lambda broker: server.close_idle(broker.loop.time() + 10**6))
+        sock.sendall(frame(2))
+        assert answers(sock, 1) == [2]
+
+
+def _unsent(running: RunningBroker) -> int:
+    """What the connection that takes least has not taken yet; 0 if there is none."""
+    server = running.node.server
+    return running.call(lambda _: max([0, *(each.unsent_bytes for each in server.connections)]))
+
+
 def test_one_connection_more_than_allowed_is_closed_at_once() -> None:
     with (
         RunningBroker({"max.connections.per.ip": "2"}, engine=NoEngine) as running,
@@ -179,6 +272,84 @@ def test_one_connection_more_than_allowed_is_closed_at_once() -> None:
         # The broker hears of the close before it is asked again on the other connection.
         second.sendall(frame(2))
         assert answers(second, 1) == [2]
+
+
+def test_an_address_may_have_a_bound_of_its_own() -> None:
+    properties = {
+        "max.connections.per.ip": "1",
+        "max.connections.per.ip.overrides": "127.0.0.1:2",
+    }
+    with (
+        RunningBroker(properties, engine=NoEngine) as running,
+        connected(running) as first,
+        connected(running) as second,
+        connected(running) as third,
+    ):
+        for each in (first, second):
+            each.sendall(frame(1))
+            assert answers(each, 1) == [1]
+        assert is_closed(third)
+
+
+def test_beyond_max_connections_clients_wait_for_one_to_go() -> None:
+    with (
+        RunningBroker({"max.connections": "1"}, engine=NoEngine) as running,
+        connected(running) as first,
+    ):
+        first.sendall(frame(1))
+        assert answers(first, 1) == [1]
+        with connected(running) as second:
+            second.sendall(frame(2))
+            first.sendall(frame(3))
+            assert answers(first, 1) == [3]
+            assert running.call(lambda _: running.node.server.connection_count) == 1
+            first.close()
+            assert answers(second, 1) == [2]
+
+
+def test_without_descriptors_clients_wait_and_the_broker_does_not_spin(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (
+        RunningBroker(engine=NoEngine) as running,
+        connected(running) as known,
+        socket.socket() as late,
+    ):
+        known.sendall(frame(1))
+        assert answers(known, 1) == [1]
+        caplog.clear()
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+            late.connect(("127.0.0.1", running.port))
+            for _ in range(50):  # turns of the loop
+                running.call(lambda _: None)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert sum("Cannot accept" in each.message for each in caplog.records) == 1
+        late.settimeout(10)
+        late.sendall(frame(2))
+        assert answers(late, 1) == [2]
+
+
+def test_buffers_of_sockets_are_those_given() -> None:
+    given = {"socket.send.buffer.bytes": "20000", "socket.receive.buffer.bytes": "30000"}
+    with RunningBroker(given, engine=NoEngine) as running, connected(running) as sock:
+        sock.sendall(frame(1))
+        assert answers(sock, 1) == [1]
+        limits = running.node.server.limits
+        assert (limits.send_buffer_bytes, limits.receive_buffer_bytes) == (20_000, 30_000)
+    with RunningBroker(engine=NoEngine) as running:
+        assert running.node.server.limits.send_buffer_bytes is None
+
+
+def test_an_address_that_cannot_be_listened_at_leaves_no_descriptor_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with pytest.raises(PortInUseError) as caught:
+            Server(limits=ServerLimits()).bind("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert "Address already in use" in str(caught.value)
 
 
 def test_a_produce_without_acks_that_fails_closes_the_connection(running: RunningBroker) -> None:
