@@ -395,6 +395,7 @@ class Node:
         broker.cleaner.startup()
         broker.groups.start()
         self._at_end(broker.moves.close, waits=True)
+        self._at_end(broker.finish_deletions, waits=True)
 
     # ---- afterwards
 
@@ -425,7 +426,7 @@ class Node:
         self.clock_moved()
 
     async def stop(self) -> None:
-        """Stops in order: clients first, logs last, with the mark of a clean stop."""
+        """Stops in order: what works beside clients, then these, then logs, which are marked."""
         while self._undo:
             undo, waits = self._undo.pop()
             try:

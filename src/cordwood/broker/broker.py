@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from cordwood.broker.api import Api
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from cordwood.cleanup.log_cleaner import LogCleaner
 
 _log = logging.getLogger(__name__)
+
+# A log's renaming and the checkpoints after it are synced: milliseconds for each.
+_DELETED_AT_ONCE_MAX: Final = 8
+_DELETERS: Final = 4
 
 
 class Timer(Protocol):
@@ -118,6 +123,8 @@ class Broker:
             or len(settings.log_dirs),
         )
         self._deletions: dict[str, asyncio.Future[None]] = {}
+        self._deleters = ThreadPoolExecutor(_DELETERS, "topic-deletion")
+        self._stopping = False
         self._partitions: dict[str, dict[int, Partition]] = {}
 
     # ---- the image
@@ -202,6 +209,9 @@ class Broker:
         )
         self._report_place(log, topic.topic_id, directory)
         is_alone = set(image.isr) <= {self.node_id}
+        is_changed = here is not None and (
+            here.log is not log or here.leader_epoch != image.leader_epoch
+        )
         if here is None or here.leader_epoch != image.leader_epoch:
             log.assign_epoch(image.leader_epoch)
         if is_alone:
@@ -217,6 +227,8 @@ class Broker:
         else:
             here.leader_epoch = image.leader_epoch
             here.is_alone = is_alone
+        if here is not None and is_changed:
+            here.wake(0)
 
     def _report_place(self, log: PartitionLog, topic_id: UUID, known: UUID | None) -> None:
         """Tells the controller where a log is, if it does not know; None is before KIP-858."""
@@ -235,14 +247,25 @@ class Broker:
         for partition in led.values():
             partition.wake(0)
         self.metrics.topic_deleted(topic.name)
-        if not any(self.cleaner.manager.state(each) for each in partitions):
+        name = topic.name
+        if name in self._deletions:  # of the one before it: this one has never had logs
+            return
+        is_cleaned = any(self.cleaner.manager.state(each) for each in partitions)
+        if self._stopping or not (is_cleaned or len(partitions) > _DELETED_AT_ONCE_MAX):
             self._delete_logs(partitions)
             return
-        # The cleaner has to let go first, for which the others must not wait.
-        name = topic.name
-        deletion = self.loop.run_in_executor(None, self._delete_logs, partitions)
+        # The cleaner has to let go first, or there are many: the others must not wait for that.
+        deletion = self.loop.run_in_executor(self._deleters, self._delete_logs, partitions)
         self._deletions[name] = deletion
         deletion.add_done_callback(lambda _: self._deletions.pop(name, None))
+
+    def finish_deletions(self) -> None:
+        """Returns when the logs of all topics that were deleted are out of service.
+
+        To be called by another thread than the event loop's, before the cleaner stops.
+        """
+        self._stopping = True
+        self._deleters.shutdown(wait=True)
 
     def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
         for each in partitions:
@@ -352,15 +375,20 @@ class Broker:
 
     # ---- what requests ask of the controller
 
-    def auto_create_topic(self, name: str) -> None:
-        """Makes a topic as the defaults say: a client has asked for one that is not there.
+    def auto_create_topics(self, names: Sequence[str]) -> list[KafkaError | None]:
+        """Makes topics as the defaults say, for clients that ask for them: what is wrong with each.
 
-        Raises:
-            KafkaError: it may not be made.
+        One change of the metadata log, unless that would be too large, or one of them stops it.
         """
-        result = self.controller.create_topics([NewTopic(name=name)], validate_only=False)[0]
-        if isinstance(result, KafkaError):
-            raise result
+        if not names:
+            return []
+        try:
+            results = self.controller.create_topics([NewTopic(name=name) for name in names])
+        except KafkaError as error:
+            if len(names) == 1:
+                return [error]
+            return [result for name in names for result in self.auto_create_topics([name])]
+        return [result if isinstance(result, KafkaError) else None for result in results]
 
     def next_producer_id(self) -> int:
         """An id that no producer has had.

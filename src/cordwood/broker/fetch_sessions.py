@@ -25,12 +25,25 @@ _EVICTION_MS = 120_000
 _INT_MAX = 2**31 - 1
 
 
+Identity = tuple[UUID | str, int]
+
+
 class PartitionKey(NamedTuple):
-    """A partition as the client names it: by the topic's id, or by its name where it has no id."""
+    """A partition as the client names it: by the topic's id, or by its name where it has no id.
+
+    `topic` is the name that an id had then; `identity` is the same when the topic has gone since.
+
+    Source: FetchSession.CachedPartition.equals.
+    """
 
     topic_id: UUID | None
     topic: str
     partition: int
+
+    @property
+    def identity(self) -> Identity:
+        """What tells it from others in a session."""
+        return self.topic_id or self.topic, self.partition
 
 
 class FetchPartition:
@@ -79,7 +92,7 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        partitions: dict[PartitionKey, FetchPartition],
+        partitions: dict[Identity, FetchPartition],
         *,
         now_ms: int,
         uses_topic_ids: bool,
@@ -93,9 +106,9 @@ class FetchSession:
     def served_last(self, keys: Iterable[PartitionKey]) -> None:
         """Moves partitions that gave data behind the others: their turn is over."""
         for key in keys:
-            found = self.partitions.pop(key, None)
+            found = self.partitions.pop(key.identity, None)
             if found is not None:
-                self.partitions[key] = found
+                self.partitions[key.identity] = found
 
 
 class FetchContext(NamedTuple):
@@ -162,13 +175,13 @@ class FetchSessionCache:
                 "The fetch session encountered inconsistent topic ID usage"
             )
         for partition in asked:
-            known = session.partitions.get(partition.key)
+            known = session.partitions.get(partition.key.identity)
             if known is None:
-                session.partitions[partition.key] = partition
+                session.partitions[partition.key.identity] = partition
             else:
                 known.take(partition)
         for key in forgotten:
-            session.partitions.pop(key, None)
+            session.partitions.pop(key.identity, None)
         if not session.partitions:
             del self._sessions[session_id]
             return FetchContext(None, [], is_incremental=False)
@@ -187,7 +200,7 @@ class FetchSessionCache:
             session_id = 1 + self._chance.below(_INT_MAX)
         session = FetchSession(
             session_id,
-            {partition.key: partition for partition in asked},
+            {partition.key.identity: partition for partition in asked},
             now_ms=now_ms,
             uses_topic_ids=uses_topic_ids,
         )

@@ -49,7 +49,7 @@ def test_records_are_deleted_at_the_ages_that_the_settings_promise(
     written: list[int] = []
     ages: list[int] = []
     with RunningBroker(properties, engine=NoEngine) as running:
-        running.call(lambda broker: broker.auto_create_topic("steady"))
+        running.call(lambda broker: broker.auto_create_topics(["steady"]))
 
         def write(broker: Broker) -> None:
             now_ms = running.clock.now_ms()

@@ -49,7 +49,8 @@ async def _answer(broker: Broker, request: Any) -> dict[str, object]:
                     begun.append((move, answer))
     for move, answer in begun:
         try:
-            await move
+            # A client that goes away must not end what has begun.
+            await asyncio.shield(move)
         except KafkaError as error:
             answer["error_code"] = error.code
     return {

@@ -112,15 +112,11 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         call.client_id,
     )
     wait_ms = field(request, "max_wait")
+    min_bytes = min(request.min_bytes, fetch.max_bytes)  # what is full is not waited for
     read = _read_all(fetch)
-    if (
-        wait_ms <= 0
-        or not context.partitions
-        or read.is_final
-        or read.size_bytes >= request.min_bytes
-    ):
+    if wait_ms <= 0 or not context.partitions or read.is_final or read.size_bytes >= min_bytes:
         return _respond(fetch, read)
-    return _Wait(fetch, wait_ms, request.min_bytes - read.size_bytes).answer
+    return _Wait(fetch, wait_ms, min_bytes - read.size_bytes).answer
 
 
 def _context(broker: Broker, request: Any, version: int) -> FetchContext:
@@ -279,8 +275,12 @@ class _Wait:
         self._finish()
 
     def _finish(self) -> None:
-        if not self.answer.done():
+        if self.answer.done():
+            return
+        try:
             self.answer.set_result(_respond(self._fetch, _read_all(self._fetch)))
+        except Exception as error:  # nobody else would tell the connection, which waits
+            self.answer.set_exception(error)
 
     def _forget(self, _answer: object) -> None:
         self._fetch.broker.metrics.delayed_fetches -= 1

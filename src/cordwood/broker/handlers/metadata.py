@@ -13,7 +13,7 @@ Source: kafka.server.KafkaApis.handleTopicMetadataRequest, DefaultAutoTopicCreat
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -52,11 +52,13 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_known(broker, topic, call) for topic in image.topics.values()]
     else:
-        may_create = field(request, "allow_auto_topic_creation", True)
-        topics = [
-            _asked(broker, topic_id, name, call, may_create=may_create)
-            for topic_id, name in _distinct(request.topics)
-        ]
+        asked = _distinct(request.topics)
+        made: Mapping[str, int] = {}
+        if broker.settings.auto_create_topics_enable and field(
+            request, "allow_auto_topic_creation", True
+        ):
+            made = _create(broker, [name for topic_id, name in asked if topic_id == _ZERO])
+        topics = [_asked(broker, topic_id, name, call, made) for topic_id, name in asked]
     if wants_operations:
         for topic in topics:
             if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
@@ -79,7 +81,7 @@ def _distinct(topics: Iterable[Any]) -> list[tuple[UUID, str | None]]:
 
 
 def _asked(
-    broker: Broker, topic_id: UUID, name: str | None, call: Call, *, may_create: bool
+    broker: Broker, topic_id: UUID, name: str | None, call: Call, made: Mapping[str, int]
 ) -> dict[str, Any]:
     image = broker.image
     if topic_id != _ZERO:
@@ -89,11 +91,11 @@ def _asked(
         name = known
     if name is None:
         return _unknown(None, _INVALID_REQUEST)
+    if name in made:
+        return _unknown(name, made[name])
     topic = image.topics.get(name)
     if topic is not None:
         return _known(broker, topic, call)
-    if may_create and broker.settings.auto_create_topics_enable:
-        return _unknown(name, _create(broker, name))
     try:
         require_topic_name(name)
     except KafkaError:
@@ -101,15 +103,17 @@ def _asked(
     return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _create(broker: Broker, name: str) -> int:
-    """The error code that says what became of it."""
-    try:
-        broker.auto_create_topic(name)
-    except KafkaError as error:
-        if error.code == _INVALID_TOPIC:
-            return _INVALID_TOPIC
-        _log.info("Auto topic creation of %s failed: %s", name, error)
-    return _UNKNOWN_TOPIC_OR_PARTITION
+def _create(broker: Broker, names: Iterable[str | None]) -> dict[str, int]:
+    """Makes those that are not there, all in one change; the codes that say what became of them."""
+    topics = broker.image.topics
+    missing = [name for name in names if name is not None and name not in topics]
+    codes = dict.fromkeys(missing, _UNKNOWN_TOPIC_OR_PARTITION)
+    for name, error in zip(missing, broker.auto_create_topics(missing), strict=True):
+        if error is not None and error.code == _INVALID_TOPIC:
+            codes[name] = _INVALID_TOPIC
+        elif error is not None:
+            _log.info("Auto topic creation of %s failed: %s", name, error)
+    return codes
 
 
 def _known(broker: Broker, topic: TopicImage, call: Call) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -216,6 +217,15 @@ def test_a_fetch_waits_until_there_is_enough(running: RunningBroker, topic: str)
     assert running.call(lambda broker: waiters(broker, topic)) == 0
 
 
+def test_a_full_response_does_not_wait_for_more_than_it_may_hold(wire: Wire, topic: str) -> None:
+    for _ in range(3):
+        produce(wire, topic, batch(size=1000))
+    begun = time.monotonic()
+    answer = fetch(wire, topic, {}, max_bytes=1500, min_bytes=1 << 20, max_wait=20_000)
+    assert size(told(answer)[0]) > 1000
+    assert time.monotonic() - begun < 10
+
+
 def test_a_fetch_that_waits_in_vain_answers_after_max_wait(
     running: RunningBroker, wire: Wire, topic: str
 ) -> None:
@@ -288,6 +298,35 @@ def test_partitions_are_forgotten_when_the_client_says_so(wire: Wire, topic: str
         forgotten_topics_data=[{"topic": topic, "partitions": [0]}],
     )
     assert set(told(answer)) == {1}
+
+
+def test_partitions_of_a_deleted_topic_are_forgotten_by_its_id(
+    running: RunningBroker, wire: Wire, topic: str
+) -> None:
+    topic_id = running.call(lambda broker: broker.image.topics[topic].topic_id)
+
+    def by_id(epoch: int, session: int, partitions: list[int], forgotten: list[int]) -> Plain:
+        asked = [
+            {"topic_id": topic_id, "partitions": [_partition({"partition": p})]} for p in partitions
+        ]
+        return fetch(
+            wire,
+            topic,
+            version=13,
+            session_id=session,
+            session_epoch=epoch,
+            topics=asked,
+            forgotten_topics_data=[{"topic_id": topic_id, "partitions": forgotten}]
+            if forgotten
+            else [],
+        )
+
+    session = by_id(0, 0, [0, 1], [])["session_id"]
+    wire.ask("delete_topics", 4, {"topic_names": [topic], "timeout": 1000})
+    assert set(told(by_id(1, session, [1], []))) == {0, 1}, "neither is there twice"
+    sessions = running.call(lambda broker: broker.fetch_sessions.partition_count)
+    assert set(told(by_id(2, session, [], [0]))) == {1}
+    assert running.call(lambda broker: broker.fetch_sessions.partition_count) == sessions - 1
 
 
 def test_a_session_out_of_order_or_unknown_is_refused(wire: Wire, topic: str) -> None:
