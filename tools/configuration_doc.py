@@ -97,6 +97,14 @@ SERVER_PROPERTIES = """
   Listeners cannot be added or removed while the broker runs.
 - Levels of loggers (`--entity-type broker-loggers`) go by the names of Kafka's classes and by
   Cordwood's own, and are kept in memory.
+- Buffers of sockets are the system's, which grow at need, unless `socket.send.buffer.bytes` or
+  `socket.receive.buffer.bytes` are given.
+- Taken, described and without effect: `queued.max.requests` and `queued.max.request.bytes` (each
+  connection has one request in work), `num.network.threads`, `num.io.threads` and
+  `background.threads` (one thread serves all), `max.connection.creation.rate`,
+  `socket.listen.backlog.size` (1024 may wait), `max.connections` and the like of a single listener
+  (`listener.name.*`), and whatever is about other brokers, replicas, transactions, remote storage
+  and share groups.
 """
 
 BROKERS = """

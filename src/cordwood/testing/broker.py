@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -86,13 +87,18 @@ class RunningBroker:
             CordwoodError: it cannot start.
         """
         self._thread.start()
-        self._started.result(_START_S)
+        try:
+            self._started.result(_START_S)
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:
         """Stops it in order, and removes the directory if that is its own."""
         if self._loop is not None and self._told is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._told.set)
+            with suppress(RuntimeError):  # it has just ended by itself
+                self._loop.call_soon_threadsafe(self._told.set)
             self._thread.join()
         if self._own_dir is not None:
             shutil.rmtree(self._own_dir, ignore_errors=True)

@@ -8,18 +8,57 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.errors import CordwoodError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from cordwood.storage.log_directory import LoadProgress
+
 _log = logging.getLogger("cordwood.serve")
 
 _LINE_EVERY_S = 5.0
+
+
+class StoppedLoadingError(CordwoodError):
+    """The process was told to stop while logs were loaded: they are left as after a crash."""
+
+
+class UntilTold:
+    """Tells another listener, and ends the loading once `is_told` says so."""
+
+    def __init__(self, listener: LoadProgress, is_told: Callable[[], bool]) -> None:
+        self._listener = listener
+        self._is_told = is_told
+
+    def begin(self, log_dir: Path, total: int) -> None:
+        """Passes it on.
+
+        Raises:
+            StoppedLoadingError: it is told to stop; so do the others.
+        """
+        self._go_on()
+        self._listener.begin(log_dir, total)
+
+    def advance(self, log_dir: Path, name: str) -> None:
+        """Passes it on."""
+        self._go_on()
+        self._listener.advance(log_dir, name)
+
+    def segment(self, name: str, number: int, total: int) -> None:
+        """Passes it on."""
+        self._go_on()
+        self._listener.segment(name, number, total)
+
+    def _go_on(self) -> None:
+        if self._is_told():
+            raise StoppedLoadingError("told to stop while logs were loaded")
 
 
 class LoadLines:

@@ -141,11 +141,15 @@ async def _serve(settings: BrokerSettings, clock: Clock, http_port: int | None) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     node = Node(settings, clock=clock)
-    if load_progress.is_terminal():
-        with load_progress.LoadBars() as bars:
-            await node.start(bars)
-    else:
-        await node.start(load_progress.LoadLines())
+    try:
+        if load_progress.is_terminal():
+            with load_progress.LoadBars() as bars:
+                await node.start(load_progress.UntilTold(bars, told.is_set))
+        else:
+            await node.start(load_progress.UntilTold(load_progress.LoadLines(), told.is_set))
+    except load_progress.StoppedLoadingError:
+        _log.info("Shut down completed, before all logs were loaded")
+        return
     endpoint = None
     try:
         if http_port is not None:
