@@ -53,9 +53,10 @@ _WAIT_S = 60
 
 @dataclass(slots=True)
 class KafkaGroups:
-    """A stopped Kafka, and what it said of its groups before."""
+    """A stopped Kafka, what it said of its groups before, and a copy of how it left them."""
 
     kafka: RealKafka
+    as_left: Path
     states: dict[str, str] = field(default_factory=dict)
     offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
 
@@ -86,10 +87,11 @@ def written(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
             heap="256m",
         )
         assert "Successful" in deleted.stdout, deleted.stdout + deleted.stderr
-        found = KafkaGroups(kafka)
+        found = KafkaGroups(kafka, tmp_path_factory.mktemp("as-left") / "copy")
         found.states = _states(admin)
         found.offsets = {group: _offsets(kafka.port, group) for group in found.states}
         kafka.stop()
+        copy_log_dir(found.log_dir, found.as_left)
         yield found
 
 
@@ -197,7 +199,7 @@ def _states(admin: AdminClient) -> dict[str, str]:
 @pytest.fixture
 def ours(written: KafkaGroups, tmp_path: Path) -> GroupBroker:
     """A coordinator's broker over a copy of what Kafka wrote."""
-    return GroupBroker(copy_log_dir(written.log_dir, tmp_path / "copy"))
+    return GroupBroker(copy_log_dir(written.as_left, tmp_path / "copy"))
 
 
 def test_coordinator_knows_the_groups_and_offsets_that_kafka_has(

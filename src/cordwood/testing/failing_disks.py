@@ -92,9 +92,17 @@ def small_disk(at: Path, *, megabytes: int) -> Iterator[Path]:
 def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
     """Takes all room that a disk has, but for so many bytes; the file that takes it."""
     path = disk / "ballast"
-    free = os.statvfs(disk)
-    size = free.f_bavail * free.f_frsize - leave_bytes
     with path.open("wb") as file:
-        if size > 0:
-            os.posix_fallocate(file.fileno(), 0, size)
-    return path
+        for attempts_left in reversed(range(100)):
+            free = os.statvfs(disk)
+            size = free.f_bavail * free.f_frsize - leave_bytes
+            if size <= 0:
+                return path
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                # A broker that writes meanwhile may have taken some of it.
+                if error.errno != errno.ENOSPC or not attempts_left:
+                    raise
+                continue
+            return path
