@@ -93,16 +93,19 @@ def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
     """Takes all room that a disk has, but for so many bytes; the file that takes it."""
     path = disk / "ballast"
     with path.open("wb") as file:
-        for attempts_left in reversed(range(100)):
+        for _ in range(100):
             free = os.statvfs(disk)
             size = free.f_bavail * free.f_frsize - leave_bytes
             if size <= 0:
-                return path
+                break
             try:
                 os.posix_fallocate(file.fileno(), 0, size)
             except OSError as error:
                 # A broker that writes meanwhile may have taken some of it.
-                if error.errno != errno.ENOSPC or not attempts_left:
+                if error.errno != errno.ENOSPC:
                     raise
-                continue
-            return path
+            else:
+                break
+        else:
+            raise AssertionError(f"{disk} does not fill up")
+    return path
