@@ -52,6 +52,18 @@ class Side:
         """Makes a topic."""
         new = NewTopic(topic, partitions, 1, config=dict(config))
         self._admin.create_topics([new])[topic].result(60)
+        # A Kafka answers before it has made the logs.
+        poll_until(lambda: self._leads(topic, partitions), timeout_s=60, what=topic)
+
+    def _leads(self, topic: str, partitions: int) -> bool:
+        asked = [{"partition_index": each, "timestamp": -1} for each in range(partitions)]
+        with Wire(self.port) as wire:
+            answer = wire.ask(
+                "list_offsets",
+                6,
+                {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]},
+            )
+        return all(each["error_code"] == "none" for each in answer["topics"][0]["partitions"])
 
     def alter(self, topic: str, config: Mapping[str, str]) -> None:
         """Sets settings of a topic."""
