@@ -35,6 +35,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     try:
         results = broker.controller.elect_leaders(wanted, election_type=election_type)
     except KafkaError as error:
+        if wanted is None:
+            topics = {}
         results = [ElectionResult(topic, number, error) for topic, number in wanted or ()]
         return {"error_code": error.code, "replica_election_results": _results(topics, results)}
     return {"replica_election_results": _results(topics, results)}

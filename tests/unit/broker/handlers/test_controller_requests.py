@@ -161,6 +161,8 @@ def test_elections_and_moves(wire: Wire, name: str) -> None:
     answer = wire.ask("elect_leaders", 2, asked)
     (partition,) = answer["replica_election_results"][0]["partition_result"]
     assert partition["error_code"] == "election_not_needed"
+    unknown = {**asked, "election_type": 9, "topic_partitions": None}
+    assert wire.ask("elect_leaders", 2, unknown)["replica_election_results"] == []
     answer = wire.ask("elect_leaders", 2, {**asked, "election_type": 9})
     assert answer["error_code"] == "invalid_request"
     topics = [{"name": name, "partitions": [{"partition_index": 0, "replicas": [5]}]}]
