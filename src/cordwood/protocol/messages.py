@@ -25,6 +25,7 @@ from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
 from cordwood.model.errors import CordwoodError
+from cordwood.protocol.lengths import walk_of
 
 MessageClass = Any
 """One of kio's frozen dataclasses; mypy does not take `type[Any]` for hashable."""
@@ -104,6 +105,7 @@ def read_request(api_key: int, version: int, body: bytes | memoryview, offset: i
 
 def _read(message: MessageClass, data: bytes | memoryview, offset: int) -> tuple[Any, int]:
     try:
+        walk_of(message)(data, offset)
         value, size = entity_reader(message)(data, offset)
     except Exception as error:
         raise MalformedMessageError(

@@ -13,6 +13,7 @@ import pytest
 from kio.schema.index import api_key_map
 from kio.serial import entity_writer
 
+from cordwood.protocol.lengths import walk_of
 from cordwood.protocol.messages import (
     MalformedMessageError,
     UnknownMessageError,
@@ -29,8 +30,8 @@ from cordwood.protocol.messages import (
 _WITH_DATES = {38, 39, 40}
 
 
-def _messages() -> list[tuple[type[Any], int]]:
-    found = []
+def _messages() -> list[tuple[Any, int]]:
+    found: list[tuple[Any, int]] = []
     for key, name in sorted(api_key_map.items()):
         package = importlib.import_module(f"kio.schema.{name}")
         versions = sorted(int(module.name[1:]) for module in pkgutil.iter_modules(package.__path__))
@@ -120,3 +121,29 @@ def test_null_for_an_array_that_must_not_be_null_is_malformed() -> None:
     with pytest.raises(MalformedMessageError, match="non-nullable field state_filters"):
         read_request(66, 0, b"\0\x01\0")
     assert read_request(3, 9, b"\0\0\0\0\0").topics is None
+
+
+def test_every_message_is_walked_to_its_end() -> None:
+    for message, key in _messages():
+        if key not in _WITH_DATES:
+            data = encode(message, {})
+            assert walk_of(message)(data, 0) == len(data), f"{message} {message.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (3, 9, b"\xff\xff\xff\xff\x7f\0\0\0\0"),
+        (3, 1, b"\x7f\xff\xff\xff\0\x01a"),
+        (1, 12, b"\0" * 21 + b"\xff\xff\xff\xff\x0f" + b"\0" * 20),
+        (0, 9, b"\0\0\1\0\0\0\1\xff\xff\xff\xff\x7f\0\0"),
+        (3, 12, b"\0\0\0\xff\xff\xff\xff\x7f"),
+        (3, 9, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+    ],
+    ids=["compact", "legacy", "fetch", "nested", "tags", "endless length"],
+)
+def test_a_length_beyond_the_message_is_refused_before_room_is_made(
+    key: int, version: int, body: bytes
+) -> None:
+    with pytest.raises(MalformedMessageError):
+        read_request(key, version, body)
