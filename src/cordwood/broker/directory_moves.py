@@ -29,12 +29,16 @@ _log = logging.getLogger(__name__)
 
 
 class _Move:
-    """One partition's; `is_given_up` ends it, and `next_target` is where it is to go then."""
+    """One partition's; `is_given_up` ends it, and `next_target` is where it is to go then.
+
+    `next_begun` is done when that is under way.
+    """
 
     def __init__(self, target: Path) -> None:
         self.target = target
         self.is_given_up = False
         self.next_target: Path | None = None
+        self.next_begun: asyncio.Future[Any] | None = None
 
 
 class DirectoryMoves:
@@ -73,7 +77,12 @@ class DirectoryMoves:
             is_same = current.target == target and not current.is_given_up
             current.is_given_up = not is_same
             current.next_target = None if is_same else target
-            return nothing
+            if is_same:
+                return nothing
+            if current.next_begun is None:
+                current.next_begun = self._broker.loop.create_future()
+            # One who asks and hangs up takes it from nobody else.
+            return asyncio.shield(current.next_begun)
         log = self._broker.logs.get(partition)
         if log is None or log.log_dir == target or self._stopping.is_set():
             return nothing
@@ -116,8 +125,13 @@ class DirectoryMoves:
 
     def _end(self, partition: TopicPartition, move: _Move) -> None:
         del self._moves[partition]
+        waiting = move.next_begun
         if move.next_target is not None:
-            self.begin(partition, move.next_target)
+            begun = self.begin(partition, move.next_target)
+            if waiting is not None:
+                begun.add_done_callback(partial(_pass_on, waiting))
+        elif waiting is not None:
+            waiting.set_result(None)
 
     def _run(self, paused: PausedMove, move: _Move) -> bool:
         """In a thread of the pool, until the move is over: whether the partition was moved.
@@ -138,6 +152,14 @@ class DirectoryMoves:
             raise
         paused.interrupt()
         return False
+
+
+def _pass_on(waiting: asyncio.Future[Any], begun: asyncio.Future[Any]) -> None:
+    error = begun.exception()
+    if error is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(error)
 
 
 def _finished(paused: PausedMove) -> bool:
