@@ -86,34 +86,36 @@ def _joined(steps: list[int | Walk]) -> list[int | Walk]:
     return joined
 
 
-def _is_nullable(annotation: Any) -> bool:
+def is_nullable(annotation: Any) -> bool:
+    """Whether a field of that type may be null."""
     return NoneType in get_args(annotation)
 
 
-def _without_null(annotation: Any) -> Any:
-    if not _is_nullable(annotation):
+def without_null(annotation: Any) -> Any:
+    """The type of a field that is not null."""
+    if not is_nullable(annotation):
         return annotation
     return next(part for part in get_args(annotation) if part is not NoneType)
 
 
 def _step(spec: Field[Any], *, flexible: bool) -> int | Walk:
     kind = spec.metadata.get("kafka_type")
-    if kind in _SIZES and get_origin(_without_null(spec.type)) is not tuple:
+    if kind in _SIZES and get_origin(without_null(spec.type)) is not tuple:
         return _SIZES[kind]
     return _walk_of_field(spec, flexible=flexible)
 
 
 def _walk_of_field(spec: Field[Any], *, flexible: bool, tagged: bool = False) -> Walk:
     kind = spec.metadata.get("kafka_type")
-    inner = _without_null(spec.type)
+    inner = without_null(spec.type)
     is_array = get_origin(inner) is tuple
-    element = _without_null(get_args(inner)[0]) if is_array else inner
+    element = without_null(get_args(inner)[0]) if is_array else inner
     single: int | Walk
     if kind in _SIZES:
         single = _SIZES[kind]
     elif kind is None:
         single = walk_of(element)
-        if not is_array and not tagged and _is_nullable(spec.type):
+        if not is_array and not tagged and is_nullable(spec.type):
             single = _nullable(single)
     else:
         single = _text(is_string=kind == "string", flexible=flexible)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from functools import cache, partial
-from types import NoneType
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
@@ -25,7 +24,7 @@ from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
 from cordwood.model.errors import CordwoodError
-from cordwood.protocol.lengths import walk_of
+from cordwood.protocol.lengths import is_nullable, walk_of, without_null
 
 MessageClass = Any
 """One of kio's frozen dataclasses; mypy does not take `type[Any]` for hashable."""
@@ -123,12 +122,12 @@ def _null_checks(message: Any) -> Callable[[Any], None] | None:
     required: list[tuple[str, Callable[[Any], None] | None]] = []
     optional: list[tuple[str, Callable[[Any], None]]] = []
     for spec in fields(message):
-        inner = _without_null(spec.type)
+        inner = without_null(spec.type)
         if get_origin(inner) is not tuple:
             continue
-        element = _without_null(get_args(inner)[0])
+        element = without_null(get_args(inner)[0])
         nested = None if "kafka_type" in spec.metadata else _null_checks(element)
-        if not _is_nullable(spec.type):
+        if not is_nullable(spec.type):
             required.append((spec.name, nested))
         elif nested is not None:
             optional.append((spec.name, nested))
@@ -297,16 +296,6 @@ def _nullable(inner: Write) -> Write:
     return write
 
 
-def _is_nullable(annotation: Any) -> bool:
-    return NoneType in get_args(annotation)
-
-
-def _without_null(annotation: Any) -> Any:
-    if not _is_nullable(annotation):
-        return annotation
-    return next(part for part in get_args(annotation) if part is not NoneType)
-
-
 _DEFAULTS: Mapping[str, Any] = {"string": "", "bytes": b"", "bool": False, "float64": 0.0}
 
 
@@ -319,10 +308,10 @@ class _Plan:
         self.name = spec.name
         self.tag: int | None = spec.metadata.get("tag")
         annotation = spec.type
-        nullable = _is_nullable(annotation)
-        inner = _without_null(annotation)
+        nullable = is_nullable(annotation)
+        inner = without_null(annotation)
         is_array = get_origin(inner) is tuple
-        element = _without_null(get_args(inner)[0]) if is_array else inner
+        element = without_null(get_args(inner)[0]) if is_array else inner
         kind = spec.metadata.get("kafka_type")
         if kind is None:
             write = _writer(element)
