@@ -412,18 +412,23 @@ class Node:
 
         Args:
             compact: also compact what is due.
+
+        Raises:
+            NotCompactedError: logs are due and could not be compacted; everything else is done.
         """
         scheduler = self.broker.logs.context.scheduler
         cleaner = self.broker.cleaner
         scheduler.run_due()
         scheduler.wait_for_others()
         cleaner.retention_once_now()
-        if compact:
-            cleaner.run_once_now()
-        # What they put off, such as the removal of files, is due in a while, or at once.
-        scheduler.run_due()
-        scheduler.wait_for_others()
-        self.clock_moved()
+        try:
+            if compact:
+                cleaner.compact_due()
+        finally:
+            # What they put off, such as the removal of files, is due in a while, or at once.
+            scheduler.run_due()
+            scheduler.wait_for_others()
+            self.clock_moved()
 
     async def stop(self) -> None:
         """Stops in order: what works beside clients, then these, then logs, which are marked."""

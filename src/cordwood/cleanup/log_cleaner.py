@@ -11,20 +11,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.cleaner_status import cleaning_order, partitions_status, run_status
+from cordwood.cleanup.live import live_view
 from cordwood.cleanup.live_cleaner import CleanerRun, CleanerStoppedError, LiveCleaner
 from cordwood.cleanup.quarantine import RetryDelays
 from cordwood.cleanup.request import Engine
 from cordwood.cleanup.retention_task import retention_pass
 from cordwood.cleanup.worker_thread import WorkerThread
 from cordwood.model.clock import Clock
+from cordwood.model.errors import NotCompactedError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log_manager import LogManager
 
@@ -234,16 +237,32 @@ class LogCleaner:
         What a thread is at is waited for, and none begins anything meanwhile, so that all that was
         due is done when this returns. Retention of compacted logs is applied.
         """
+        return sum(run.outcome == "cleaned" for run in self._clean_what_is_due())
+
+    def compact_due(self) -> None:
+        """Compacts every log that is due, as `run_once_now`; none if log.cleaner.enable is false.
+
+        Raises:
+            NotCompactedError: logs are due and could not be compacted; the others are done.
+        """
+        if not self.settings.enable:
+            return
+        due = self._due()
+        runs = self._clean_what_is_due()
+        due |= {run.chosen.topic_partition: run.chosen.cleanable.first_dirty for run in runs}
+        self._require_compacted(due, runs)
+
+    def _clean_what_is_due(self) -> list[CleanerRun]:
+        if not self.settings.enable:
+            return []
         with self._lock:
             threads = list(self._threads)
         with ExitStack() as held:
             for thread in threads:
                 held.enter_context(thread.held())
-            return self._clean_what_is_due()
+            return self._clean_until_nothing_is_due()
 
-    def _clean_what_is_due(self) -> int:
-        if not self.settings.enable:
-            return 0
+    def _clean_until_nothing_is_due(self) -> list[CleanerRun]:
         runs: list[CleanerRun] = []
         cleaner = self._cleaner(len(self._threads), lambda: self._stopping, runs.append)
         failed: set[TopicPartition] = set()
@@ -258,7 +277,59 @@ class LogCleaner:
                 failed |= again
         except CleanerStoppedError:
             pass
-        return sum(run.outcome == "cleaned" for run in runs)
+        return runs
+
+    def _due(self) -> dict[TopicPartition, int]:
+        """The first dirty offset of every log that is due, whether or not it is set aside.
+
+        That of a log that cannot be looked at is -1.
+        """
+        now_ms = self._clock.now_ms()
+        lines = self.manager.all_cleaner_checkpoints()
+        found = {}
+        for log in self.manager.current_logs():
+            partition = log.topic_partition
+            if not log.config.compact:
+                continue
+            try:
+                cleanable = plan_cleanable(live_view(log, lines.get(partition)), now_ms=now_ms)
+            except Exception:  # the attempt to clean it says what is wrong
+                found[partition] = -1
+            else:
+                if cleanable.reason is None:
+                    found[partition] = cleanable.first_dirty
+        return found
+
+    def _require_compacted(
+        self, due: Mapping[TopicPartition, int], runs: Sequence[CleanerRun]
+    ) -> None:
+        """Raises NotCompactedError unless the logs in `due` got beyond these first dirty offsets.
+
+        A log that became due again, by records that were appended meanwhile, got beyond it.
+        """
+        left = [each for each, offset in self._due().items() if offset <= due.get(each, -2)]
+        if not left:
+            return
+        with self._lock:
+            last = dict(self._last_runs)
+        last |= {run.chosen.topic_partition: run for run in runs}
+        raise NotCompactedError(
+            {str(each): self._why_not_compacted(each, last.get(each)) for each in left}
+        )
+
+    def _why_not_compacted(self, partition: TopicPartition, last: CleanerRun | None) -> str:
+        log = self.logs.get(partition)
+        mark = None if log is None else self.manager.mark_of(log)
+        if self._stopping:
+            return "the log cleaner is being stopped"
+        if mark is not None:
+            return f"{mark.stage.value} failed: {mark.reason}"
+        if last is not None and last.error:
+            return last.error
+        state = self.manager.state(partition)
+        if state is not None:
+            return f"its cleaning state is {state}"
+        return str(self._engine_status().get("reason") or "it was not chosen; try again")
 
     # ---- retention of logs without `compact`
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class CordwoodError(Exception):
     """Anything that Cordwood refuses; its text says what, where, and what to do."""
@@ -86,3 +88,23 @@ class EngineError(CordwoodError):
 
 class EngineUnavailableError(EngineError):
     """Spark cannot be had for now; its text says why, and it is tried again later by itself."""
+
+
+class NotCompactedError(CordwoodError):
+    """Partitions are due for compaction and were not compacted.
+
+    `reasons` says why, by partition, such as `{"orders-0": "..."}`; `advice` says what to do.
+    """
+
+    def __init__(self, reasons: Mapping[str, str], *, advice: str = "") -> None:
+        by_reason: dict[str, list[str]] = {}
+        for partition, reason in sorted(reasons.items()):
+            by_reason.setdefault(reason, []).append(partition)
+        count = len(reasons)
+        head = "1 partition is" if count == 1 else f"{count} partitions are"
+        causes = "; ".join(
+            f"{', '.join(names)}: {reason.rstrip('.')}" for reason, names in by_reason.items()
+        )
+        text = f"{head} due for compaction and could not be compacted: {causes}."
+        super().__init__(f"{text} {advice}".rstrip())
+        self.reasons = dict(reasons)

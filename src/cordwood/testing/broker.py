@@ -26,10 +26,15 @@ import uvloop
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.model.clock import MovableClock
+from cordwood.model.errors import NotCompactedError
 from cordwood.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
 
 _START_S = 60.0
+_ADVICE = (
+    "The clock was moved, and everything else that is due by then is done. Give `compact=False` to "
+    "leave compaction out."
+)
 
 T = TypeVar("T")
 
@@ -172,13 +177,21 @@ class RunningBroker:
         """Moves the clock on, and does all that is due by then before it returns.
 
         Args:
-            compact: clean what is due too; needs Java and Spark if anything is.
+            compact: compact what is due too, which needs Java and PySpark where something is due.
             **span: as `datetime.timedelta` takes it: `days=7`, `hours=1`, `milliseconds=5`.
+
+        Raises:
+            NotCompactedError: partitions are due for compaction and could not be compacted, because
+                Java or PySpark is missing or Spark failed. The clock was moved, and everything
+                else that is due by then is done.
         """
         from datetime import timedelta  # noqa: PLC0415
 
         self.clock.advance(timedelta(**span) // timedelta(milliseconds=1))
-        self.node.run_due(compact=compact)
+        try:
+            self.node.run_due(compact=compact)
+        except NotCompactedError as error:
+            raise NotCompactedError(error.reasons, advice=_ADVICE) from error
 
     def files(self, partition: str) -> list[str]:
         """The names of a partition directory's files, sorted."""

@@ -36,7 +36,7 @@ def require_java() -> None:
     if not java or not os.path.exists(java):
         raise EngineError(
             "compaction runs on Spark, which needs Java 17 or newer; none was found. Install it "
-            "(Debian: openjdk-17-jre-headless) or set JAVA_HOME. --retention-only needs no Java."
+            "(Debian: openjdk-17-jre-headless) or set JAVA_HOME"
         )
 
 

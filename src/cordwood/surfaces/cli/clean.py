@@ -34,6 +34,7 @@ from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
     DirectoryInUseError,
+    EngineError,
     NotALogDirError,
 )
 from cordwood.storage.replace import Trash
@@ -221,7 +222,10 @@ class _Engine:
         from cordwood.cleanup.spark.session import require_java  # noqa: PLC0415  # only if needed
 
         if self._master.startswith("local"):
-            require_java()
+            try:
+                require_java()
+            except EngineError as error:
+                raise EngineError(f"{error}. --retention-only needs no Java.") from error
         else:
             self._running = self._stack.enter_context(self._start())
 

@@ -27,7 +27,7 @@ from prometheus_client.exposition import choose_encoder
 
 from cordwood import __version__
 from cordwood.model.clock import MovableClock
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, NotCompactedError
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import Snapshot, take
 
@@ -43,6 +43,11 @@ _CLIENT_SENDS_S = 10.0
 _REQUESTS_MAX = 16
 #: A hundred years: far enough to try out any retention, and no timestamp leaves its 64 bits.
 ADVANCE_MS_MAX = 100 * 366 * 86_400_000
+
+_ADVICE = (
+    "The clock was moved, and everything else that is due by then is done. Give wait=false "
+    "(`cordwood clock --no-wait`) to leave compaction to the cleaner's threads."
+)
 
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
@@ -156,7 +161,12 @@ class HttpEndpoint:
             raise _Refusal(400, f"wait={wait}: expected true or false")
         with self._moving:
             clock.advance(ms)
-            self._node.run_due(compact=wait == "true")
+            try:
+                self._node.run_due(compact=wait == "true")
+            except NotCompactedError as error:
+                raise _Refusal(
+                    500, str(NotCompactedError(error.reasons, advice=_ADVICE))
+                ) from error
             # What tasks have handed over to the event loop is done, too.
             self._on_loop(lambda: None)
         return self._clock(request)

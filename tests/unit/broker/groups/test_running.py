@@ -103,9 +103,9 @@ def test_groups_and_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
 def test_offsets_expire_as_the_clock_goes_on(broker: RunningBroker) -> None:
     with Wire(broker.port) as wire:
         commit(wire, 5)
-        broker.advance(days=_WEEK_DAYS - 1)
+        broker.advance(days=_WEEK_DAYS - 1, compact=False)
         commit(wire, 6, group="later")
-        broker.advance(days=1, minutes=11)
+        broker.advance(days=1, minutes=11, compact=False)
         poll_until(lambda: groups(wire) == ["later"], timeout_s=_WAIT_S, what="offsets expire")
         assert (committed(wire), committed(wire, group="later")) == (-1, 6)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
 from cordwood.model.clock import SystemClock
@@ -61,6 +63,26 @@ def test_a_broker_without_a_test_clock_says_how_to_get_one(
     assert result.exit_code == 1
     assert "403" in result.output
     assert "start it with --test-clock" in result.output
+
+
+def test_it_fails_where_a_partition_is_due_for_compaction_and_cannot_be_compacted(
+    probe: Probe, broker: RunningBroker
+) -> None:
+    config = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0"}
+    config["message.timestamp.type"] = "LogAppendTime"
+    servers = {"bootstrap.servers": broker.bootstrap_servers}
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic("orders", 1, 1, config=config)])["orders"].result()
+    producer = Producer(servers | {"log_level": "0"})
+    for _ in range(2):
+        producer.produce("orders", b"v", key=b"k")
+        assert producer.flush(30) == 0
+        broker.advance(minutes=1, compact=False)
+    result = run("--advance", "1h", "--url", probe.url)
+    assert result.exit_code == 1
+    assert "orders-0: no engine to run 1 rounds" in result.output
+    assert "--no-wait" in result.output
+    assert run("--advance", "1h", "--no-wait", "--url", probe.url).exit_code == 0
 
 
 def test_where_nothing_answers_it_says_what_to_start() -> None:
