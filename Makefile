@@ -12,7 +12,7 @@ help:          ## show the targets
 setup:         ## make .venv with the `cordwood` command, and what the tests need
 	@$(PYTHON) tools/setup.py
 lock:          ## refresh requirements/dev.lock from pyproject.toml
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --all-extras --group dev pyproject.toml -o requirements/dev.lock
 run: setup     ## clean a copy of the log directory that ships with the project, and show it
 	@$(BIN)/python tools/demo.py
 test: setup lint  ## everything that CI checks

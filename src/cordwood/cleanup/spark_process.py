@@ -24,7 +24,8 @@ from cordwood.cleanup.round_values import Manifest, failure_from_json
 from cordwood.cleanup.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.supervise import CommittersOwner, require_word, supervise
 from cordwood.model.clock import SystemClock
-from cordwood.model.errors import EngineError, EngineUnavailableError
+from cordwood.model.errors import EngineError, EngineUnavailableError, MissingExtraError
+from cordwood.model.extras import SPARK, require_extra
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +148,11 @@ class SparkProcess:
             child = self._child
             if child is None:
                 try:
+                    require_extra(SPARK, what="compaction")
                     child = self._child = self._start()
+                except MissingExtraError as error:
+                    self._note_trouble("unavailable", str(error))
+                    raise
                 except (OSError, RuntimeError) as error:  # no descriptors, no threads
                     why = f"it could not be started: {error}"
                     self._note_trouble("unavailable", why)

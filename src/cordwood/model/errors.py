@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class CordwoodError(Exception):
@@ -88,6 +88,18 @@ class EngineError(CordwoodError):
 
 class EngineUnavailableError(EngineError):
     """Spark cannot be had for now; its text says why, and it is tried again later by itself."""
+
+
+class MissingExtraError(EngineUnavailableError):
+    """An optional part of the installation is missing; `extra` is its name."""
+
+    def __init__(self, extra: str, *, what: str, missing: Sequence[str]) -> None:
+        are = "is" if len(missing) == 1 else "are"
+        super().__init__(
+            f"{what} needs the extra '{extra}': {', '.join(missing)} {are} not installed. "
+            f"Install it: pip install 'cordwood[{extra}]'"
+        )
+        self.extra = extra
 
 
 class NotCompactedError(CordwoodError):

@@ -108,6 +108,31 @@ def test_what_cannot_be_had_is_said_once_and_tried_again(
     bench.cleaner.shutdown()
 
 
+def test_without_the_extra_no_process_is_started_and_the_status_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    bench = CleanerBench(tmp_path, module=STAND_IN)
+    state = bench.fill()
+    for _ in range(3):
+        assert bench.cleaner.run_once_now() == 0
+        time.sleep(2 * SOON.longest_s)
+    reason = (
+        "compaction needs the extra 'spark': pyspark is not installed. "
+        "Install it: pip install 'cordwood[spark]'"
+    )
+    status = bench.engine.status()
+    assert (status["state"], status["reason"], status["starts"]) == ("unavailable", reason, 0)
+    assert bench.cleaner.engine_available() == 0
+    assert bench.last_run() == ("failed", reason)
+    (error,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert reason in error
+    assert bench.state() == state
+    monkeypatch.undo()
+    assert bench.cleaner.run_once_now() == 1, "it was installed meanwhile"
+    bench.cleaner.shutdown()
+
+
 def test_a_machine_on_which_it_cannot_be_started_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

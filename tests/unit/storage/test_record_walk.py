@@ -166,6 +166,26 @@ def test_first_large_batch_starts_loading_the_native_walk_and_is_walked_meanwhil
     assert found.split() == ["True", "True", "True", "False", "True"]
 
 
+def test_without_the_extra_batches_are_walked_plainly_and_one_line_says_so() -> None:
+    found = run(
+        "import logging, sys, threading\n"
+        "sys.modules['numpy'] = None\n"
+        "logging.basicConfig(stream=sys.stdout, level=logging.INFO)\n"
+        "from cordwood.format.record_batch import Record, build_batch\n"
+        "from cordwood.storage.append import record_walk\n"
+        "payload = build_batch([Record(0, 0, b'k', bytes(5000))], base_offset=0)[61:]\n"
+        "for _ in range(2):\n"
+        "    assert record_walk.walk_records(payload, 1).ok\n"
+        "    for thread in threading.enumerate():\n"
+        "        if thread.name == 'load-record-walk':\n"
+        "            thread.join()\n"
+    )
+    assert found == (
+        "INFO:cordwood.storage.append.record_walk:Validating large batches at full speed needs the "
+        "extra 'native': numpy is not installed. Install it: pip install 'cordwood[native]'"
+    )
+
+
 def test_walk_that_cannot_be_loaded_is_told_once_and_done_without(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,7 +146,7 @@ def main() -> None:
         except EngineError as error:
             line.say(of="unavailable", reason=str(error))
         except ImportError as error:
-            line.say(of="unavailable", reason=f"Spark is not installed: {error}")
+            line.say(of="unavailable", reason=f"Spark cannot be imported: {error}")
     end_session(os.getsid(0), sparing=os.getpid())
 
 

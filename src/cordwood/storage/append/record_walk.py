@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from cordwood.format.varint import Buffer, CutOffError, decode_varint, decode_varlong
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, MissingExtraError
+from cordwood.model.extras import NATIVE, require_extra
 
 _log = logging.getLogger(__name__)
 
@@ -227,7 +228,10 @@ class _Native:
 
     def _try_to_load(self) -> None:
         try:
+            require_extra(NATIVE, what="Validating large batches at full speed")
             self.load()
+        except MissingExtraError as error:
+            _log.info("%s", error)
         except Exception:
             _log.warning("The native walk over records cannot be loaded.", exc_info=True)
 

@@ -37,6 +37,7 @@ from cordwood.model.errors import (
     EngineError,
     NotALogDirError,
 )
+from cordwood.model.extras import SPARK, require_extra
 from cordwood.storage.replace import Trash
 from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
@@ -221,12 +222,14 @@ class _Engine:
         """
         from cordwood.cleanup.spark.session import require_java  # noqa: PLC0415  # only if needed
 
-        if self._master.startswith("local"):
-            try:
+        is_here = self._master.startswith("local")
+        try:
+            require_extra(SPARK, what="compaction")
+            if is_here:
                 require_java()
-            except EngineError as error:
-                raise EngineError(f"{error}. --retention-only needs no Java.") from error
-        else:
+        except EngineError as error:
+            raise EngineError(f"{error}. --retention-only needs no Java and no extra.") from error
+        if not is_here:
             self._running = self._stack.enter_context(self._start())
 
     @contextmanager

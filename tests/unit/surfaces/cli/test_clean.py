@@ -319,6 +319,21 @@ def test_retention_alone_and_dry_runs_need_no_java(root: Path, options: list[str
     assert statuses(report)["x-0"] in {"cleaned", "planned"}
 
 
+@pytest.mark.parametrize("options", [[], ["--master", "sc://localhost:1"]])
+def test_compaction_without_its_extra_is_refused_before_anything_is_removed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    before = {name: v[2] for name, v in tree(root).items()}
+    result = run(root, "--defaults", *EXPIRE, *COMPACTED, *NOW, *options)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "cordwood clean: compaction needs the extra 'spark': pyspark is not installed. Install it: "
+        "pip install 'cordwood[spark]'. --retention-only needs no Java and no extra.\n"
+    )
+    assert {name: v[2] for name, v in tree(root).items()} == before
+
+
 def test_retention_alone_loads_neither_spark_nor_compiled_code(root: Path) -> None:
     program = (
         "import sys\n"
@@ -327,7 +342,7 @@ def test_retention_alone_loads_neither_spark_nor_compiled_code(root: Path) -> No
         "    app(sys.argv[1:])\n"
         "except SystemExit as stop:\n"
         "    code = stop.code\n"
-        "found = [m for m in ('pyspark', 'py4j', 'pandas') if m in sys.modules]\n"
+        "found = [m for m in ('pyspark', 'py4j', 'pandas', 'numpy', 'numba') if m in sys.modules]\n"
         "print(code, found, file=sys.stderr)\n"
     )
     done = subprocess.run(

@@ -1,0 +1,52 @@
+"""Optional packages: which extra of the `cordwood` distribution installs them, and for what.
+
+The base installation serves, runs the tools and applies retention. `cordwood[native]` adds compiled
+code for the validation of large batches and for recovery; `cordwood[spark]` adds compaction, and
+includes `native`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Final
+
+from cordwood.model.errors import MissingExtraError
+
+NATIVE: Final = "native"
+SPARK: Final = "spark"
+
+_NATIVE_PACKAGES: Final = ("numba", "numpy", "zstandard")
+
+#: The packages that are imported of each extra.
+PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    NATIVE: _NATIVE_PACKAGES,
+    SPARK: (*_NATIVE_PACKAGES, "pandas", "pyarrow", "pyspark"),
+}
+
+
+def missing_packages(extra: str) -> list[str]:
+    """The packages of an extra that are not installed; none of them is imported."""
+    return [name for name in PACKAGES[extra] if not _is_installed(name)]
+
+
+def require_extra(extra: str, *, what: str) -> None:
+    """Checks that the packages of an extra are installed.
+
+    Args:
+        extra: `NATIVE` or `SPARK`.
+        what: what needs it, as the subject of the error's sentence.
+
+    Raises:
+        MissingExtraError: one of them is not; the text says what to install.
+    """
+    missing = missing_packages(extra)
+    if missing:
+        raise MissingExtraError(extra, what=what, missing=missing)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # already imported, by something that gave it no spec
+        return True
