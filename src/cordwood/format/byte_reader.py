@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from cordwood.format.utf8 import decode_utf8
 from cordwood.format.varint import (
     Buffer,
     CutOffError,
@@ -13,6 +12,7 @@ from cordwood.format.varint import (
     decode_varlong,
 )
 from cordwood.model.errors import CorruptError
+from cordwood.model.utf8 import decode_utf8
 
 _INT16 = struct.Struct(">h")
 _UINT16 = struct.Struct(">H")

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.utf8 import decode_utf8
 from cordwood.format.varint import encode_varint, encode_varlong
 from cordwood.model.errors import CorruptError
+from cordwood.model.utf8 import decode_utf8
 
 SEQUENCE_MAX = (1 << 31) - 1
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from cordwood.model.utf8 import decode_utf8
+from cordwood.protocol.fields import LengthError, bytes_error, read_uvarint
 from cordwood.protocol.messages import MalformedMessageError
 
 API_VERSIONS = 18
@@ -32,46 +34,38 @@ def parse_start(frame: memoryview) -> RequestHeader:
     """The fields that all versions have; `body_at` is behind them, tags not yet skipped.
 
     Raises:
-        MalformedMessageError: the frame is too short, or its client id is no text.
+        MalformedMessageError: the frame is too short.
     """
     try:
         api_key, version, correlation_id, length = _START.unpack_from(frame)
         end = _START.size + max(length, 0)
         if end > len(frame):
-            raise MalformedMessageError(f"a client id of {length} bytes does not fit the request")
-        client_id = None if length < 0 else str(frame[_START.size : end], "utf-8")
-    except (struct.error, UnicodeDecodeError) as error:
+            raise bytes_error(length, len(frame) - _START.size)
+        client_id = None if length < 0 else decode_utf8(frame[_START.size : end])
+    except (struct.error, LengthError) as error:
         raise MalformedMessageError(f"a request's header: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id, end)
 
 
 def skip_tags(frame: memoryview, at: int) -> int:
-    """Where the tagged fields that begin at `at` end.
+    """Where the tagged fields that begin at `at` end; a request's header has none that is known.
 
     Raises:
         MalformedMessageError: they do not end within the frame.
     """
-    count, at = _uvarint(frame, at)
-    for _ in range(count):
-        _, at = _uvarint(frame, at)
-        size, at = _uvarint(frame, at)
-        at += size
-    if at > len(frame):
-        raise MalformedMessageError("a request's header: tagged fields go on beyond its end")
+    try:
+        if not frame[at]:
+            return at + 1
+        count, at = read_uvarint(frame, at)
+        for _ in range(count):
+            _, at = read_uvarint(frame, at)
+            size, at = read_uvarint(frame, at)
+            if not 0 <= size <= len(frame) - at:
+                raise bytes_error(size, len(frame) - at)
+            at += size
+    except (LengthError, IndexError) as error:
+        raise MalformedMessageError(f"a request's header: {error}") from error
     return at
-
-
-def _uvarint(frame: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(frame) or shift > 28:
-            raise MalformedMessageError("a request's header: a varint goes on beyond its end")
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
 
 
 def response_header(correlation_id: int, *, flexible: bool) -> bytes:

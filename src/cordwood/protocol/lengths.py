@@ -1,75 +1,79 @@
-"""Arrays that claim more elements than a message has bytes, found before kio makes room for them.
+"""Checks every length of a message before kio reads it.
 
 kio's native reader asks for the memory of an array when it has read its length, and ends the
-process where there is not as much: whoever sends a request could so end a broker. Here a message
-is walked by its lengths alone.
+process where there is not as much; it takes compact strings of any length, and null where the
+schema has none. Here a message is walked by its lengths alone, and each is held to the bounds of
+Kafka's generated readers.
 
-Source: org.apache.kafka.common.protocol (generated read methods check each length alike).
+Invariant: where a walk succeeds, kio reads the same fields at the same positions.
+
+Source: org.apache.kafka.message.MessageDataGenerator, ByteBufferAccessor.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import Field, fields
 from functools import cache
-from types import NoneType
-from typing import Any, Final, get_args, get_origin
+from typing import Final
 
 from cordwood.model.errors import CordwoodError
+from cordwood.protocol.fields import (
+    LAYOUTS,
+    STRING_BYTES_MAX,
+    Buffer,
+    LengthError,
+    MessageClass,
+    MessageField,
+    array_error,
+    bytes_error,
+    fields_of,
+    null_error,
+    read_compact_length,
+    read_uvarint,
+    string_error,
+)
 
-Buffer = bytes | memoryview
 Walk = Callable[[Buffer, int], int]
 """From where something begins to where it ends."""
 
-_SIZES: Final = {
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "error_code": 2,
-    "int32": 4,
-    "uint32": 4,
-    "timedelta_i32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-    "timedelta_i64": 8,
-    "datetime_i64": 8,
-    "uuid": 16,
-}
+_SIZES: Final = {kind: struct.calcsize(layout) for kind, layout in LAYOUTS.items()}
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
-_UVARINT_BITS: Final = 35
 _NULL: Final = 0xFF
+_PRESENT: Final = 1
 
 
-class LengthError(CordwoodError):
-    """A length that goes beyond the message's end."""
+class UnusualEncodingError(CordwoodError):
+    """A message that Kafka accepts and kio does not: `cordwood.protocol.tolerant` reads it."""
 
 
 @cache
-def walk_of(message: Any) -> Walk:
+def walk_of(message: MessageClass) -> Walk:
     """A function that walks messages of kio's class; its result may lie beyond their end.
 
-    The function raises LengthError, IndexError or struct.error where lengths cannot be.
+    The function raises LengthError, IndexError or struct.error where Kafka would refuse the
+    message, and UnusualEncodingError where kio would refuse what Kafka accepts.
     """
     flexible = bool(message.__flexible__)
-    specs = list(fields(message))
-    steps = _joined(
-        [_step(spec, flexible=flexible) for spec in specs if "tag" not in spec.metadata]
-    )
+    found = fields_of(message)
+    steps = _joined([_step(each, flexible=flexible) for each in found if each.tag is None])
+    if not flexible:
+        return _sequence(steps)
     tags = {
-        spec.metadata["tag"]: _walk_of_field(spec, flexible=flexible, tagged=True)
-        for spec in specs
-        if "tag" in spec.metadata
+        each.tag: _as_walk(_step(each, flexible=True)) for each in found if each.tag is not None
     }
+    return _sequence([*steps, _tags(tags)])
+
+
+def _sequence(steps: list[int | Walk]) -> Walk:
+    if len(steps) == 1:
+        return _as_walk(steps[0])
 
     def walk(data: Buffer, at: int) -> int:
         for step in steps:
             at = at + step if isinstance(step, int) else step(data, at)
-        return _walk_tags(data, at, tags) if flexible else at
+        return at
 
     return walk
 
@@ -86,108 +90,140 @@ def _joined(steps: list[int | Walk]) -> list[int | Walk]:
     return joined
 
 
-def is_nullable(annotation: Any) -> bool:
-    """Whether a field of that type may be null."""
-    return NoneType in get_args(annotation)
-
-
-def without_null(annotation: Any) -> Any:
-    """The type of a field that is not null."""
-    if not is_nullable(annotation):
-        return annotation
-    return next(part for part in get_args(annotation) if part is not NoneType)
-
-
-def _step(spec: Field[Any], *, flexible: bool) -> int | Walk:
-    kind = spec.metadata.get("kafka_type")
-    if kind in _SIZES and get_origin(without_null(spec.type)) is not tuple:
-        return _SIZES[kind]
-    return _walk_of_field(spec, flexible=flexible)
-
-
-def _walk_of_field(spec: Field[Any], *, flexible: bool, tagged: bool = False) -> Walk:
-    kind = spec.metadata.get("kafka_type")
-    inner = without_null(spec.type)
-    is_array = get_origin(inner) is tuple
-    element = without_null(get_args(inner)[0]) if is_array else inner
-    single: int | Walk
-    if kind in _SIZES:
-        single = _SIZES[kind]
-    elif kind is None:
-        single = walk_of(element)
-        if not is_array and not tagged and is_nullable(spec.type):
-            single = _nullable(single)
-    else:
-        single = _text(is_string=kind == "string", flexible=flexible)
-    if is_array:
-        return _array(single, flexible=flexible)
-    if isinstance(single, int):
-        size = single
+def _as_walk(step: int | Walk) -> Walk:
+    if isinstance(step, int):
+        size = step
         return lambda _data, at: at + size
+    return step
+
+
+def _step(field: MessageField, *, flexible: bool) -> int | Walk:
+    """A field: its size if that is fixed, else a function that walks it."""
+    if field.is_array:
+        element = _single(
+            field, flexible=flexible, name=f"{field.name} element", null=field.is_element_nullable
+        )
+        return _array(field, element, flexible=flexible)
+    single = _single(field, flexible=flexible, name=field.name, null=field.is_nullable)
+    if field.is_nullable_struct:
+        return _nullable(_as_walk(single))
     return single
 
 
+def _single(field: MessageField, *, flexible: bool, name: str, null: bool) -> int | Walk:
+    kind = field.kind
+    if kind is None:
+        return walk_of(field.message)
+    size = _SIZES.get(kind)
+    if size is not None:
+        return size
+    longest = STRING_BYTES_MAX if kind == "string" else None
+    if flexible:
+        return _compact_text(name, longest, null=null)
+    return _text(name, longest, _SHORT if kind == "string" else _INT, null=null)
+
+
 def _nullable(inner: Walk) -> Walk:
-    return lambda data, at: at + 1 if data[at] == _NULL else inner(data, at + 1)
+    def walk(data: Buffer, at: int) -> int:
+        byte = data[at]
+        if byte == _PRESENT:
+            return inner(data, at + 1)
+        if byte == _NULL:
+            return at + 1
+        raise UnusualEncodingError(f"a nullable struct begins with {byte}")
+
+    return walk
 
 
-def _text(*, is_string: bool, flexible: bool) -> Walk:
-    def compact(data: Buffer, at: int) -> int:
-        length, at = _uvarint(data, at)
-        return at + max(0, length - 1)
+def _compact_text(name: str, longest: int | None, *, null: bool) -> Walk:
+    def walk(data: Buffer, at: int) -> int:
+        count = data[at]
+        if 0 < count < 0x80:
+            return at + count  # one byte of length + 1, and the text
+        length, at = read_compact_length(data, at)
+        return _end_of_text(data, at, length, name, longest, null=null)
 
-    layout = _SHORT if is_string else _INT
-
-    def legacy(data: Buffer, at: int) -> int:
-        return at + layout.size + max(0, int(layout.unpack_from(data, at)[0]))
-
-    return compact if flexible else legacy
+    return walk
 
 
-def _array(single: int | Walk, *, flexible: bool) -> Walk:
+def _text(name: str, longest: int | None, layout: struct.Struct, *, null: bool) -> Walk:
+    unpack, size = layout.unpack_from, layout.size
+
+    def walk(data: Buffer, at: int) -> int:
+        return _end_of_text(data, at + size, unpack(data, at)[0], name, longest, null=null)
+
+    return walk
+
+
+def _end_of_text(
+    data: Buffer, at: int, length: int, name: str, longest: int | None, *, null: bool
+) -> int:
+    if length < 0:
+        _require_usual_null(length, name, null=null)
+        return at
+    if longest is not None and length > longest:
+        raise string_error(name, length)
+    end = at + length
+    if end > len(data):
+        raise bytes_error(length, len(data) - at)
+    return end
+
+
+def _require_usual_null(length: int, name: str, *, null: bool) -> None:
+    """Kafka takes any negative length for null, kio only -1."""
+    if not null:
+        raise null_error(name)
+    if length != -1:
+        raise UnusualEncodingError(f"field {name} is null by a length of {length}")
+
+
+def _array(field: MessageField, element: int | Walk, *, flexible: bool) -> Walk:
+    name, null = field.name, field.is_nullable
+
     def walk(data: Buffer, at: int) -> int:
         if flexible:
-            count, at = _uvarint(data, at)
-            count -= 1
+            count, at = read_compact_length(data, at)
         else:
             count = _INT.unpack_from(data, at)[0]
             at += 4
+        if count < 0:
+            _require_usual_null(count, name, null=null)
+            return at
         if count > len(data) - at:
-            raise LengthError(f"an array of {count} elements in {len(data) - at} bytes")
-        if isinstance(single, int):
-            return at + max(0, count) * single
+            raise array_error(count, len(data) - at)
+        if isinstance(element, int):
+            end = at + count * element
+            if end > len(data):
+                raise bytes_error(count * element, len(data) - at)
+            return end
         for _ in range(count):
-            at = single(data, at)
+            at = element(data, at)
         return at
 
     return walk
 
 
-def _walk_tags(data: Buffer, at: int, tags: dict[int, Walk]) -> int:
-    count, at = _uvarint(data, at)
-    if count > len(data) - at:
-        raise LengthError(f"{count} tagged fields in {len(data) - at} bytes")
-    for _ in range(count):
-        tag, at = _uvarint(data, at)
-        size, at = _uvarint(data, at)
-        known = tags.get(tag)
-        if known is not None:
-            known(data, at)
-        at += size
-    return at
+def _tags(known: dict[int, Walk]) -> Walk:
+    """The tag section. As in Kafka and kio, the value of a known tag ends where its type says."""
+
+    def walk(data: Buffer, at: int) -> int:
+        if not data[at]:
+            return at + 1
+        count, at = read_uvarint(data, at)
+        if count < 0:
+            raise UnusualEncodingError(f"{count} tagged fields")
+        for _ in range(count):
+            tag, at = read_uvarint(data, at)
+            size, at = read_uvarint(data, at)
+            value = known.get(tag)
+            if value is None:
+                if not 0 <= size <= len(data) - at:
+                    raise bytes_error(size, len(data) - at)
+                raise UnusualEncodingError(f"tag {tag} is unknown")
+            at = value(data, at)
+        return at
+
+    return walk
 
 
-def _uvarint(data: Buffer, at: int) -> tuple[int, int]:
-    byte = data[at]
-    if byte < 0x80:
-        return byte, at + 1
-    value = byte & 0x7F
-    shift = 7
-    while shift < _UVARINT_BITS:
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + 1
-        shift += 7
-    raise LengthError("a varint goes on too long")
+__all__ = ["LengthError", "UnusualEncodingError", "Walk", "walk_of"]

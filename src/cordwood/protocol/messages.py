@@ -13,21 +13,30 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING
 from datetime import timedelta
 from functools import cache, partial
-from typing import Any, get_args, get_origin
+from typing import Any
 from uuid import UUID
 
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader
+from kio.serial.errors import InvalidUnicode
 from kio.static.constants import EntityType
 
 from cordwood.model.errors import CordwoodError
-from cordwood.protocol.lengths import is_nullable, walk_of, without_null
-
-MessageClass = Any
-"""One of kio's frozen dataclasses; mypy does not take `type[Any]` for hashable."""
+from cordwood.protocol.fields import (
+    LAYOUTS,
+    STRING_BYTES_MAX,
+    Buffer,
+    LengthError,
+    MessageClass,
+    MessageField,
+    fields_of,
+    string_error,
+)
+from cordwood.protocol.lengths import UnusualEncodingError, walk_of
+from cordwood.protocol.tolerant import values_reader
 
 Write = Callable[[bytearray, Any], None]
 ZERO_UUID = UUID(int=0)
@@ -75,7 +84,7 @@ def response_class(api_key: int, version: int) -> MessageClass:
     return _message_class(api_key, version, "response")
 
 
-def read(message: MessageClass, data: bytes | memoryview, offset: int = 0) -> Any:
+def read(message: MessageClass, data: Buffer, offset: int = 0) -> Any:
     """Reads one message that must fill `data` from `offset` to its end.
 
     Raises:
@@ -89,7 +98,7 @@ def read(message: MessageClass, data: bytes | memoryview, offset: int = 0) -> An
     return value
 
 
-def read_request(api_key: int, version: int, body: bytes | memoryview, offset: int = 0) -> Any:
+def read_request(api_key: int, version: int, body: Buffer, offset: int = 0) -> Any:
     """Reads the body of a request, from `offset` on.
 
     Bytes behind it are passed over, as Kafka does: librdkafka sends a field of Metadata that its
@@ -102,60 +111,26 @@ def read_request(api_key: int, version: int, body: bytes | memoryview, offset: i
     return _read(request_class(api_key, version), body, offset)[0]
 
 
-def _read(message: MessageClass, data: bytes | memoryview, offset: int) -> tuple[Any, int]:
+def _read(message: MessageClass, data: Buffer, offset: int) -> tuple[Any, int]:
     try:
-        walk_of(message)(data, offset)
-        value, size = entity_reader(message)(data, offset)
+        try:
+            walk_of(message)(data, offset)
+            value, size = entity_reader(message)(data, offset)
+        except (UnusualEncodingError, InvalidUnicode):
+            return _read_unusual(message, data, offset)
+    except MalformedMessageError:
+        raise
     except Exception as error:
         raise MalformedMessageError(
             f"{message.__name__} version {message.__version__}: {error or type(error).__name__}"
         ) from error
-    check = _null_checks(message)
-    if check is not None:
-        check(value)
     return value, offset + size
 
 
-@cache
-def _null_checks(message: Any) -> Callable[[Any], None] | None:
-    """Refuses null where an array must not be: kio takes it everywhere."""
-    required: list[tuple[str, Callable[[Any], None] | None]] = []
-    optional: list[tuple[str, Callable[[Any], None]]] = []
-    for spec in fields(message):
-        inner = without_null(spec.type)
-        if get_origin(inner) is not tuple:
-            continue
-        element = without_null(get_args(inner)[0])
-        nested = None if "kafka_type" in spec.metadata else _null_checks(element)
-        if not is_nullable(spec.type):
-            required.append((spec.name, nested))
-        elif nested is not None:
-            optional.append((spec.name, nested))
-    if not required and not optional:
-        return None
-    return _array_check(f"{message.__name__} version {message.__version__}", required, optional)
-
-
-def _array_check(
-    name: str,
-    required: list[tuple[str, Callable[[Any], None] | None]],
-    optional: list[tuple[str, Callable[[Any], None]]],
-) -> Callable[[Any], None]:
-    def check(value: Any) -> None:
-        for field_name, nested in required:
-            items = getattr(value, field_name)
-            if items is None:
-                raise MalformedMessageError(
-                    f"{name}: non-nullable field {field_name} was serialized as null"
-                )
-            if nested is not None:
-                for item in items:
-                    nested(item)
-        for field_name, nested in optional:
-            for item in getattr(value, field_name) or ():
-                nested(item)
-
-    return check
+def _read_unusual(message: MessageClass, data: Buffer, offset: int) -> tuple[Any, int]:
+    """Reads what Kafka accepts and kio does not, by way of bytes that kio does accept."""
+    values, end = values_reader(message)(data, offset)
+    return entity_reader(message)(encode(message, values), 0)[0], end
 
 
 def field(entity: Any, name: str, default: Any = None) -> Any:
@@ -185,7 +160,7 @@ def encode(message: MessageClass, values: Mapping[str, Any]) -> bytes:
     out = bytearray()
     try:
         _writer(message)(out, values)
-    except (struct.error, TypeError, AttributeError, UnicodeError) as error:
+    except (LengthError, struct.error, TypeError, AttributeError, UnicodeError) as error:
         raise MalformedMessageError(
             f"{message.__name__} version {message.__version__}: {error}"
         ) from error
@@ -232,32 +207,25 @@ def _write_bool(out: bytearray, value: Any) -> None:
 
 
 _SIMPLE: Mapping[str, Write] = {
-    "int8": _number(">b"),
-    "int16": _number(">h"),
-    "int32": _number(">i"),
-    "int64": _number(">q"),
-    "uint8": _number(">B"),
-    "uint16": _number(">H"),
-    "uint32": _number(">I"),
-    "uint64": _number(">Q"),
-    "float64": _number(">d"),
-    "error_code": _number(">h"),
+    **{kind: _number(layout) for kind, layout in LAYOUTS.items()},
     "bool": _write_bool,
     "uuid": _write_uuid,
-    "timedelta_i32": _span(">i"),
-    "timedelta_i64": _span(">q"),
-    "datetime_i64": _number(">q"),
+    "timedelta_i32": _span(LAYOUTS["timedelta_i32"]),
+    "timedelta_i64": _span(LAYOUTS["timedelta_i64"]),
 }
 
 
-def _text(kind: str, *, flexible: bool) -> Write:
-    length = struct.Struct(">h" if kind == "string" else ">i").pack
+def _text(name: str, kind: str, *, flexible: bool) -> Write:
+    is_string = kind == "string"
+    length = struct.Struct(">h" if is_string else ">i").pack
 
     def write(out: bytearray, value: str | bytes | None) -> None:
         if value is None:
             out += b"\0" if flexible else length(-1)
             return
         data = value.encode() if isinstance(value, str) else value
+        if is_string and len(data) > STRING_BYTES_MAX:
+            raise string_error(name, len(data))
         if flexible:
             write_uvarint(out, len(data) + 1)
         else:
@@ -304,45 +272,41 @@ class _Plan:
 
     __slots__ = ("default", "name", "tag", "write")
 
-    def __init__(self, spec: Field[Any], *, flexible: bool) -> None:
-        self.name = spec.name
-        self.tag: int | None = spec.metadata.get("tag")
-        annotation = spec.type
-        nullable = is_nullable(annotation)
-        inner = without_null(annotation)
-        is_array = get_origin(inner) is tuple
-        element = without_null(get_args(inner)[0]) if is_array else inner
-        kind = spec.metadata.get("kafka_type")
+    def __init__(self, field: MessageField, *, flexible: bool) -> None:
+        self.name = field.name
+        self.tag = field.tag
+        kind = field.kind
         if kind is None:
-            write = _writer(element)
-            if nullable and not is_array:
+            write = _writer(field.message)
+            if field.is_nullable and not field.is_array:
                 write = _nullable(write)
         elif kind in _SIMPLE:
             write = _SIMPLE[kind]
         else:
-            write = _text(kind, flexible=flexible)
-        self.write = _array(write, flexible=flexible) if is_array else write
-        self.default = _default(spec, kind, is_array=is_array, nullable=nullable)
+            write = _text(field.name, kind, flexible=flexible)
+        self.write = _array(write, flexible=flexible) if field.is_array else write
+        self.default = _default(field)
 
 
-def _default(spec: Field[Any], kind: str | None, *, is_array: bool, nullable: bool) -> Any:
+def _default(field: MessageField) -> Any:
+    spec, kind = field.spec, field.kind
     if spec.default is not MISSING:
         return spec.default
     if spec.default_factory is not MISSING:
         return spec.default_factory()
-    if is_array:
+    if field.is_array:
         return ()
     if kind is None:
-        return None if nullable else {}
-    if nullable and kind not in {"uuid"}:
+        return None if field.is_nullable else {}
+    if field.is_nullable and kind not in {"uuid"}:
         return None
     return ZERO_UUID if kind == "uuid" else _DEFAULTS.get(kind, 0)
 
 
 @cache
-def _writer(message: Any) -> Write:
+def _writer(message: MessageClass) -> Write:
     flexible = bool(message.__flexible__)
-    plans = [_Plan(spec, flexible=flexible) for spec in fields(message)]
+    plans = [_Plan(each, flexible=flexible) for each in fields_of(message)]
     positional = [(plan.name, plan.write, plan.default) for plan in plans if plan.tag is None]
     tagged = sorted(
         (plan for plan in plans if plan.tag is not None), key=lambda plan: plan.tag or 0

@@ -133,14 +133,15 @@ def test_every_message_is_walked_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("key", "version", "body"),
     [
-        (3, 9, b"\xff\xff\xff\xff\x7f\0\0\0\0"),
+        (3, 9, b"\xff\xff\xff\xff\x07\0\0\0\0"),
+        (3, 9, b"\x80\x80\x80\x80\x08\0\0\0\0"),
         (3, 1, b"\x7f\xff\xff\xff\0\x01a"),
         (1, 12, b"\0" * 21 + b"\xff\xff\xff\xff\x0f" + b"\0" * 20),
         (0, 9, b"\0\0\1\0\0\0\1\xff\xff\xff\xff\x7f\0\0"),
-        (3, 12, b"\0\0\0\xff\xff\xff\xff\x7f"),
+        (3, 12, b"\0\0\0\xff\xff\xff\xff\x07"),
         (3, 9, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
     ],
-    ids=["compact", "legacy", "fetch", "nested", "tags", "endless length"],
+    ids=["compact", "compact wrapped", "legacy", "fetch", "nested", "tags", "endless length"],
 )
 def test_a_length_beyond_the_message_is_refused_before_room_is_made(
     key: int, version: int, body: bytes

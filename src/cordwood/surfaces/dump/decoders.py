@@ -31,8 +31,8 @@ from cordwood.format.metadata_records import SCHEMA_OF_API_KEY, MetadataRecord
 from cordwood.format.record import Record
 from cordwood.format.share_state import SHARE_STATE_RECORDS
 from cordwood.format.transaction_state import TRANSACTION_RECORDS
-from cordwood.format.utf8 import decode_utf8
 from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.utf8 import decode_utf8
 from cordwood.surfaces.dump.frame import read_framed_message, reason_of
 from cordwood.surfaces.dump.java_text import json_text
 from cordwood.surfaces.dump.remote_metadata import remote_metadata_text

@@ -8,7 +8,7 @@ from typing import Any
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch
-from cordwood.format.utf8 import decode_utf8
+from cordwood.model.utf8 import decode_utf8
 from cordwood.surfaces.dump.batches import PlacedBatch
 from cordwood.surfaces.dump.control import control_text
 from cordwood.surfaces.dump.decoders import PayloadDecoder

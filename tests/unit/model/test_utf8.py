@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.format.utf8 import decode_utf8
+from cordwood.model.utf8 import decode_utf8
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from cordwood.format.varint import Buffer
+Buffer = bytes | bytearray | memoryview
 
 _HANDLER = "cordwood.java-replace"
 
@@ -17,7 +17,7 @@ def decode_utf8(data: Buffer) -> str:
 
     Source: java.lang.String (JDK 17).
     """
-    return codecs.decode(data, "utf-8", _HANDLER)
+    return str(data, "utf-8", _HANDLER)
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
