@@ -21,9 +21,16 @@ from cordwood.broker.api import (
     UnansweredRequestError,
     UnservedRequestError,
 )
+from cordwood.broker.error_answers import error_answer
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
-from cordwood.protocol.messages import encode, read_request, request_class, response_class
+from cordwood.protocol.messages import (
+    MalformedMessageError,
+    encode,
+    read_request,
+    request_class,
+    response_class,
+)
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -69,37 +76,48 @@ class Dispatcher:
             at = skip_tags(frame, at)
         request = read_request(key, version, frame, at)
         call = Call(version, header.client_id, peer, header.correlation_id)
-        metrics = self._broker.metrics
         begun = self._broker.monotonic_s()
         try:
             response = api.handle(self._broker, request, call)
         except Exception as error:  # a fault of one request must not end the others
-            response = self._failed(api, call, error)
-        if response is None:
-            metrics.request_done(api.name, version, self._broker.monotonic_s() - begun)
-            return None
-        if isinstance(response, Mapping | Encoded):
-            parts = self._encoded(api, call, response)
-            metrics.request_done(api.name, version, self._broker.monotonic_s() - begun)
-            return parts
-        return self._later(api, call, response, begun)
+            response = self._failed(api, call, request, error)
+        if response is None or isinstance(response, Mapping | Encoded):
+            return self._finished(api, call, request, response, begun)
+        return self._later(api, call, request, response, begun)
 
     async def _later(
-        self, api: Api, call: Call, response: Awaitable[Fields | Encoded | None], begun: float
+        self,
+        api: Api,
+        call: Call,
+        request: Any,
+        response: Awaitable[Fields | Encoded | None],
+        begun: float,
     ) -> list[Part] | None:
         try:
             value = await response
         except Exception as error:  # as above
-            value = self._failed(api, call, error)
+            value = self._failed(api, call, request, error)
+        return self._finished(api, call, request, value, begun)
+
+    def _finished(
+        self, api: Api, call: Call, request: Any, response: Fields | Encoded | None, begun: float
+    ) -> list[Part] | None:
+        """What is sent; a response that no message can hold becomes an error, as in Kafka."""
+        parts = None
+        if response is not None:
+            try:
+                parts = self._encoded(api, call, response)
+            except MalformedMessageError as error:
+                parts = self._encoded(api, call, self._failed(api, call, request, error))
         self._broker.metrics.request_done(
             api.name, call.api_version, self._broker.monotonic_s() - begun
         )
-        return None if value is None else self._encoded(api, call, value)
+        return parts
 
-    def _failed(self, api: Api, call: Call, error: Exception) -> Fields:
-        """A response that has nothing but the error's code; closes where there is no room for it.
+    def _failed(self, api: Api, call: Call, request: Any, error: Exception) -> Fields:
+        """A response that has nothing but the error; raises it where a response cannot say it.
 
-        Source: AbstractRequest.getErrorResponse.
+        Source: kafka.server.RequestHandlerHelper.handleError.
         """
         if isinstance(error, UnansweredRequestError):
             raise error
@@ -111,10 +129,10 @@ class Dispatcher:
                 call.api_version,
                 exc_info=error,
             )
-        message = response_class(api.key, call.api_version)
-        if "error_code" not in message.__dataclass_fields__:
+        answer = error_answer(api.key, call.api_version, request, code, str(error) or None)
+        if answer is None:
             raise error
-        return {"error_code": code, "error_message": str(error) or None}
+        return answer
 
     def _encoded(self, api: Api, call: Call, response: Fields | Encoded) -> list[Part]:
         version = call.api_version

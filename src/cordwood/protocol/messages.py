@@ -198,6 +198,15 @@ def _span(layout: str) -> Write:
     return write
 
 
+def _date(layout: str) -> Write:
+    pack = struct.Struct(layout).pack
+
+    def write(out: bytearray, value: int | None) -> None:
+        out += pack(-1 if value is None else value)
+
+    return write
+
+
 def _write_uuid(out: bytearray, value: UUID | None) -> None:
     out += (value or ZERO_UUID).bytes
 
@@ -212,6 +221,7 @@ _SIMPLE: Mapping[str, Write] = {
     "uuid": _write_uuid,
     "timedelta_i32": _span(LAYOUTS["timedelta_i32"]),
     "timedelta_i64": _span(LAYOUTS["timedelta_i64"]),
+    "datetime_i64": _date(LAYOUTS["datetime_i64"]),
 }
 
 
