@@ -1,7 +1,7 @@
-"""A test of one's own against a broker whose week takes milliseconds.
+"""A test against a broker whose week takes milliseconds.
 
-Run it with `pytest examples/test_a_week.py`. The broker is Kafka to whoever talks to it; here that
-is confluent-kafka.
+Run it with `pytest examples/test_a_week.py`. pytest finds the fixture `cordwood_broker` by itself.
+The client here is confluent-kafka; any other client of Kafka works too.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cordwood.testing.broker import RunningBroker
-
-pytest_plugins = ["cordwood.testing.pytest_plugin"]
 
 
 def test_prices_are_kept_for_a_week(cordwood_broker: RunningBroker) -> None:

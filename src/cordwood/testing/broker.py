@@ -5,7 +5,8 @@
         ...
         broker.advance(days=7)  # retention, compaction and expiry have happened when it returns
 
-`cordwood.testing.pytest_plugin` has the same as a fixture.
+In pytest the fixture `cordwood_broker` is one, with nothing to import; see
+`cordwood.testing.pytest_plugin`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import concurrent.futures
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
+from uuid import uuid4
 
 import uvloop
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
-from cordwood.model.errors import NotCompactedError
+from cordwood.model.errors import ConfigError, NotCompactedError
 from cordwood.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -36,15 +38,22 @@ _ADVICE = (
     "leave compaction out."
 )
 
+#: A setting's value as Python has it; see `setting_text`.
+SettingValue = str | int | float | bool | PurePath | Sequence[str | int | float | bool | PurePath]
+
 T = TypeVar("T")
 
 
 class RunningBroker:
-    """A `Node` with an event loop and a thread of its own."""
+    """A `Node` with an event loop and a thread of its own.
+
+    Before `start` there is no thread, no directory and no socket. `stop` removes all of them, and
+    so does a start that fails.
+    """
 
     def __init__(
         self,
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, SettingValue] | None = None,
         *,
         log_dir: Path | None = None,
         clock: MovableClock | None = None,
@@ -53,46 +62,60 @@ class RunningBroker:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """Nothing runs yet.
+        """Checks the settings and starts nothing.
 
         Args:
-            properties: of server.properties, over the defaults.
+            properties: settings of server.properties, over Kafka's defaults and
+                `SINGLE_BROKER_DEFAULTS`; values as `setting_text` takes them, such as
+                `{"log.retention.ms": 60_000, "auto.create.topics.enable": False}`.
             log_dir: where the logs are, kept at the end; a temporary directory if None.
             clock: a movable one of its own if None.
             engine: what compacts; Spark in a process of its own if None.
             fs: where all files are.
             host: to listen at.
-            port: to listen at; 0 for any that is free.
+            port: to listen at; 0 for any free port.
+
+        Raises:
+            ConfigError: a setting has a value that Kafka would refuse, or of a type that no setting
+                has.
+            UnsupportedSettingError: a setting asks for what Cordwood does not serve.
         """
         self.clock = clock or MovableClock()
-        self._own_dir = None if log_dir is not None else tempfile.mkdtemp(prefix="cordwood-")
-        self.log_dir = Path(log_dir or str(self._own_dir))
+        self._owns_dir = log_dir is None
+        self.log_dir = log_dir or Path(tempfile.gettempdir()) / f"cordwood-{uuid4().hex}"
         given = {
+            **SINGLE_BROKER_DEFAULTS,
             "log.dirs": str(self.log_dir),
             "listeners": f"PLAINTEXT://{host}:{port}",
-            "offsets.topic.replication.factor": "1",
-            "group.initial.rebalance.delay.ms": "0",
             "log.initial.task.delay.ms": "0",
         }
-        self.settings = BrokerSettings(given | dict(properties or {}), source="the test")
+        given |= {name: setting_text(name, value) for name, value in (properties or {}).items()}
+        self.settings = BrokerSettings(given, source="RunningBroker")
         self._engine = engine
         self._fs = fs
         self._host = host
-        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+        self._thread: threading.Thread | None = None
         self._started: concurrent.futures.Future[Node] = concurrent.futures.Future()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told: asyncio.Event | None = None
+        self._stop_requested = threading.Event()
+        self._stop: Callable[[], None] | None = None
 
     # ---- life
 
     def start(self) -> Self:
-        """Returns when clients are served.
+        """Starts the broker, and returns when it serves clients.
 
         Raises:
-            CordwoodError: it cannot start.
+            CordwoodError: it cannot start; nothing is left of the attempt.
+            RuntimeError: it was started before.
         """
-        self._thread.start()
+        if self._thread is not None:
+            raise RuntimeError("a RunningBroker can be started once; make another")
+        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
         try:
+            if self._owns_dir:
+                self.log_dir.mkdir(mode=0o700)
+            self._thread.start()
             self._started.result(_START_S)
         except BaseException:
             self.stop()
@@ -100,13 +123,19 @@ class RunningBroker:
         return self
 
     def stop(self) -> None:
-        """Stops it in order, and removes the directory if that is its own."""
-        if self._loop is not None and self._told is not None and self._thread.is_alive():
-            with suppress(RuntimeError):  # it has just ended by itself
-                self._loop.call_soon_threadsafe(self._told.set)
+        """Stops it in order, and removes the directory if it was made for this broker.
+
+        A start that is still under way is given up. Does nothing if it does not run.
+        """
+        self._stop_requested.set()
+        if self._thread is not None and self._thread.ident is not None:
+            loop, stop = self._loop, self._stop
+            if loop is not None and stop is not None:
+                with suppress(RuntimeError):  # the loop has just ended by itself
+                    loop.call_soon_threadsafe(stop)
             self._thread.join()
-        if self._own_dir is not None:
-            shutil.rmtree(self._own_dir, ignore_errors=True)
+        if self._owns_dir:
+            shutil.rmtree(self.log_dir, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -122,18 +151,29 @@ class RunningBroker:
     def _run(self) -> None:
         try:
             uvloop.run(self._serve())
-        except BaseException as error:  # told to whoever waits for the start
+        except BaseException as error:  # for the thread that waits for the start
             if not self._started.done():
                 self._started.set_exception(error)
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._told = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        starting: asyncio.Task[None] | None = None
+
+        def stop() -> None:
+            stopping.set()
+            if starting is not None:
+                starting.cancel()
+
+        self._loop, self._stop = loop, stop
         node = Node(self.settings, clock=self.clock, engine=self._engine, fs=self._fs)
-        await node.start()
+        starting = loop.create_task(node.start())
+        if self._stop_requested.is_set():  # before there was a loop to tell
+            stop()
+        await starting
         self._started.set_result(node)
         try:
-            await self._told.wait()
+            await stopping.wait()
         finally:
             await node.stop()
 
@@ -173,8 +213,29 @@ class RunningBroker:
         self._loop.call_soon_threadsafe(work)
         return answer.result(_START_S)
 
+    def now_ms(self) -> int:
+        """The broker's time, in ms since the epoch: for timestamps of records, see `advance`."""
+        return self.clock.now_ms()
+
     def advance(self, *, compact: bool = True, **span: float) -> None:
-        """Moves the clock on, and does all that is due by then before it returns.
+        """Moves the broker's clock on, and does all that is due by then before it returns.
+
+        The clock decides on retention, compaction, the removal of files, and the expiry of
+        committed offsets and of idempotent producers. Sessions of group members, waits of fetches
+        and idle connections go by real time.
+
+        The clocks of clients are not moved. A record written afterwards has the timestamp that its
+        producer gives it, so by the broker's clock it is as old as the clock is ahead: after
+        `advance(days=8)` it is past a retention of seven days at once, and is removed with its
+        segment when that is next rolled or retention next runs. To write records that are as new as
+        the broker's clock, use one of
+
+        - `message.timestamp.type=LogAppendTime` on the topic, or
+          `log.message.timestamp.type=LogAppendTime` for all topics: the broker sets timestamps;
+        - an explicit timestamp: `producer.produce("prices", b"1", timestamp=broker.now_ms())`.
+
+        Segments roll by `segment.ms` when a record comes whose timestamp is that much later than
+        the first of the segment.
 
         Args:
             compact: compact what is due too, which needs Java and PySpark where something is due.
@@ -198,6 +259,24 @@ class RunningBroker:
         return sorted(path.name for path in (self.log_dir / partition).iterdir())
 
 
-def broker_properties(**properties: Any) -> dict[str, str]:
-    """Properties by keyword, with underscores for dots: `log_retention_ms=5`."""
-    return {name.replace("_", "."): str(value) for name, value in properties.items()}
+def setting_text(name: str, value: SettingValue) -> str:
+    """A setting's value as server.properties has it.
+
+    Args:
+        name: of the setting, for the error.
+        value: text as it is; an int or a float; a bool as `true` or `false`; a path; several of
+            these, in any sequence, with commas between them.
+
+    Raises:
+        ConfigError: the value is of another type, or None: leave the setting out for its default.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float | PurePath):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return ",".join(setting_text(name, each) for each in value)
+    raise ConfigError(
+        f"{name}={value!r}: a setting's value is a str, int, float, bool or path, or a list of "
+        f"these, not {type(value).__name__}"
+    )

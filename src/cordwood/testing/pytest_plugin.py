@@ -1,36 +1,49 @@
-"""Fixtures: a Kafka broker in the process of the tests, with a clock that can be moved.
+"""pytest fixtures: a Kafka broker in the process of the tests, with a clock that tests move.
 
-    # conftest.py
-    pytest_plugins = ["cordwood.testing.pytest_plugin"]
+pytest finds them through an entry point, so an installed Cordwood needs no line in `conftest.py`:
 
-`cordwood_broker` is new for each test, `cordwood_shared_broker` one for all of a session;
-`cordwood_properties` may be overridden to give both other settings than Kafka's defaults.
+    def test_orders_expire(cordwood_broker):
+        producer = Producer({"bootstrap.servers": cordwood_broker.bootstrap_servers})
+
+`cordwood_broker` is a new broker for each test, `cordwood_shared_broker` one for the whole session.
+Override `cordwood_properties` to give both other settings than the defaults. The broker is imported
+when a fixture is first used; `-p no:cordwood.testing.pytest_plugin` removes the fixtures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cordwood.testing.broker import RunningBroker
+if TYPE_CHECKING:
+    from cordwood.testing.broker import RunningBroker, SettingValue
 
 
 @pytest.fixture(scope="session")
-def cordwood_properties() -> Mapping[str, str]:
-    """Of server.properties; none are Kafka's defaults."""
+def cordwood_properties() -> Mapping[str, SettingValue]:
+    """Settings of server.properties for both fixtures, as `RunningBroker` takes them; none."""
     return {}
 
 
 @pytest.fixture
-def cordwood_broker(cordwood_properties: Mapping[str, str]) -> Iterator[RunningBroker]:
-    """A broker of this test's own."""
+def cordwood_broker(
+    cordwood_properties: Mapping[str, SettingValue],
+) -> Iterator[RunningBroker]:
+    """A running broker for this test alone."""
+    from cordwood.testing.broker import RunningBroker  # noqa: PLC0415  # only where it is used
+
     with RunningBroker(cordwood_properties) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
-def cordwood_shared_broker(cordwood_properties: Mapping[str, str]) -> Iterator[RunningBroker]:
-    """A broker for all tests of a session."""
+def cordwood_shared_broker(
+    cordwood_properties: Mapping[str, SettingValue],
+) -> Iterator[RunningBroker]:
+    """A running broker for all tests of the session."""
+    from cordwood.testing.broker import RunningBroker  # noqa: PLC0415  # only where it is used
+
     with RunningBroker(cordwood_properties) as broker:
         yield broker

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import os
+import re
+import shutil
 import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -11,24 +22,238 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.broker.server import PortInUseError
 from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.log_cleaner import ManagedEngine
 from cordwood.cleanup.spark_process import Backoff, SparkProcess
-from cordwood.model.errors import NotCompactedError
+from cordwood.model.clock import SystemClock
+from cordwood.model.errors import (
+    ConfigError,
+    CordwoodError,
+    DirectoryInUseError,
+    EngineError,
+    NotCompactedError,
+)
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node import EngineFactory
-from cordwood.testing.broker import RunningBroker
+from cordwood.testing.broker import RunningBroker, SettingValue, setting_text
 from cordwood.testing.in_process_engine import ManagedInProcessEngine
 from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 
 _NEVER = Backoff(3600.0, 3600.0)
 
 
-def test_a_broker_that_cannot_start_leaves_no_directory_behind() -> None:
+# ---- what a start that fails leaves behind
+
+
+class _Traces:
+    """What a broker could leave in this process: threads, descriptors, files, global settings."""
+
+    def __init__(self, temporary: Path) -> None:
+        self._temporary = temporary
+        self.before = self.now()
+
+    def now(self) -> dict[str, object]:
+        return {
+            "threads": {thread.name for thread in threading.enumerate()},
+            "descriptors": sorted(self._descriptors()),
+            "files": sorted(self._temporary.iterdir()),
+            "switch interval": sys.getswitchinterval(),
+            "garbage collection": (gc.get_threshold(), gc.get_freeze_count()),
+        }
+
+    @staticmethod
+    def _descriptors() -> Iterator[tuple[str, str]]:
+        for entry in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):  # the one that lists the directory
+                yield entry.name, str(entry.readlink())
+
+
+@pytest.fixture
+def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Traces:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with RunningBroker(engine=NoEngine):
+        pass  # what is imported and cached once is no trace of a failed start
+    return _Traces(tmp_path)
+
+
+def _refuse() -> ManagedEngine:
+    raise EngineError("no engine today")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("log.retention.ms", "soon", "Invalid value soon for configuration log.retention.ms"),
+        ("sasl.enabled.mechanisms", ["PLAIN"], "clients are not authenticated"),
+        ("log.retention.ms", None, "log.retention.ms=None: a setting's value is a str, int"),
+        ("log.retention.ms", {"days": 7}, "not dict"),
+        ("log.dirs", b"/tmp", "not bytes"),
+    ],
+)
+def test_a_setting_that_is_refused_leaves_nothing(
+    traces: _Traces, name: str, value: Any, error: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(error)):
+        RunningBroker({name: value})
+    assert traces.now() == traces.before
+
+
+def test_a_broker_that_was_not_started_leaves_nothing(traces: _Traces) -> None:
+    broker = RunningBroker()
+    assert not broker.log_dir.exists()
+    broker.stop()
+    assert traces.now() == traces.before
+
+
+def test_a_port_that_is_taken_leaves_nothing(traces: _Traces) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         broker = RunningBroker(port=taken.getsockname()[1], engine=NoEngine)
         with pytest.raises(PortInUseError):
             broker.start()
     assert not broker.log_dir.exists()
     broker.stop()
+    assert traces.now() == traces.before
+
+
+def test_an_engine_that_cannot_be_made_leaves_nothing(traces: _Traces) -> None:
+    with pytest.raises(EngineError, match="no engine today"):
+        RunningBroker(engine=_refuse).start()
+    assert traces.now() == traces.before
+
+
+def test_a_directory_in_use_leaves_nothing(traces: _Traces, tmp_path: Path) -> None:
+    with RunningBroker(log_dir=tmp_path / "logs", engine=NoEngine) as first:
+        with pytest.raises(DirectoryInUseError):
+            RunningBroker(log_dir=first.log_dir, engine=NoEngine).start()
+        assert first.call(lambda broker: broker.node_id) >= 0, "the first serves on"
+    shutil.rmtree(first.log_dir)
+    assert traces.now() == traces.before
+
+
+def _operations_of_a_start() -> int:
+    fs = SimulatedFileSystem(SystemClock())
+    count = 0
+
+    def note(_: Operation) -> None:
+        nonlocal count
+        count += 1
+
+    fs.fail = note
+    with RunningBroker(log_dir=Path("/logs"), engine=NoEngine, fs=fs):
+        return count
+
+
+def _failing_from(step: int) -> SimulatedFileSystem:
+    fs = SimulatedFileSystem(SystemClock())
+    left = step
+
+    def fail(operation: Operation) -> OSError | None:
+        nonlocal left
+        left -= 1
+        return None if left >= 0 else OSError(errno.EIO, os.strerror(errno.EIO), operation.path)
+
+    fs.fail = fail
+    return fs
+
+
+def test_a_file_that_fails_at_any_step_of_the_start_leaves_nothing(traces: _Traces) -> None:
+    steps = _operations_of_a_start()
+    assert steps > 30
+    failed = 0
+    for step in range(steps):
+        fs = _failing_from(step)
+        broker = RunningBroker(log_dir=Path("/logs"), engine=NoEngine, fs=fs)
+        try:
+            broker.start()
+        except (CordwoodError, OSError):
+            failed += 1
+        finally:
+            broker.stop()
+        assert traces.now() == traces.before, f"after a failure at step {step}"
+    assert failed > steps // 2
+
+
+def test_a_stop_while_it_starts_gives_the_start_up(traces: _Traces) -> None:
+    fs = SimulatedFileSystem(SystemClock())
+    reached, go_on = threading.Event(), threading.Event()
+
+    def wait(operation: Operation) -> None:
+        if operation.path.name == "meta.properties" and not reached.is_set():
+            reached.set()
+            go_on.wait(60)
+
+    fs.fail = wait
+    broker = RunningBroker(log_dir=Path("/logs"), engine=NoEngine, fs=fs)
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            broker.start()
+        except BaseException as error:
+            errors.append(error)
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    assert reached.wait(60)
+    stopper = threading.Thread(target=broker.stop)
+    stopper.start()
+    go_on.set()
+    stopper.join(60)
+    starter.join(60)
+    assert len(errors) == 1
+    assert traces.now() == traces.before
+
+
+def test_a_broker_is_started_once(tmp_path: Path) -> None:
+    with (
+        RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker,
+        pytest.raises(RuntimeError, match="once"),
+    ):
+        broker.start()
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (60_000, "60000"),
+        (0.5, "0.5"),
+        (True, "true"),
+        (False, "false"),
+        ("compact,delete", "compact,delete"),
+        (["compact", "delete"], "compact,delete"),
+        ((Path("/a"), "/b"), "/a,/b"),
+        ([], ""),
+    ],
+)
+def test_a_value_becomes_the_text_that_server_properties_would_have(value: Any, text: str) -> None:
+    assert setting_text("x", value) == text
+
+
+def test_settings_are_taken_as_plain_values(tmp_path: Path) -> None:
+    properties: dict[str, SettingValue] = {
+        "log.retention.ms": 60_000,
+        "auto.create.topics.enable": False,
+        "log.cleanup.policy": ["compact", "delete"],
+        "log.cleaner.min.cleanable.ratio": 0.25,
+        "log.dirs": [tmp_path / "a", tmp_path / "b"],
+    }
+    with RunningBroker(properties, log_dir=tmp_path / "a", engine=NoEngine) as broker:
+        settings = broker.node.settings
+        assert settings.log_dirs == (str(tmp_path / "a"), str(tmp_path / "b"))
+        assert settings.all["log.retention.ms"] == 60_000
+        assert settings.all["auto.create.topics.enable"] is False
+        config = broker.broker.configs.log_config("")
+        assert config.cleanup_policy == {"compact", "delete"}
+        assert config.min_cleanable_dirty_ratio == 0.25
+
+
+def test_a_new_group_does_not_wait_for_more_members_unless_it_is_told_to() -> None:
+    delay = "group.initial.rebalance.delay.ms"
+    assert RunningBroker().settings.integer(delay) == 0
+    assert RunningBroker({delay: 5}).settings.integer(delay) == 5
 
 
 # ---- advance

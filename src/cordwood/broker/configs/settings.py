@@ -37,6 +37,12 @@ _GIVEN: Final[Texts] = {
     "controller.listener.names": "CONTROLLER",
     "listeners": "PLAINTEXT://127.0.0.1:9092",
 }
+#: What a single broker without a server.properties runs with, as Kafka's sample files for one do.
+#: Kafka's defaults are three replicas, and a new group waits three seconds for more members.
+SINGLE_BROKER_DEFAULTS: Final[Texts] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+}
 _NO_PLUGINS: Final = "remove it: Java classes cannot be loaded"
 _REFUSED: Final[Mapping[str, str]] = {
     "alter.config.policy.class.name": _NO_PLUGINS,

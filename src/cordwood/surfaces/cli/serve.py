@@ -76,7 +76,10 @@ def serve_command(
     ] = False,
 ) -> None:
     """Runs a Kafka broker, until it is told to stop by SIGTERM or Ctrl-C."""
-    from cordwood.broker.configs.settings import BrokerSettings  # noqa: PLC0415
+    from cordwood.broker.configs.settings import (  # noqa: PLC0415
+        SINGLE_BROKER_DEFAULTS,
+        BrokerSettings,
+    )
     from cordwood.model.clock import MovableClock, SystemClock  # noqa: PLC0415
     from cordwood.model.properties import parse_properties  # noqa: PLC0415
 
@@ -93,7 +96,7 @@ def serve_command(
             given = dict(parse_properties(config.read_text(encoding="utf-8"), name=source))
         given |= _from_options(log_dir, port, override or [])
         if config is None:
-            given = {"offsets.topic.replication.factor": "1"} | given
+            given = {**SINGLE_BROKER_DEFAULTS, **given}
         settings = BrokerSettings(given, source=source)
     except (CordwoodError, OSError) as error:
         typer.echo(f"cordwood serve: {error}", err=True)

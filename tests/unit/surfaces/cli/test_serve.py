@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from cordwood.surfaces.cli.load_progress import LoadLines
 from cordwood.testing.manual_clock import ManualClock
@@ -94,6 +95,32 @@ def test_it_stops_in_order_when_it_is_told_to(tmp_path: Path) -> None:
         "log-start-offset-checkpoint",
     } <= names
     assert "Shut down completed" in broker.log
+
+
+def test_a_new_group_does_not_wait_for_more_members(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path / "logs") as broker:
+        assert static_setting(broker, "group.initial.rebalance.delay.ms") == "0"
+        assert static_setting(broker, "offsets.topic.replication.factor") == "1"
+
+
+def test_an_option_or_a_server_properties_decides_how_long_a_new_group_waits(
+    tmp_path: Path,
+) -> None:
+    name = "group.initial.rebalance.delay.ms"
+    with ServedBroker(tmp_path / "logs", {name: "7"}) as broker:
+        assert static_setting(broker, name) == "7"
+    config = tmp_path / "server.properties"
+    config.write_text("num.partitions=2\n", encoding="utf-8")
+    with ServedBroker(tmp_path / "other", flags=("--config", str(config))) as broker:
+        assert static_setting(broker, name) == "3000", "what a Kafka does with that file"
+
+
+def static_setting(broker: ServedBroker, name: str) -> str | None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (node,) = admin.list_topics(timeout=30).brokers
+    (answer,) = admin.describe_configs([ConfigResource("broker", str(node))]).values()
+    value: str | None = answer.result()[name].value
+    return value
 
 
 def test_old_names_in_server_properties_are_warned_of(tmp_path: Path) -> None:
