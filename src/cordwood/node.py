@@ -43,7 +43,7 @@ from cordwood.cleanup.cleaner_settings import (
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
-from cordwood.format.file_names import LOCK
+from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
@@ -497,7 +497,7 @@ def _require_empty(log_dir: Path, fs: FileSystem) -> None:
         ConfigError: it does.
     """
     held = [entry.name for entry in fs.entries_in(log_dir)] if fs.exists(log_dir) else []
-    kept = [name for name in held if name not in {LOCK, "lost+found"}]
+    kept = [name for name in held if name not in {LOCK, RUNTIME_FILE, "lost+found"}]
     if kept:
         raise ConfigError(
             f"{log_dir} has no meta.properties but holds {kept[0]}: it is not formatted for Kafka. "

@@ -5,6 +5,7 @@ Source: org.apache.kafka.storage.internals.log.LogLoader.load, UnifiedLog.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def capture(
     loaded, warnings = load_segments(
         directory, index_interval_bytes=config.index_interval_bytes, read_only=read_only
     )
+    if not loaded:
+        raise FileNotFoundError(errno.ENOENT, "no segment is left", str(directory))
     segments = tuple(loaded)
     active = segments[-1]
     position = min(active.last_indexed_position, active.size_bytes)

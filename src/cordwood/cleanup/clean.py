@@ -44,6 +44,7 @@ from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.log_dir import LogDir, PartitionDir
 from cordwood.storage.replace import recover_directory
+from cordwood.storage.reread import reread
 
 _PASSES_MAX = 8
 
@@ -82,6 +83,8 @@ def clean(
 ) -> Report:
     """Cleans log directories, each under its lock.
 
+    A dry run takes no lock and changes nothing: it looks at directories that a broker runs on, too.
+
     Args:
         request: what is to be done.
         engine: starts what runs rounds; called only when there is something to compact.
@@ -97,7 +100,9 @@ def clean(
     started = clock.monotonic_s()
     run = _Run(request, clock, listener or Silence())
     log_dirs = [LogDir(path) for path in request.log_dirs]
-    with _locked(log_dirs, dry_run=request.dry_run):
+    if request.dry_run:
+        run.note_processes_on(log_dirs)
+    with _locked([] if request.dry_run else log_dirs):
         run.find_targets(log_dirs)
         run.capture_all()
         if not request.dry_run and run.rounds_wanted():
@@ -112,14 +117,11 @@ def clean(
 
 
 @contextmanager
-def _locked(log_dirs: Sequence[LogDir], *, dry_run: bool) -> Iterator[None]:
+def _locked(log_dirs: Sequence[LogDir]) -> Iterator[None]:
     locks: list[DirectoryLock] = []
     try:
         for path in sorted({log_dir.path.resolve() for log_dir in log_dirs}):
-            if dry_run:
-                DirectoryLock.require_free(path)
-            else:
-                locks.append(DirectoryLock(path))
+            locks.append(DirectoryLock(path))
         yield
     finally:
         for lock in locks:
@@ -137,6 +139,13 @@ class _Run:
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
 
     # ---- capture
+
+    def note_processes_on(self, log_dirs: Sequence[LogDir]) -> None:
+        """Reports which of the directories another process uses at this moment."""
+        for path in sorted({log_dir.path.resolve() for log_dir in log_dirs}):
+            pid = DirectoryLock.holder(path)
+            if pid is not None:
+                self.report.in_use.append({"log_dir": str(path), "pid": pid})
 
     def find_targets(self, log_dirs: Sequence[LogDir]) -> None:
         """Every partition: those to be cleaned, and those left alone with the reason."""
@@ -202,6 +211,8 @@ class _Run:
                 if not self._request.dry_run:
                     self._recover(target)
                 self._capture(target)
+                if target.captured is None:
+                    continue
                 view = self._view(target)
                 target.report.before = Size(segments=len(view.segments), bytes=view.size_bytes)
             self._listener.advance(target.report.topic)
@@ -222,11 +233,29 @@ class _Run:
         target.resumed = round_
 
     def _capture(self, target: _Target) -> None:
+        if not self._request.dry_run:
+            target.captured = self._captured(target)
+        else:
+            try:
+                target.captured = reread(
+                    lambda: self._captured(target), directory=target.place.path
+                )
+            except FileNotFoundError:
+                if target.place.path.exists():
+                    raise
+                target.report.status = Status.LEFT_ALONE
+                target.report.reason = "it was deleted while this looked at it"
+                return
+        for warning in target.captured.warnings:
+            if warning not in target.report.warnings:
+                target.report.warnings.append(warning)
+
+    def _captured(self, target: _Target) -> Captured:
         checkpoints, warnings = target.log_dir.checkpoints()
         for warning in warnings:
             if warning not in self.report.warnings:
                 self.report.warnings.append(warning)
-        target.captured = capture(
+        return capture(
             target.place.path,
             target.place.topic_partition,
             config=target.config,
@@ -236,9 +265,6 @@ class _Run:
             now_ms=self._request.now_ms,
             read_only=self._request.dry_run,
         )
-        for warning in target.captured.warnings:
-            if warning not in target.report.warnings:
-                target.report.warnings.append(warning)
 
     def _view(self, target: _Target) -> Any:
         assert target.captured is not None, "a view is asked for before the capture"
@@ -255,7 +281,7 @@ class _Run:
     # ---- plan
 
     def _alive(self) -> list[_Target]:
-        return [t for t in self._targets if not t.failed]
+        return [t for t in self._targets if not t.failed and t.captured is not None]
 
     def rounds_wanted(self) -> bool:
         """Whether anything would be compacted, before retention takes its part."""

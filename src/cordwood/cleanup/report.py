@@ -97,6 +97,8 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     engine: dict[str, Any] = field(default_factory=dict)
     timing: Timing = field(default_factory=Timing)
+    #: Of a dry run: directories that another process uses, as `log_dir` and `pid`.
+    in_use: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def failed(self) -> list[PartitionReport]:
@@ -111,6 +113,7 @@ class Report:
             "plan": list(self.plan),
             "partitions": [p.to_json() for p in self.partitions],
             "warnings": self.warnings,
+            "in_use": self.in_use,
             "engine": self.engine,
             "timing_s": {k: round(v, 3) for k, v in asdict(self.timing).items()},
         }

@@ -16,6 +16,7 @@ import fcntl
 import os
 import resource
 import shutil
+import struct
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -31,6 +32,8 @@ from cordwood.model.errors import DirectoryInUseError, NoSpaceError
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 # IOV_MAX of Linux: what one call takes.
 _PARTS_MAX = 1024
+# Linux's struct flock of 64 bits: type, whence, start, length, process.
+_FLOCK = "hhqqi4x"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -500,13 +503,14 @@ class DirectoryLock:
     """
 
     # A process does not exclude itself by such a lock, and loses it when it closes the file again.
-    _held: ClassVar[set[Path]] = set()
+    # The value is the process: a forked child has the names, and not the locks.
+    _held: ClassVar[dict[Path, int]] = {}
     _guard: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, directory: Path) -> None:
         self._path = directory.resolve() / ".lock"
         with self._guard:
-            if self._path in self._held:
+            if self._held.get(self._path) == os.getpid():
                 raise self._in_use(directory)
             existed = self._path.exists()
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -517,7 +521,7 @@ class DirectoryLock:
                 if error.errno not in {errno.EACCES, errno.EAGAIN}:
                     raise
                 raise self._in_use(directory) from None
-            self._held.add(self._path)
+            self._held[self._path] = os.getpid()
         if not existed:
             OS.take_after_directory(self._path, directory)
 
@@ -529,15 +533,30 @@ class DirectoryLock:
         )
 
     @classmethod
-    def require_free(cls, directory: Path) -> None:
-        """Checks that nobody holds the lock, and touches nothing.
+    def holder(cls, directory: Path) -> int | None:
+        """The process that holds the lock, None if none does; the lock is not taken to see it.
+
+        0 stands for a process of another machine or container.
 
         Raises:
-            DirectoryInUseError: somebody does.
+            OSError: the file cannot be opened.
         """
-        if not (directory / ".lock").exists():
-            return
-        cls(directory)._let_go()
+        path = directory.resolve() / ".lock"
+        with cls._guard:
+            if cls._held.get(path) == os.getpid():  # closing the file would let go of the lock
+                return os.getpid()
+            try:
+                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+            try:
+                asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                kind, _, _, _, pid = struct.unpack(
+                    _FLOCK, fcntl.fcntl(handle, fcntl.F_GETLK, asked)
+                )
+            finally:
+                os.close(handle)
+        return None if kind == fcntl.F_UNLCK else max(0, pid)
 
     def release(self) -> None:
         """Removes the file and lets go of the lock, of this even if the file cannot be removed."""
@@ -548,5 +567,5 @@ class DirectoryLock:
 
     def _let_go(self) -> None:
         with self._guard:
-            self._held.discard(self._path)
+            self._held.pop(self._path, None)
             os.close(self._handle)

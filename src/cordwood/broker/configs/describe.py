@@ -23,6 +23,7 @@ from cordwood.broker.configs.keys import (
     group_keys,
     topic_keys,
 )
+from cordwood.broker.configs.settings import OWN_PREFIX
 from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic, synonyms_of
 from cordwood.model.config import BROKER_NAME_OF_TOPIC_SETTING, TOPIC_SETTINGS, ConfigResource
 from cordwood.model.config_values import Kind, Value, format_value
@@ -44,6 +45,9 @@ TYPE_CODES: Final[Mapping[Kind, int]] = {
     Kind.PASSWORD: 9,
 }
 UNKNOWN_TYPE: Final = 0
+#: Cordwood's own, read-only: the address of a broker's HTTP endpoint. It is given only where it is
+#: asked for by name, so that what Kafka's tools list is Kafka's settings alone.
+HTTP_URL: Final = f"{OWN_PREFIX}http.url"
 
 
 _TABLES: Final = {
@@ -106,6 +110,9 @@ def describe(
             raise InvalidRequestError(f"Unexpected resource type {kind} for resource {name}")
     if wanted:
         entries = [entry for entry in entries if entry["name"] in wanted]
+        if kind == ConfigResource.BROKER and name and HTTP_URL in wanted:
+            entries = [entry for entry in entries if entry["name"] != HTTP_URL]
+            entries.append(_http_url_entry(configs))
     if documentation:
         _document(entries, kind)
     return entries
@@ -197,6 +204,19 @@ def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
 def _broker_entry(configs: EffectiveConfigs, name: str, text: str | None) -> Entry:
     synonyms = _synonyms(configs, name)
     return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
+
+
+def _http_url_entry(configs: EffectiveConfigs) -> Entry:
+    return {
+        "name": HTTP_URL,
+        "value": configs.http_url,
+        "read_only": True,
+        "config_source": int(Origin.STATIC_BROKER),
+        "is_sensitive": False,
+        "synonyms": [],
+        "config_type": TYPE_CODES[Kind.STRING],
+        "documentation": None,
+    }
 
 
 def _default_entry(configs: EffectiveConfigs, name: str, text: str) -> Entry:

@@ -61,6 +61,8 @@ class EffectiveConfigs:
         self.dynamic: Texts = _NOTHING
         self.dynamic_default: Texts = _NOTHING
         self.values: BrokerValues = settings
+        #: Where this broker's HTTP endpoint is; None where it has none.
+        self.http_url: str | None = None
         self.loggers = LoggerLevels()
         self._watches: list[_Watch] = []
         self._topic_defaults: dict[str, Value] = topic_defaults(settings.all)

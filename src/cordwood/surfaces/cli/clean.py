@@ -39,6 +39,7 @@ from cordwood.model.errors import (
 )
 from cordwood.model.extras import SPARK, require_extra
 from cordwood.storage.replace import Trash
+from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
@@ -130,16 +131,16 @@ def clean_command(
     try:
         if retention_only and compaction_only:
             raise ConfigError("--retention-only and --compaction-only exclude each other")
-        settings = read_settings(
-            SettingOptions(
-                log_dirs=log_dirs,
-                set_options=set_ or (),
-                config_file=config_file,
-                server_properties=server_properties,
-                metadata_dir=metadata_dir,
-                defaults=defaults,
-            )
+        options = SettingOptions(
+            log_dirs=log_dirs,
+            set_options=set_ or (),
+            config_file=config_file,
+            server_properties=server_properties,
+            metadata_dir=metadata_dir,
+            defaults=defaults,
         )
+        # A broker that runs may be writing to its metadata log.
+        settings = reread(lambda: read_settings(options)) if dry_run else read_settings(options)
         clock = SystemClock()
         extra = parse_size(max_extra_bytes, option="--max-extra-bytes") if max_extra_bytes else None
         rate = parse_size(throttle, option="--throttle") if throttle else None
@@ -370,6 +371,14 @@ def _interrupt(*_: object) -> None:
 
 def show_report(report: Report, out: Console, console: Console) -> None:
     """The summary table, what failed and why, and warnings."""
+    for each in report.in_use:
+        console.print(
+            f"process {each['pid']} uses {each['log_dir']}, a running broker or another cleaning: "
+            "this is a snapshot of what it had written at one moment",
+            style="yellow",
+            highlight=False,
+            markup=False,
+        )
     for warning in report.warnings:
         console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False)
     shown = [p for p in report.partitions if p.status is not Status.UNCHANGED]
@@ -423,9 +432,13 @@ def _show_rest(report: Report, out: Console, console: Console) -> None:
     freed = sum(p.bytes_freed for p in report.partitions)
     counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    verb = "retention would free" if report.dry_run else "freed"
-    seconds = report.timing.total
-    out.print(f"{words or 'no partitions'}; {verb} {format_bytes(freed)} in {seconds:.1f} s")
+    if report.dry_run:
+        result = f"retention would free {format_bytes(freed)}"
+        if any(entry.get("compaction", {}).get("groups") for entry in report.plan):
+            result += "; what compaction would free is not counted"
+    else:
+        result = f"freed {format_bytes(freed)} in {report.timing.total:.1f} s"
+    out.print(f"{words or 'no partitions'}; {result}")
     if report.engine:
         facts = report.engine
         out.print(

@@ -11,20 +11,26 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.surfaces.cli.running_broker import (
+    BootstrapServerOption,
+    LogDirOption,
+    UrlOption,
+    find_broker,
+)
 from cordwood.surfaces.cli.values import format_bytes, format_duration
-from cordwood.surfaces.http.client import DEFAULT_URL, EndpointError, ask
 
 EPILOG = """\b
 Examples:
-  cordwood cleaner --status
-  cordwood cleaner --topic 'orders*'
-  cordwood cleaner --json | jq '.partitions[] | select(.due)'
+  cordwood cleaner --log-dir /tmp/logs
+  cordwood cleaner --log-dir /tmp/logs --topic 'orders*'
+  cordwood cleaner --bootstrap-server localhost:9092 --json
   cordwood cleaner --url http://127.0.0.1:9465
 
 \b
-Exit codes: 0 shown; 1 nothing answers; 2 usage."""
+Exit codes: 0 shown; 1 no broker runs there; 2 usage."""
 
-_FAILED = 1
+_FAILED, _USAGE = 1, 2
 _RUNS_SHOWN = 10
 
 Value = dict[str, Any]
@@ -37,20 +43,25 @@ def cleaner_command(
     topic: Annotated[
         str, typer.Option(metavar="GLOB", help="Only partitions of these topics.")
     ] = "*",
-    url: Annotated[str, typer.Option(help="Where `cordwood serve` says its status is.")] = (
-        DEFAULT_URL
-    ),
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all there is, as JSON.")] = False,
 ) -> None:
     """Shows the cleaner of a running broker: engine, compacted partitions, last runs."""
     try:
-        answer = _only(ask(url, "/cleaner"), topic)
-    except EndpointError as error:
+        broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+        answer = _only(broker.ask("/cleaner"), topic)
+    except ConfigError as error:
+        typer.echo(f"cordwood cleaner: {error}", err=True)
+        raise typer.Exit(_USAGE) from error
+    except (CordwoodError, OSError) as error:
         typer.echo(f"cordwood cleaner: {error}", err=True)
         raise typer.Exit(_FAILED) from error
     if as_json:
-        typer.echo(json.dumps(answer))
+        typer.echo(json.dumps(answer | {"broker": broker.identity.to_json()}))
     else:
+        typer.echo(broker.line)
         _show(answer, Console(highlight=False, markup=False, emoji=False))
 
 

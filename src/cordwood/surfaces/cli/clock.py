@@ -8,19 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.model.errors import ConfigError
+from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.surfaces.cli.running_broker import (
+    BootstrapServerOption,
+    LogDirOption,
+    UrlOption,
+    find_broker,
+)
 from cordwood.surfaces.cli.values import format_duration, parse_duration
-from cordwood.surfaces.http.client import DEFAULT_URL, EndpointError, ask
 
 EPILOG = """\b
 Examples:
   cordwood serve --log-dir /tmp/logs --test-clock
-  cordwood clock                       what time it is there
-  cordwood clock --advance 7d          retention, compaction and expiry of a week are done
-  cordwood clock --advance 90s --json
+  cordwood clock --log-dir /tmp/logs                 what time it is there
+  cordwood clock --log-dir /tmp/logs --advance 7d    retention, compaction and
+                                                     expiry of a week are done
+  cordwood clock --bootstrap-server localhost:9092 --advance 90s --json
 
 \b
-Exit codes: 0 done; 1 nothing answers, or the clock is not to be moved; 2 usage."""
+Exit codes: 0 done; 1 no broker runs there, its clock cannot be moved, or
+something due for compaction could not be compacted; 2 usage."""
 
 _FAILED, _USAGE = 1, 2
 
@@ -39,27 +46,31 @@ def clock_command(
             "--wait/--no-wait", help="Return when compaction of what became due is done, too."
         ),
     ] = True,
-    url: Annotated[str, typer.Option(help="Where `cordwood serve` says its status is.")] = (
-        DEFAULT_URL
-    ),
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Shows, and moves on, the clock of a broker that was started with --test-clock."""
     try:
-        if advance is None:
-            answer = ask(url, "/clock")
-        elif now:
+        path, method = "/clock", "GET"
+        if advance is not None and now:
             raise ConfigError("--advance and --now: give one of them")
-        else:
+        if advance is not None:
             ms = parse_duration(advance, option="--advance")
-            answer = ask(url, f"/clock/advance?ms={ms}&wait={str(wait).lower()}", "POST")
+            path, method = f"/clock/advance?ms={ms}&wait={str(wait).lower()}", "POST"
+        broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+        answer = broker.ask(path, method)
     except ConfigError as error:
         typer.echo(f"cordwood clock: {error}", err=True)
         raise typer.Exit(_USAGE) from error
-    except EndpointError as error:
+    except (CordwoodError, OSError) as error:
         typer.echo(f"cordwood clock: {error}", err=True)
         raise typer.Exit(_FAILED) from error
-    typer.echo(json.dumps(answer) if as_json else _line(answer))
+    if as_json:
+        typer.echo(json.dumps(answer | {"broker": broker.identity.to_json()}))
+    else:
+        typer.echo(f"{broker.line}\n{_line(answer)}")
 
 
 def _line(answer: dict[str, Any]) -> str:

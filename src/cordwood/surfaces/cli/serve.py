@@ -138,6 +138,7 @@ def _run_until_told(settings: BrokerSettings, clock: Clock, http_port: int | Non
 
 async def _serve(settings: BrokerSettings, clock: Clock, http_port: int | None) -> None:
     from cordwood.node import Node  # noqa: PLC0415
+    from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
@@ -160,16 +161,18 @@ async def _serve(settings: BrokerSettings, clock: Clock, http_port: int | None) 
 
             endpoint = HttpEndpoint(node, http_port)
             _log.info("Metrics and status are at %s", endpoint.url)
-        where = ", ".join(
-            f"{each.name}://{each.host or '*'}:{node.ports[each.name]}"
-            for each in settings.listeners
-        )
-        _log.info("Kafka Server started (%s)", where)
-        node.failure.add_done_callback(lambda _: told.set())
-        await told.wait()
-        if node.failure.done():
-            raise CordwoodError(node.failure.result())
-        _log.info("Shutting down")
+        identity = BrokerIdentity.of(node, endpoint.url if endpoint else None)
+        with runtime_files(identity):
+            where = ", ".join(
+                f"{each.name}://{each.host or '*'}:{node.ports[each.name]}"
+                for each in settings.listeners
+            )
+            _log.info("Kafka Server started (%s)", where)
+            node.failure.add_done_callback(lambda _: told.set())
+            await told.wait()
+            if node.failure.done():
+                raise CordwoodError(node.failure.result())
+            _log.info("Shutting down")
     finally:
         if endpoint is not None:
             endpoint.close()

@@ -346,15 +346,27 @@ class Admin:
     # ---- configs
 
     def describe_configs(
-        self, kind: int, name: str, *, include_synonyms: bool = True
+        self,
+        kind: int,
+        name: str,
+        *,
+        include_synonyms: bool = True,
+        keys: Sequence[str] | None = None,
     ) -> list[ConfigFacts]:
-        """All configs of a resource, in the order in which the broker tells them."""
-        return self.describe_all_configs(kind, [name], include_synonyms=include_synonyms)[name]
+        """The configs of a resource with these keys, or all, in the broker's order."""
+        return self.describe_all_configs(
+            kind, [name], include_synonyms=include_synonyms, keys=keys
+        )[name]
 
     def describe_all_configs(
-        self, kind: int, names: Sequence[str], *, include_synonyms: bool = True
+        self,
+        kind: int,
+        names: Sequence[str],
+        *,
+        include_synonyms: bool = True,
+        keys: Sequence[str] | None = None,
     ) -> dict[str, list[ConfigFacts]]:
-        """All configs of several resources; of brokers only one may be named."""
+        """The configs of several resources with these keys, or all; only one broker is named."""
         if not names:
             return {}
         node = int(names[0]) if kind in {BROKER, BROKER_LOGGER} and names[0] else None
@@ -362,7 +374,7 @@ class Admin:
             self.describe_cluster()
         fields = {
             "resources": [
-                {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+                {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
                 for name in names
             ],
             "include_synonyms": include_synonyms,

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from cordwood.model.errors import CordwoodError
 
-DEFAULT_URL = "http://127.0.0.1:9464"
-
 _CONNECT_S = 5.0
 #: A compaction that a moved clock has made due may take its time.
 _ANSWER_S = 3600.0
@@ -24,7 +22,7 @@ def ask(url: str, path: str, method: str = "GET") -> Any:
     """The JSON that a broker answers.
 
     Args:
-        url: of its endpoint, such as `DEFAULT_URL`.
+        url: of its endpoint, such as `http://127.0.0.1:9464`.
         path: below that, with a query.
         method: GET or POST.
 
@@ -38,7 +36,7 @@ def ask(url: str, path: str, method: str = "GET") -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise EndpointError(f"{url} is no endpoint of a Cordwood broker: no JSON") from None
+        raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from None
 
 
 def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
@@ -59,8 +57,7 @@ def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
     except (OSError, http.client.HTTPException) as error:
         raise EndpointError(
             f"nothing answers at {url} ({error or type(error).__name__}). Is `cordwood serve` "
-            "running, and with --http-port? Its log says where metrics and status are: give that "
-            "with --url."
+            "running there?"
         ) from error
     finally:
         connection.close()

@@ -1,5 +1,6 @@
 """What a broker tells of itself over HTTP, beside Kafka's port.
 
+    GET  /broker                      which broker this is: ids, process, log directories
     GET  /metrics                     for Prometheus
     GET  /cleaner                     what the cleaner makes of every compacted log, and why
     GET  /clock                       the broker's time
@@ -28,6 +29,7 @@ from prometheus_client.exposition import choose_encoder
 from cordwood import __version__
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import CordwoodError, NotCompactedError
+from cordwood.surfaces.http.identity import BrokerIdentity
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import Snapshot, take
 
@@ -90,6 +92,7 @@ class HttpEndpoint:
         self._registry = registry(self._snapshot)
         self._moving = threading.Lock()
         self._routes: dict[tuple[str, str], Callable[[_Request], _Answer]] = {
+            ("GET", "/broker"): self._broker,
             ("GET", "/metrics"): self._metrics,
             ("GET", "/cleaner"): self._cleaner,
             ("GET", "/clock"): self._clock,
@@ -110,6 +113,13 @@ class HttpEndpoint:
             target=self._server.serve_forever, name="http-endpoint", daemon=True
         )
         self._thread.start()
+        configs = node.broker.configs
+        node.broker.call_soon(lambda: setattr(configs, "http_url", self.url))
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """Which broker answers here."""
+        return BrokerIdentity.of(self._node, self.url)
 
     @property
     def url(self) -> str:
@@ -133,6 +143,9 @@ class HttpEndpoint:
             raise _Refusal(405, f"{path} takes {' and '.join(others)}, not {method}")
         known = ", ".join(at for _, at in self._routes)
         raise _Refusal(404, f"there is no {path} here, but {known}")
+
+    def _broker(self, _: _Request) -> _Answer:
+        return _json(self.identity.to_json())
 
     def _metrics(self, request: _Request) -> _Answer:
         encode, content_type = choose_encoder(request.accept)

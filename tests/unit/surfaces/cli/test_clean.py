@@ -5,16 +5,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cordwood.cleanup.clean import clean
+from cordwood.cleanup.report import Status
+from cordwood.cleanup.request import CleanRequest, Engine, Resolved, Silence
+from cordwood.model.clock import SystemClock
+from cordwood.model.config import LogConfig
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 
@@ -124,8 +130,8 @@ def test_directory_that_kafka_would_not_start_with_ends_with_2(root: Path) -> No
 
 
 @contextmanager
-def in_use(root: Path) -> Iterator[None]:
-    """Another process holds Kafka's lock on a directory."""
+def in_use(root: Path) -> Iterator[int]:
+    """Another process holds Kafka's lock on a directory; its number."""
     program = (
         "import fcntl, sys; lock = open(sys.argv[1], 'w'); fcntl.lockf(lock, fcntl.LOCK_EX); "
         "print('held', flush=True); sys.stdin.read()"
@@ -138,16 +144,15 @@ def in_use(root: Path) -> Iterator[None]:
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        yield
+        yield holder.pid
     finally:
         holder.communicate()
 
 
-@pytest.mark.parametrize("options", [[], ["--dry-run"]])
-def test_directory_in_use_ends_with_3_and_touches_nothing(root: Path, options: list[str]) -> None:
+def test_directory_in_use_ends_with_3_and_touches_nothing(root: Path) -> None:
     with in_use(root):
         before = tree(root)
-        result = run(root, "--defaults", *EXPIRE, *NOW, *options)
+        result = run(root, "--defaults", *EXPIRE, *NOW)
         assert result.exit_code == 3
         assert "Failed to acquire lock on file .lock in" in result.stderr
         assert tree(root) == before
@@ -282,6 +287,54 @@ def test_dry_run_mends_nothing(root: Path) -> None:
     before = tree(root)
     report_of(root, "--defaults", *EXPIRE, *NOW, "--dry-run")
     assert tree(root) == before
+
+
+def test_dry_run_beside_a_broker_touches_nothing_and_says_that_it_is_a_snapshot(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with in_use(root) as pid:
+        before = tree(root)
+        options = [*EXPIRE, *NOW, "--dry-run", "--set", "x:cleanup.policy=compact", "--force"]
+        report = report_of(root, "--defaults", *options)
+        result = run(root, "--defaults", *options)
+        assert tree(root) == before
+    assert report["in_use"] == [{"log_dir": str(root), "pid": pid}]
+    assert statuses(report) == {"orders-0": "planned", "orders-1": "planned", "x-0": "planned"}
+    assert result.exit_code == 0
+    said = " ".join(capfd.readouterr().err.split())
+    assert f"process {pid} uses {root}, a running broker" in said
+    assert "this is a snapshot" in said
+    assert "what compaction would free is not counted" in result.stdout
+
+
+def test_dry_run_of_a_stopped_broker_names_no_process(root: Path) -> None:
+    assert report_of(root, "--defaults", *NOW, "--dry-run")["in_use"] == []
+
+
+def _no_engine() -> AbstractContextManager[Engine]:
+    raise AssertionError("a dry run starts no engine")
+
+
+class _Deletes(Silence):
+    """Deletes a partition when the others are about to be read."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def begin(self, phase: str, total: int) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def test_dry_run_goes_on_where_a_partition_is_deleted_meanwhile(root: Path) -> None:
+    resolved = Resolved(config=LogConfig(retention_ms=1), origin={}, warnings=())
+    request = CleanRequest(
+        log_dirs=(root,), resolve=lambda _: resolved, now_ms=NOW_MS, dry_run=True
+    )
+    report = clean(request, _no_engine, clock=SystemClock(), listener=_Deletes(root / "orders-0"))
+    found = {f"{p.topic}-{p.partition}": (p.status, p.reason) for p in report.partitions}
+    assert found["orders-0"] == (Status.LEFT_ALONE, "it was deleted while this looked at it")
+    assert found["x-0"][0] is Status.PLANNED
+    assert not report.failed
 
 
 # ---- without Java

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,17 @@ def test_the_time_is_shown_and_whether_it_can_be_moved(probe: Probe) -> None:
     assert result.exit_code == 0, result.output
     assert result.output.endswith("Z; the clock can be moved\n")
     assert run("--now", "--url", probe.url).exit_code == 0
+
+
+def test_it_says_which_broker_it_addresses(probe: Probe, broker: RunningBroker) -> None:
+    first = run("--url", probe.url).output.splitlines()[0]
+    assert first == (
+        f"Broker: 1 of cluster {broker.broker.cluster_id}, process {os.getpid()}, "
+        f"{broker.log_dir}, {probe.url}"
+    )
+    found = json.loads(run("--json", "--url", probe.url).output)["broker"]
+    assert found["cluster_id"] == broker.broker.cluster_id
+    assert found["log_dirs"] == [str(broker.log_dir)]
 
 
 def test_it_is_moved_on_by_a_duration(probe: Probe, broker: RunningBroker) -> None:
@@ -99,7 +111,7 @@ def test_what_is_no_address_is_refused(url: str) -> None:
     assert f"--url {url}: " in result.output
 
 
-@pytest.mark.parametrize("options", [("--advance", "7"), ("--advance", "1s", "--now")])
+@pytest.mark.parametrize("options", [("--advance", "7"), ("--advance", "1s", "--now"), ()])
 def test_what_makes_no_sense_is_a_usage_error(options: tuple[str, ...]) -> None:
     assert run(*options).exit_code == 2
 

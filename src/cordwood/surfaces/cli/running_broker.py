@@ -1,0 +1,169 @@
+"""Finds the running broker that a command is to address, and makes sure that it is that one.
+
+A broker is named by one of its log directories, by its Kafka address, or by the address of its HTTP
+endpoint. Whatever listens at that endpoint must say of itself what was found out before: the ids of
+node and cluster, and the log directory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cordwood.broker.configs.describe import HTTP_URL
+from cordwood.model.config import ConfigResource
+from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
+from cordwood.storage.filesystem import DirectoryLock
+from cordwood.surfaces.client.admin import Admin
+from cordwood.surfaces.client.cluster import ClientSettings, Cluster
+from cordwood.surfaces.client.errors import ClientError
+from cordwood.surfaces.http.client import EndpointError, ask
+from cordwood.surfaces.http.identity import BrokerIdentity, read_runtime_file
+
+_API_TIMEOUT_MS = 10_000
+
+LogDirOption = Annotated[
+    Path | None,
+    typer.Option("--log-dir", metavar="DIR", help="The broker that runs on this log directory."),
+]
+BootstrapServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server", metavar="HOST:PORT", help="The broker at this Kafka address."
+    ),
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url", metavar="URL", help="The broker whose HTTP endpoint is here, as its log says."
+    ),
+]
+
+
+class AddressedBroker:
+    """A running broker, identified."""
+
+    def __init__(self, url: str, identity: BrokerIdentity) -> None:
+        self.url = url
+        self.identity = identity
+
+    def ask(self, path: str, method: str = "GET") -> Any:
+        """The JSON that it answers.
+
+        Raises:
+            EndpointError: it does not answer, or refuses.
+        """
+        return ask(self.url, path, method)
+
+    @property
+    def line(self) -> str:
+        """Which broker it is, for people."""
+        who = self.identity
+        return (
+            f"Broker: {who.node_id} of cluster {who.cluster_id}, process {who.pid}, "
+            f"{', '.join(who.log_dirs)}, {self.url}"
+        )
+
+
+def find_broker(
+    *, log_dir: Path | None, bootstrap_server: str | None, url: str | None
+) -> AddressedBroker:
+    """The broker that the options name.
+
+    Raises:
+        ConfigError: not exactly one of them is given.
+        CordwoodError: no broker runs there, or another one answers.
+    """
+    given = [each for each in (log_dir, bootstrap_server, url) if each is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            "which broker? Give one of --log-dir DIR (a log directory of the broker), "
+            "--bootstrap-server HOST:PORT or --url URL"
+        )
+    if log_dir is not None:
+        return _by_log_dir(log_dir)
+    if bootstrap_server is not None:
+        return _by_kafka_address(bootstrap_server)
+    assert url is not None, "one of them is given"
+    return AddressedBroker(url, _identity_at(url))
+
+
+def _identity_at(url: str) -> BrokerIdentity:
+    try:
+        return BrokerIdentity.from_json(ask(url, "/broker"))
+    except CorruptError as error:
+        raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from error
+
+
+def _by_log_dir(log_dir: Path) -> AddressedBroker:
+    if not log_dir.is_dir():
+        raise CordwoodError(f"--log-dir {log_dir}: there is no such directory")
+    holder = DirectoryLock.holder(log_dir)
+    if holder is None:
+        raise CordwoodError(f"no broker runs on {log_dir}: its .lock is free")
+    expected = read_runtime_file(log_dir)
+    if expected is None:
+        raise CordwoodError(
+            f"{log_dir} is in use by process {holder}, which is not a `cordwood serve` that has "
+            "started: it is starting still, or it is a Kafka or a `cordwood clean`"
+        )
+    if expected.http_url is None:
+        raise CordwoodError(
+            f"{expected} serves no HTTP, as it was started with --http-port -1: start it without"
+        )
+    try:
+        found = _identity_at(expected.http_url)
+    except EndpointError as error:
+        raise CordwoodError(
+            f"{log_dir} is in use by process {holder}, but {expected}, which was the last to say "
+            f"where it answers, does not answer: {error}"
+        ) from error
+    if found != expected:
+        raise CordwoodError(
+            f"{log_dir} is in use by process {holder}. The last broker to say where it answers was "
+            f"{expected}; at its address {expected.http_url} another one answers, {found}"
+        )
+    return AddressedBroker(expected.http_url, found)
+
+
+def _by_kafka_address(servers: str) -> AddressedBroker:
+    settings = ClientSettings(
+        bootstrap_servers=servers,
+        api_timeout_ms=_API_TIMEOUT_MS,
+        request_timeout_ms=_API_TIMEOUT_MS,
+    )
+    try:
+        with Cluster(settings, warn=lambda _: None) as cluster:
+            admin = Admin(cluster)
+            facts = admin.describe_cluster()
+            node = facts.nodes[0].id if len(facts.nodes) == 1 else None
+            configs = (
+                []
+                if node is None
+                else admin.describe_configs(ConfigResource.BROKER, str(node), keys=[HTTP_URL])
+            )
+    except ClientError as error:
+        raise CordwoodError(f"--bootstrap-server {servers}: {error}") from error
+    if not configs:
+        raise CordwoodError(f"{servers} is not a `cordwood serve`")
+    url = configs[0].value
+    if not url:
+        raise CordwoodError(
+            f"broker {node} of cluster {facts.cluster_id} at {servers} serves no HTTP, as it was "
+            "started with --http-port -1: start it without"
+        )
+    try:
+        found = _identity_at(url)
+    except EndpointError as error:
+        raise CordwoodError(
+            f"broker {node} of cluster {facts.cluster_id} at {servers} has its HTTP endpoint at "
+            f"{url}, of its own machine; run this command there: {error}"
+        ) from error
+    if (found.node_id, found.cluster_id) != (node, facts.cluster_id):
+        raise CordwoodError(
+            f"at {url} answers {found}, not broker {node} of cluster {facts.cluster_id} as at "
+            f"{servers}: run this command on the machine of that broker"
+        )
+    return AddressedBroker(url, found)

@@ -1,0 +1,128 @@
+"""Which broker answers: what `GET /broker` says, and the file in each log directory that says it.
+
+`cordwood serve` writes the file when clients are served and removes it when it stops. A file that a
+killed broker left behind is stale: nothing holds the directory's `.lock`, or another process does,
+which does not answer at the address in the file. Kafka passes over files in its log directories
+that it does not know (LogManager.loadLogs looks at directories alone).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cordwood import __version__
+from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.model.errors import CordwoodError, CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
+
+if TYPE_CHECKING:
+    from cordwood.node import Node
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerIdentity:
+    """A running broker: its node and cluster ids, its process, its log directories, its address.
+
+    `log_dirs` are absolute; `http_url` is None where the broker serves no HTTP.
+    """
+
+    node_id: int
+    cluster_id: str
+    pid: int
+    log_dirs: tuple[str, ...]
+    http_url: str | None
+    version: str = __version__
+
+    @classmethod
+    def of(cls, node: Node, http_url: str | None) -> BrokerIdentity:
+        """That of a node in this process."""
+        return cls(
+            node_id=node.broker.node_id,
+            cluster_id=node.broker.cluster_id,
+            pid=os.getpid(),
+            log_dirs=tuple(str(each) for each in node.broker.log_dirs),
+            http_url=http_url,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"log_dirs": list(self.log_dirs)}
+
+    @classmethod
+    def from_json(cls, value: Any) -> BrokerIdentity:
+        """Reads what `to_json` gives; further fields are ignored.
+
+        Raises:
+            CorruptError: it is something else.
+        """
+        try:
+            url = value["http_url"]
+            return cls(
+                node_id=int(value["node_id"]),
+                cluster_id=str(value["cluster_id"]),
+                pid=int(value["pid"]),
+                log_dirs=tuple(str(each) for each in value["log_dirs"]),
+                http_url=None if url is None else str(url),
+                version=str(value["version"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptError(f"not the identity of a Cordwood broker ({error!r})") from error
+
+    def __str__(self) -> str:
+        where = ", ".join(self.log_dirs)
+        return f"broker {self.node_id} of cluster {self.cluster_id} (process {self.pid}, {where})"
+
+
+@contextmanager
+def runtime_files(identity: BrokerIdentity, *, fs: FileSystem = OS) -> Iterator[None]:
+    """Keeps the file in each of the broker's log directories until the context ends.
+
+    A directory whose disk refuses is warned of and left out: the broker runs without the file.
+    """
+    paths = [Path(each) / RUNTIME_FILE for each in identity.log_dirs]
+    data = json.dumps(identity.to_json()).encode() + b"\n"
+    for path in paths:
+        with _warning_of(path):
+            fs.replace_durably(path, data)
+    try:
+        yield
+    finally:
+        for path in paths:
+            with _warning_of(path):
+                if fs.exists(path):
+                    fs.remove(path)
+
+
+@contextmanager
+def _warning_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, CordwoodError) as error:
+        _log.warning("Cannot keep %s, which --log-dir of other commands reads: %s", path, error)
+
+
+def read_runtime_file(log_dir: Path, *, fs: FileSystem = OS) -> BrokerIdentity | None:
+    """What the file in a log directory says; None where there is none.
+
+    Raises:
+        CorruptError: it is malformed.
+        OSError: it cannot be read.
+    """
+    path = log_dir / RUNTIME_FILE
+    try:
+        data = fs.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return BrokerIdentity.from_json(json.loads(data))
+    except (CorruptError, ValueError) as error:
+        raise CorruptError(str(error), path=str(path)) from error
