@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from cordwood.broker.api import Api
-from cordwood.broker.controller.model import NewTopic
+from cordwood.broker.auto_creation import auto_created_topic
 from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.directory_moves import DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
-from cordwood.broker.groups.topic import TOPIC as GROUPS_TOPIC
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.paused_changes import update_topic_config
@@ -38,6 +37,7 @@ from cordwood.model.kafka_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
 from cordwood.storage.log.append_result import AppendResult
@@ -196,7 +196,7 @@ class Broker:
             if here is not None:
                 del led[index]
                 here.wake(0)
-                if topic.name == GROUPS_TOPIC:
+                if topic.name == GROUP_METADATA_TOPIC:
                     self.groups.on_resigned(index)
             return
         directories = dict(zip(image.replicas, image.directories, strict=False))
@@ -376,14 +376,16 @@ class Broker:
     # ---- what requests ask of the controller
 
     def auto_create_topics(self, names: Sequence[str]) -> list[KafkaError | None]:
-        """Makes topics as the defaults say, for clients that ask for them: what is wrong with each.
+        """Creates topics that clients or coordinators need; for each name its error, if any.
 
         One change of the metadata log, unless that would be too large, or one of them stops it.
         """
         if not names:
             return []
         try:
-            results = self.controller.create_topics([NewTopic(name=name) for name in names])
+            results = self.controller.create_topics(
+                [auto_created_topic(name, self.settings) for name in names]
+            )
         except KafkaError as error:
             if len(names) == 1:
                 return [error]

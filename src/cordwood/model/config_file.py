@@ -8,15 +8,14 @@ what it means; a list is joined by commas.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import yaml
 
 from cordwood.model.errors import ConfigError
+from cordwood.model.topic_names import topic_name_fault
 
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _NULL_TAG = "tag:yaml.org,2002:null"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _SECTIONS = ("topics", "broker")
@@ -75,7 +74,7 @@ def require_topic_name(topic: str, *, where: str) -> None:
     Raises:
         ConfigError: it cannot; the text begins with `where`.
     """
-    if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."}:
+    if topic_name_fault(topic) is not None:
         hint = "; a pattern is not allowed here" if set(topic) & set("*?[") else ""
         raise ConfigError(f"{where}: {topic!r} is not a legal topic name{hint}")
 

@@ -44,6 +44,7 @@ from cordwood.model.config_names import (
 )
 from cordwood.model.config_values import Value, format_value
 from cordwood.model.errors import ConfigError
+from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION
 
 SET_OPTION = "--set"
 METADATA_LOG = "metadata log"
@@ -261,9 +262,7 @@ def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[s
 def _settings_at_creation(sources: Sources, topic: str) -> Mapping[str, str]:
     """The settings that Kafka gives one of its own topics when it creates it.
 
-    Source: GroupCoordinatorService.groupMetadataTopicConfigs, TransactionCoordinator's
-    transactionStateTopicConfigs, ShareCoordinatorService.shareGroupStateTopicConfigs and
-    TopicBasedRemoteLogMetadataManager, Kafka 4.3.
+    Source: TopicBasedRemoteLogMetadataManager, Kafka 4.3, and those of `internal_topics`.
     """
 
     def static(key: str) -> str:
@@ -271,33 +270,12 @@ def _settings_at_creation(sources: Sources, topic: str) -> Mapping[str, str]:
         assert default is not None, key
         return sources.server_properties.get(key, format_value(default))
 
-    match topic:
-        case "__consumer_offsets":
-            return {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": static("offsets.topic.segment.bytes"),
-            }
-        case "__transaction_state":
-            return {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": static("transaction.state.log.min.isr"),
-                "segment.bytes": static("transaction.state.log.segment.bytes"),
-                "unclean.leader.election.enable": "false",
-            }
-        case "__share_group_state":
-            return {
-                "cleanup.policy": "delete",
-                "compression.type": "producer",
-                "min.insync.replicas": static("share.coordinator.state.topic.min.isr"),
-                "retention.ms": "-1",
-                "segment.bytes": static("share.coordinator.state.topic.segment.bytes"),
-            }
-        case "__remote_log_metadata":
-            return {"cleanup.policy": "delete", "retention.ms": "-1"}
-        case _:
-            return _NOTHING
+    internal = INTERNAL_TOPIC_CREATION.get(topic)
+    if internal is not None:
+        return internal.configs_with(static)
+    if topic == "__remote_log_metadata":
+        return {"cleanup.policy": "delete", "retention.ms": "-1"}
+    return _NOTHING
 
 
 def _broker_settings(

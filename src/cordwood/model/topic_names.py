@@ -1,36 +1,107 @@
-"""What a topic may be called.
+"""Names of topics: which are legal, which are Kafka's own, and which a new topic may have.
 
-Source: org.apache.kafka.common.internals.Topic.validate, Kafka 4.3.
+Every way in which a topic can be created asks `NewTopicNames`: the CreateTopics request, the
+automatic creation by Metadata, and the coordinators' own topics.
+
+Source: org.apache.kafka.common.internals.Topic, kafka.server.ControllerApis.createTopics,
+org.apache.kafka.controller.ReplicationControlManager.createTopics; Kafka 4.3.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-from cordwood.model.kafka_errors import InvalidTopicError
+from cordwood.model.kafka_errors import (
+    InvalidRequestError,
+    InvalidTopicError,
+    TopicAlreadyExistsError,
+)
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""The name of the metadata log. No topic may have it: its partition 0 would be that log."""
+
+INTERNAL_TOPICS = frozenset(
+    {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
+)
+"""The coordinators' topics. Source: Topic.isInternal, which excludes the metadata log."""
 
 TOPIC_NAME_LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def require_topic_name(name: str) -> None:
-    """Checks the name of a topic.
+def topic_name_fault(name: str) -> str | None:
+    """Why no topic can have this name, in Kafka's words; None if the name is legal.
 
-    Raises:
-        InvalidTopicError: no topic can be called so.
+    Source: Topic.validate.
     """
-    said = "Topic name is invalid: "
     if not name:
-        raise InvalidTopicError(f"{said}the empty string is not allowed")
+        return "the empty string is not allowed"
     if name in {".", ".."}:
-        raise InvalidTopicError(f"{said}'{name}' is not allowed")
+        return f"'{name}' is not allowed"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        raise InvalidTopicError(
-            f"{said}the length of '{name}' is longer than the max allowed length "
-            f"{TOPIC_NAME_LENGTH_MAX}"
+        return (
+            f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
         )
     if not _LEGAL.fullmatch(name):
-        raise InvalidTopicError(
-            f"{said}'{name}' contains one or more characters other than ASCII alphanumerics, '.', "
+        return (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', "
             "'_' and '-'"
         )
+    return None
+
+
+def require_topic_name(name: str) -> None:
+    """Checks that a name is legal.
+
+    Raises:
+        InvalidTopicError: it is not.
+    """
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise InvalidTopicError(f"Topic name is invalid: {fault}")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether the name is that of the metadata log, which no topic may have."""
+    return name == CLUSTER_METADATA_TOPIC
+
+
+class NewTopicNames:
+    """The names that are free beside the topics that exist."""
+
+    def __init__(self, existing: Collection[str]) -> None:
+        """`existing` are the names of all topics: a set, or a mapping by name."""
+        self._existing = existing
+        self._by_metric_name: dict[str, str] | None = None
+
+    def require_free(self, name: str) -> None:
+        """Checks that a new topic may have this name.
+
+        Raises:
+            InvalidRequestError: it is the name of the metadata log.
+            TopicAlreadyExistsError: a topic has it.
+            InvalidTopicError: it is not legal, or differs from the name of another topic only in
+                dots and underscores, which names of metrics do not tell apart.
+        """
+        if is_reserved(name):
+            raise InvalidRequestError(f"Creation of internal topic {name} is prohibited.")
+        if name in self._existing:
+            raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
+        require_topic_name(name)
+        if "." not in name and "_" not in name:
+            return
+        other = self._metric_names().get(name.replace(".", "_"))
+        if other is not None:
+            raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
+
+    def _metric_names(self) -> dict[str, str]:
+        if self._by_metric_name is None:
+            self._by_metric_name = {}
+            for name in self._existing:
+                if "." in name or "_" in name:
+                    self._by_metric_name.setdefault(name.replace(".", "_"), name)
+        return self._by_metric_name

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from cordwood.model.errors import CordwoodError
-
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-_TOPIC_LENGTH_MAX = 249
+from cordwood.model.topic_names import topic_name_fault
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,6 +35,6 @@ class TopicPartition:
         topic, separator, number = name.rpartition("-")
         if not separator or not number.isascii() or not number.isdigit():
             raise CordwoodError(f"{name!r} is not of the form topic-partition")
-        if not _LEGAL.fullmatch(topic) or len(topic) > _TOPIC_LENGTH_MAX or topic in {".", ".."}:
+        if topic_name_fault(topic) is not None:
             raise CordwoodError(f"{topic!r} is not a legal topic name")
         return cls(topic, int(number))

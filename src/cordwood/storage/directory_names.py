@@ -10,6 +10,8 @@ import re
 
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from cordwood.model.errors import CordwoodError, NotALogDirError
+from cordwood.model.kafka_errors import InvalidTopicError
+from cordwood.model.topic_names import is_reserved
 from cordwood.model.topic_partition import TopicPartition
 
 _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
@@ -38,6 +40,17 @@ def parse_directory_name(name: str, *, parent: str = "") -> tuple[TopicPartition
             "topic-partition or topic-partition.uniqueId-delete (if marked for deletion).\n"
             "Kafka's log directories (and children) should only contain Kafka topic data."
         ) from None
+
+
+def live_directory_name(partition: TopicPartition) -> str:
+    """The name of the directory of a partition that is served.
+
+    Raises:
+        InvalidTopicError: the topic has the name of the metadata log, whose directory that is.
+    """
+    if is_reserved(partition.topic):
+        raise InvalidTopicError(f"{partition} is the directory of the cluster metadata log")
+    return str(partition)
 
 
 def delete_directory_name(partition: TopicPartition, unique_id: str) -> str:

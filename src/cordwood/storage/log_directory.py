@@ -8,7 +8,7 @@ Source: org.apache.kafka.storage.internals.log.LogManager.loadLogs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +38,9 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
 
 _log = logging.getLogger(__name__)
+
+Logs = Callable[[], Iterable[PartitionLog]]
+"""Gives logs as they are when it is called."""
 
 
 class LoadProgress(Protocol):
@@ -212,6 +215,34 @@ class LogDirectory:
             _log.warning("Found stray log: %s", self.path / name)
             del found[name]
         return found
+
+    def write_recovery_points(self, logs: Logs) -> None:
+        """Writes the recovery points of the directory's current logs, which `logs` gives."""
+        self.recovery_points.write_current(
+            lambda: {log.topic_partition: log.recovery_point for log in logs()}
+        )
+
+    def write_log_starts(self, logs: Logs) -> None:
+        """Writes the log start offsets that the first segments of the logs do not tell."""
+        self.log_starts.write_current(
+            lambda: {
+                log.topic_partition: log.log_start_offset
+                for log in logs()
+                if log.log_start_offset > log.segments.first.base_offset
+            }
+        )
+
+    def write_high_watermarks(self, logs: Logs) -> None:
+        """Writes the high watermarks of the logs."""
+        self.high_watermarks.write_current(
+            lambda: {log.topic_partition: log.high_watermark for log in logs()}
+        )
+
+    def write_checkpoints(self, logs: Logs) -> None:
+        """Writes all of them, in the order in which a broker that stops does."""
+        self.write_recovery_points(logs)
+        self.write_log_starts(logs)
+        self.write_high_watermarks(logs)
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Writes the mark of a clean stop, last of all."""

@@ -21,7 +21,7 @@ from cordwood.storage import directory_names
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_directory import LoadProgress, LogDirectory, Silent
+from cordwood.storage.log_directory import LoadProgress, LogDirectory, Logs, Silent
 from cordwood.storage.log_table import LogTable
 from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
 
@@ -30,12 +30,6 @@ _log = logging.getLogger(__name__)
 
 def _absolute(path: Path) -> Path:
     return Path(path).absolute()
-
-
-def _log_start_line(log: PartitionLog) -> int | None:
-    """The line of log-start-offset-checkpoint; none where the first segment says as much."""
-    start = log.log_start_offset
-    return start if start > log.segments.first.base_offset else None
 
 
 @contextmanager
@@ -255,6 +249,7 @@ class LogManager:
                 may be there.
 
         Raises:
+            InvalidTopicError: no topic can have that name.
             StorageError: no directory would take it.
             InconsistentTopicIdError: the log there belongs to another topic of that name.
         """
@@ -269,7 +264,8 @@ class LogManager:
                     f"Can not create log for {partition} because log directories "
                     f"{', '.join(str(path) for path in self.context.failures.offline)} are offline"
                 )
-            log = self._create(partition, str(partition), topic_id, log_dir, directory_id)
+            name = directory_names.live_directory_name(partition)
+            log = self._create(partition, name, topic_id, log_dir, directory_id)
             self._table.put(log)
             return log
 
@@ -343,27 +339,26 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Writes recovery points, of every directory that is online."""
-        self._checkpoint("recovery_points", lambda log: log.recovery_point)
+        self._checkpoint("recovery points", LogDirectory.write_recovery_points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Writes log start offsets above their first segment's base; the others last as well."""
         for log in self.logs():
             with _reported(log, "syncing the directory of"):
                 log.sync_names()
-        self._checkpoint("log_starts", _log_start_line)
+        self._checkpoint("log start offsets", LogDirectory.write_log_starts)
 
     def checkpoint_high_watermarks(self) -> None:
         """Writes high watermarks."""
-        self._checkpoint("high_watermarks", lambda log: log.high_watermark)
+        self._checkpoint("high watermarks", LogDirectory.write_high_watermarks)
 
-    def _checkpoint(self, which: str, offset: Callable[[PartitionLog], int | None]) -> None:
+    def _checkpoint(self, what: str, write: Callable[[LogDirectory, Logs], None]) -> None:
         for directory in self._online():
             with (
                 _quiet_failure(),
-                self.context.failures.guard(directory.path, f"writing {which} of"),
+                self.context.failures.guard(directory.path, f"writing {what} of"),
             ):
-                lines = partial(self._table.lines_in, directory.path, offset)
-                getattr(directory, which).write_current(lines)
+                write(directory, partial(self._table.current_in, directory.path))
 
     def remove_expired_producers(self) -> None:
         """Forgets silent producers, in every log."""
@@ -586,14 +581,7 @@ class LogManager:
             if closed and (self._loaded or directory.had_clean_shutdown):
                 with _quiet_failure(), self.context.failures.guard(directory.path, "closing"):
                     if self._loaded:  # else the lines on disk are those of the last clean stop
-                        self._write_checkpoints(directory)
+                        directory.write_checkpoints(partial(self._table.current_in, directory.path))
                     directory.mark_clean(self.broker_epoch)
         for directory in self.directories:
             directory.release()
-
-    def _write_checkpoints(self, directory: LogDirectory) -> None:
-        logs = {log.topic_partition: log for log in self._table.current_in(directory.path)}
-        directory.recovery_points.write({p: log.recovery_point for p, log in logs.items()})
-        starts = {p: _log_start_line(log) for p, log in logs.items()}
-        directory.log_starts.write({p: o for p, o in starts.items() if o is not None})
-        directory.high_watermarks.write({p: log.high_watermark for p, log in logs.items()})

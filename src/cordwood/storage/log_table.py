@@ -7,7 +7,6 @@ lock may come here: a directory that fails takes its logs out in the thread that
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from cordwood.model.kafka_errors import StorageError
@@ -38,13 +37,6 @@ class LogTable:
         """The current logs of a directory."""
         with self._lock:
             return [log for log in self._current.values() if log.log_dir == log_dir]
-
-    def lines_in(
-        self, log_dir: Path, offset: Callable[[PartitionLog], int | None]
-    ) -> dict[TopicPartition, int]:
-        """That offset of each current log of a directory that has one."""
-        lines = ((log.topic_partition, offset(log)) for log in self.current_in(log_dir))
-        return {partition: line for partition, line in lines if line is not None}
 
     def put(self, log: PartitionLog, *, future: bool = False) -> None:
         """Adds a log, in the place of any other.

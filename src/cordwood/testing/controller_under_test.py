@@ -9,14 +9,19 @@ from uuid import UUID
 
 from cordwood.broker.controller.controller import Controller
 from cordwood.broker.controller.formatting import format_directories
+from cordwood.broker.controller.metadata_log import MetadataLog
+from cordwood.broker.controller.metadata_records import ApiRecord
 from cordwood.broker.controller.settings import DEFAULT_FEATURES, ControllerSettings
 from cordwood.broker.controller.snapshots import control_batch, data_batch
 from cordwood.format.control_record import parse_control_key, parse_kraft_control_value
-from cordwood.format.file_names import CLUSTER_METADATA_DIR, FileKind, classify
+from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES, FileKind, classify
+from cordwood.format.message_schema import uuid_bytes
+from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.format.metadata_records import decode_metadata_record, encode_metadata_record
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.storage.cluster_image import Endpoint
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.log.log_context import LogContext
 from cordwood.testing.manual_clock import ManualClock
 
 NODE_ID = 1
@@ -145,3 +150,20 @@ def put_together(batch: RecordBatch) -> bytes:
     decoded = [decode_metadata_record(record.value or b"") for record in records]
     values = [encode_metadata_record(each.name, each.version, each.fields) for each in decoded]
     return data_batch(values, base_offset=base_offset, timestamp_ms=timestamp_ms, epoch=epoch)
+
+
+def append_to_metadata_log(log_dir: Path, records: Sequence[ApiRecord], *, node_id: int) -> None:
+    """Appends records to the metadata log of a stopped node, without any check of their sense."""
+    properties = parse_meta_properties((log_dir / META_PROPERTIES).read_bytes())
+    assert properties.directory_id is not None, "formatted for KRaft"
+    clock = ManualClock()
+    log = MetadataLog(
+        log_dir,
+        node_id=node_id,
+        directory_id=UUID(bytes=uuid_bytes(properties.directory_id)),
+        context=LogContext(clock=clock),
+        settings=ControllerSettings(),
+    )
+    log.begin_epoch()
+    log.append(records, timestamp_ms=clock.now_ms())
+    log.close()

@@ -34,11 +34,11 @@ from cordwood.broker.groups.offset_requests import (
     FetchTopic,
 )
 from cordwood.broker.groups.settings import GroupSettings
-from cordwood.broker.groups.topic import TOPIC
 from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.record import Record
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.append_result import AppendResult
@@ -112,7 +112,7 @@ class GroupBroker:
         *,
         partitions: int = 1,
         topics: Mapping[str, int] | None = None,
-        topic: str = TOPIC,
+        topic: str = GROUP_METADATA_TOPIC,
     ) -> None:
         """A broker with a topic for groups.
 
@@ -141,7 +141,7 @@ class GroupBroker:
     def log(self, topic: str, index: int) -> PartitionLog:
         """The log of a partition of the topic for groups."""
         known = self.image.topics.get(topic)
-        if topic != TOPIC or known is None or index not in known.partitions:
+        if topic != GROUP_METADATA_TOPIC or known is None or index not in known.partitions:
             raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         if index not in self._logs:
             self._logs[index] = new_log(
@@ -188,7 +188,7 @@ class GroupBroker:
 
     def records(self, index: int = 0) -> list[Record]:
         """All records of a partition of the topic for groups, without markers."""
-        log = self.log(TOPIC, index)
+        log = self.log(GROUP_METADATA_TOPIC, index)
         if log.log_start_offset == log.log_end_offset:
             return []
         batches = batches_read(log.read(0, 1 << 26, isolation=Isolation.LOG_END))

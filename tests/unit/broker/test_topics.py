@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from pathlib import Path
 
+import pytest
+
+from cordwood.broker.controller.metadata_records import ApiRecord, partition_record, topic_record
+from cordwood.model.kafka_errors import InvalidTopicError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.cluster_image import PartitionImage
+from cordwood.storage.log_manager import LogManager
 from cordwood.testing.broker import RunningBroker
+from cordwood.testing.controller_under_test import append_to_metadata_log
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.wire import Plain, Wire
 
@@ -68,3 +77,113 @@ def test_topics_asked_for_together_are_made_in_one_change() -> None:
         }
         assert len(known) == 2
         assert metadata(wire, *names) == dict.fromkeys(names, "none")
+
+
+METADATA_LOG = "__cluster_metadata"
+
+
+@pytest.mark.parametrize("version", [0, 1, 4, 9, 12, 13])
+def test_metadata_never_creates_a_topic_with_the_name_of_the_metadata_log(
+    running: RunningBroker, wire: Wire, version: int
+) -> None:
+    asked = {"topics": [{"name": METADATA_LOG}], "allow_auto_topic_creation": True}
+    for _ in range(2):
+        (topic,) = wire.ask("metadata", version, asked)["topics"]
+        assert topic["error_code"] == "unknown_topic_or_partition"
+        assert not topic["partitions"]
+    assert METADATA_LOG not in running.call(lambda broker: broker.image.topics)
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "configs"),
+    [
+        (
+            "__consumer_offsets",
+            50,
+            {
+                "compression.type": "producer",
+                "cleanup.policy": "compact",
+                "segment.bytes": "104857600",
+            },
+        ),
+        (
+            "__transaction_state",
+            3,
+            {
+                "compression.type": "uncompressed",
+                "cleanup.policy": "compact",
+                "min.insync.replicas": "1",
+                "segment.bytes": "1048576",
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+        (
+            "__share_group_state",
+            4,
+            {
+                "compression.type": "producer",
+                "cleanup.policy": "delete",
+                "min.insync.replicas": "2",
+                "segment.bytes": "104857600",
+                "retention.ms": "-1",
+            },
+        ),
+    ],
+)
+def test_metadata_creates_internal_topics_as_their_coordinators_need_them(
+    name: str, partitions: int, configs: dict[str, str]
+) -> None:
+    properties = {
+        "transaction.state.log.num.partitions": "3",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.segment.bytes": "1048576",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+    }
+    with RunningBroker(properties, engine=NoEngine) as running, Wire(running.port) as wire:
+        assert metadata(wire, name) == {name: "unknown_topic_or_partition"}
+        image = running.call(lambda broker: broker.image)
+    assert len(image.topics[name].partitions) == partitions
+    assert list(image.topic_config(name).items()) == list(configs.items())
+
+
+def test_a_topic_with_the_name_of_the_metadata_log_is_deleted_at_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        RunningBroker(log_dir=tmp_path, engine=NoEngine) as running,
+        Wire(running.port) as wire,
+    ):
+        create(wire, "kept", 1)
+    append_to_metadata_log(tmp_path, reserved_topic(), node_id=1)
+    metadata_log = tmp_path / f"{METADATA_LOG}-0"
+    with (
+        RunningBroker(log_dir=tmp_path, engine=NoEngine) as running,
+        Wire(running.port) as wire,
+    ):
+        assert list(running.call(lambda broker: broker.image.topics)) == ["kept"]
+        assert metadata(wire, "kept", METADATA_LOG) == {
+            "kept": "none",
+            METADATA_LOG: "unknown_topic_or_partition",
+        }
+        assert metadata_log.is_dir()
+    assert f"reserved name {METADATA_LOG}" in caplog.text
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as running:
+        assert list(running.call(lambda broker: broker.image.topics)) == ["kept"]
+
+
+def reserved_topic() -> list[ApiRecord]:
+    """The records by which a topic with the name of the metadata log was once created."""
+    topic_id = uuid.UUID(int=77)
+    partition = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
+    return [topic_record(METADATA_LOG, topic_id), partition_record(topic_id, 0, partition, 30)]
+
+
+def test_a_log_manager_opens_no_second_log_in_the_metadata_log(tmp_path: Path) -> None:
+    logs = LogManager([tmp_path])
+    logs.load()
+    with pytest.raises(InvalidTopicError):
+        logs.get_or_create(TopicPartition(METADATA_LOG, 0))
+    assert not list(tmp_path.glob("*-0"))
+    logs.shutdown()

@@ -194,8 +194,21 @@ class Controller:
             self._append([abort])
             self._move_on()
         self._node = registration.with_known_endpoints(self._node, self.image, self._log.voters)
+        self._remove_reserved_topics()
         for records in registration.registering(self._view(), self._node, self._log.end_offset):
             self._commit_in_parts(records)
+
+    def _remove_reserved_topics(self) -> None:
+        """Deletes topics that an earlier version created under the name of the metadata log."""
+        records, names = topics.remove_reserved(self._view())
+        if names:
+            _log.warning(
+                "The metadata log holds a topic with the reserved name %s, beside which a Kafka "
+                "broker leads no partition: the topic is deleted. Its partitions above 0 are kept "
+                "in directories whose names end in -stray.",
+                ", ".join(names),
+            )
+        self._commit(records)
 
     def _bootstrap(self, records: Sequence[ApiRecord]) -> None:
         """The first records of a cluster, as one transaction."""

@@ -31,6 +31,7 @@ from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError, CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import PolicyViolationError, StorageError
+from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -39,7 +40,7 @@ from cordwood.storage.metadata_image import Replay, replay_metadata_log
 
 _log = logging.getLogger(__name__)
 
-TOPIC_PARTITION = TopicPartition("__cluster_metadata", 0)
+TOPIC_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 TOPIC_ID = uuid.UUID(int=1)
 BATCH_BYTES_MAX = 8 << 20
 BATCH_RECORDS_MAX = 10_000

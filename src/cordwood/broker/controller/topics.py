@@ -27,51 +27,16 @@ from cordwood.model.kafka_errors import (
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     InvalidRequestError,
-    InvalidTopicError,
     KafkaError,
     PolicyViolationError,
-    TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from cordwood.model.topic_names import require_topic_name
-from cordwood.storage.cluster_image import MetadataImage, PartitionImage
-
-__all__ = [
-    "MIN_ISR",
-    "CheckConfigs",
-    "CollidingNames",
-    "clear_elr_record",
-    "create_partitions",
-    "create_topics",
-    "delete_topics",
-    "require_topic_name",
-]
+from cordwood.model.topic_names import NewTopicNames, is_reserved
+from cordwood.storage.cluster_image import PartitionImage
 
 MIN_ISR = "min.insync.replicas"
 CheckConfigs = Callable[[Mapping[str, str]], None]
-
-
-class CollidingNames:
-    """Topics whose names differ in nothing but dots and underscores, which metrics cannot tell."""
-
-    def __init__(self, image: MetadataImage) -> None:
-        self._by_unified: dict[str, str] = {}
-        for name in image.topics:
-            if "." in name or "_" in name:
-                self._by_unified.setdefault(name.replace(".", "_"), name)
-
-    def require_distinct(self, name: str) -> None:
-        """Refuses a name that collides with a topic's.
-
-        Raises:
-            InvalidTopicError: it does.
-        """
-        if "." not in name and "_" not in name:
-            return
-        other = self._by_unified.get(name.replace(".", "_"))
-        if other is not None:
-            raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
 
 
 def create_topics(
@@ -82,20 +47,19 @@ def create_topics(
     Raises:
         PolicyViolationError: they come to more than 10,000 records.
     """
-    _require_partitions_bounded(sum(_partitions_asked_for(view, each) for each in topics))
+    _require_partitions_bounded(
+        sum(_partitions_asked_for(view, each) for each in topics if not is_reserved(each.name))
+    )
     records: Records = []
     results: list[CreatedTopic | KafkaError] = []
-    colliding = (
-        CollidingNames(view.image)
-        if any("." in each.name or "_" in each.name for each in topics)
-        else None
-    )
+    free = NewTopicNames(view.image.topics)
     names = [each.name for each in topics]
     for topic in topics:
         try:
             if names.count(topic.name) > 1:
                 raise InvalidRequestError("Duplicate topic name.")
-            _require_new(view.image, topic, colliding, check_configs)
+            free.require_free(topic.name)
+            _require_configs(topic, check_configs)
             made = _create_topic(view, topic, records)
         except KafkaError as error:
             results.append(error)
@@ -113,18 +77,7 @@ def _partitions_asked_for(view: ClusterView, topic: NewTopic) -> int:
     )
 
 
-def _require_new(
-    image: MetadataImage,
-    topic: NewTopic,
-    colliding: CollidingNames | None,
-    check_configs: CheckConfigs | None,
-) -> None:
-    # An existing topic collides with itself as well; that it exists is the better answer.
-    if topic.name in image.topics:
-        raise TopicAlreadyExistsError(f"Topic '{topic.name}' already exists.")
-    require_topic_name(topic.name)
-    if colliding is not None:
-        colliding.require_distinct(topic.name)
+def _require_configs(topic: NewTopic, check_configs: CheckConfigs | None) -> None:
     without_value = [key for key, value in topic.configs.items() if value is None]
     if without_value:
         raise InvalidConfigError(
@@ -308,6 +261,15 @@ def delete_topics(
             records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": text_of(topic_id)}))
     _require_bounded(records)
     return records, results
+
+
+def remove_reserved(view: ClusterView) -> tuple[Records, list[str]]:
+    """The records that delete topics whose names no topic may have, and those names.
+
+    Such a topic keeps a Kafka that is started on the directory from leading any partition.
+    """
+    names = [name for name in view.image.topics if is_reserved(name)]
+    return delete_topics(view, names)[0], names
 
 
 def _require_partitions_bounded(count: int) -> None:

@@ -42,13 +42,13 @@ from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.groups.shard import GroupShard
 from cordwood.broker.groups.shard_loads import ShardLoads
 from cordwood.broker.groups.timers import Cancellable
-from cordwood.broker.groups.topic import TOPIC
 from cordwood.format.java_map import absolute_hash
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.chance import Chance
 from cordwood.model.clock import Clock
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
@@ -118,7 +118,7 @@ class GroupCoordinator:
         """
         self.settings = settings
         self._broker = broker
-        self._loads = ShardLoads(broker, TOPIC, self._loaded)
+        self._loads = ShardLoads(broker, GROUP_METADATA_TOPIC, self._loaded)
         self._rebalancer = Rebalancer(
             settings,
             broker.call_later_ms,
@@ -134,7 +134,7 @@ class GroupCoordinator:
 
         Source: GroupCoordinatorService.partitionFor.
         """
-        topic = self._broker.image.topics.get(TOPIC)
+        topic = self._broker.image.topics.get(GROUP_METADATA_TOPIC)
         count = self.settings.topic_partitions if topic is None else len(topic.partitions)
         return absolute_hash(group_id) % count
 
@@ -414,7 +414,7 @@ class GroupCoordinator:
             _LOG.info(
                 "Generated %d tombstone records while cleaning up group metadata of %s-%d.",
                 len(keys) + len(groups),
-                TOPIC,
+                GROUP_METADATA_TOPIC,
                 shard.partition,
             )
         self._try_to_forget(shard, keys, groups)
@@ -425,11 +425,11 @@ class GroupCoordinator:
         Source: GroupCoordinatorService.onMetadataUpdate, OffsetMetadataManager.onTopicsDeleted.
         """
         gone = set(names)
-        if TOPIC in gone:
+        if GROUP_METADATA_TOPIC in gone:
             for shard in self._loads.unload():
                 for group in shard.groups.values():
                     self._rebalancer.end(group)
-            gone.discard(TOPIC)
+            gone.discard(GROUP_METADATA_TOPIC)
         if gone:
             self._loads.load_all(partial(self._forget_topics, gone))
 
@@ -456,10 +456,10 @@ class GroupCoordinator:
         )
         try:
             result = self._broker.append(
-                TOPIC, shard.partition, batch, origin=AppendOrigin.COORDINATOR
+                GROUP_METADATA_TOPIC, shard.partition, batch, origin=AppendOrigin.COORDINATOR
             )
         except KafkaError as error:
-            _LOG.warning("Cannot write to %s-%d: %s", TOPIC, shard.partition, error)
+            _LOG.warning("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, shard.partition, error)
             raise GroupRequestError(error_of_append(error), str(error)) from error
         return result.first_offset
 
@@ -483,7 +483,9 @@ class GroupCoordinator:
         try:
             self._forget(shard, keys, group_ids)
         except KafkaError:
-            _LOG.exception("Cannot write tombstones to %s-%d", TOPIC, shard.partition)
+            _LOG.exception(
+                "Cannot write tombstones to %s-%d", GROUP_METADATA_TOPIC, shard.partition
+            )
 
     def _forget(
         self, shard: GroupShard, keys: Sequence[OffsetKey], group_ids: Sequence[str]

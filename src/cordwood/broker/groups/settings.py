@@ -26,8 +26,6 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * _MS_PER_MINUTE
     retention_check_interval_ms: int = 600_000
     topic_partitions: int = 50
-    topic_replication_factor: int = 3
-    topic_segment_bytes: int = 104_857_600
     topic_codec: Codec = Codec.NONE
     new_member_join_timeout_ms: int = 300_000
     """How long a client of before KIP-394 may keep a new member waiting without a sign of life."""
@@ -49,7 +47,5 @@ class GroupSettings:
             offsets_retention_ms=number("offsets.retention.minutes", 10_080) * _MS_PER_MINUTE,
             retention_check_interval_ms=number("offsets.retention.check.interval.ms", 600_000),
             topic_partitions=number("offsets.topic.num.partitions", 50),
-            topic_replication_factor=number("offsets.topic.replication.factor", 3),
-            topic_segment_bytes=number("offsets.topic.segment.bytes", 104_857_600),
             topic_codec=_CODECS[number("offsets.topic.compression.codec", 0)],
         )

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.storage.cluster_image import NO_LEADER, MetadataImage, PartitionImage
 
 NOT_ASKED = -(2**31)
 """For operations that the client did not ask about."""
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _LEADER_NOT_AVAILABLE = 5
 _LISTENER_NOT_FOUND = 72

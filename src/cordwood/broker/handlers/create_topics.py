@@ -20,23 +20,20 @@ from cordwood.broker.controller.model import CreatedTopic, NewTopic
 from cordwood.broker.handlers.error_fields import all_or_error, as_invalid_config, error_fields
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
+from cordwood.model.topic_names import is_reserved
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
 
-_METADATA_TOPIC = "__cluster_metadata"
 _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Makes what can be made, and answers for each topic by its name."""
     times = Counter(topic.name for topic in request.topics)
-    wanted = [
-        _new_topic(topic)
-        for topic in request.topics
-        if times[topic.name] == 1 and topic.name != _METADATA_TOPIC
-    ]
+    wanted = [_new_topic(topic) for topic in request.topics if times[topic.name] == 1]
+    wanted.sort(key=lambda topic: is_reserved(topic.name))  # Kafka answers for these last
 
     def check_configs(configs: Mapping[str, str]) -> None:
         try:
@@ -57,15 +54,13 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         _result(broker, topic, result, with_settings=with_settings)
         for topic, result in zip(wanted, results, strict=True)
     ]
-    topics += [
+    duplicates = [
         _failed(name, InvalidRequestError("Duplicate topic name."))
         for name, count in times.items()
         if count > 1
     ]
-    if times[_METADATA_TOPIC] == 1:
-        prohibited = f"Creation of internal topic {_METADATA_TOPIC} is prohibited."
-        topics.append(_failed(_METADATA_TOPIC, InvalidRequestError(prohibited)))
-    return {"topics": topics}
+    prohibited = [each for each in topics if is_reserved(each["name"])]
+    return {"topics": [*topics[: len(topics) - len(prohibited)], *duplicates, *prohibited]}
 
 
 def _new_topic(topic: Any) -> NewTopic:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
+from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
 
-_METADATA_TOPIC = "__cluster_metadata"
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
@@ -25,7 +25,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         (topic.topic_name, [partition.partition_index for partition in topic.partitions])
         for topic in request.topics
     ]
-    if asked != [(_METADATA_TOPIC, [0])]:
+    if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return {"error_message": "", "topics": [_unknown(name, numbers) for name, numbers in asked]}
     quorum = broker.controller.describe_quorum()
     partition = {
@@ -52,7 +52,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     ]
     return {
         "error_message": "",
-        "topics": [{"topic_name": _METADATA_TOPIC, "partitions": [partition]}],
+        "topics": [{"topic_name": CLUSTER_METADATA_TOPIC, "partitions": [partition]}],
         "nodes": [{"node_id": quorum.leader_id, "listeners": listeners}],
     }
 

@@ -11,14 +11,17 @@ Source: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.broker.api import Api, Call, Response
 from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.topic import TOPIC, ensure_topic
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
@@ -72,10 +75,12 @@ def _find(broker: Broker, kind: int, key: str, call: Call) -> _Found:
     if kind != _GROUP:
         return _Found(GroupError.INVALID_REQUEST, _NO_NODE)
     image = broker.image
-    if TOPIC not in image.topics:
-        ensure_topic(broker.controller, broker.groups.settings)
+    if GROUP_METADATA_TOPIC not in image.topics:
+        (error,) = broker.auto_create_topics([GROUP_METADATA_TOPIC])
+        if error is not None:
+            _log.warning("Auto topic creation of %s failed: %s", GROUP_METADATA_TOPIC, error)
         return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
-    partition = image.partition(TOPIC, broker.groups.partition_for(key))
+    partition = image.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(call.listener)
     if leader is None or endpoint is None:

@@ -12,12 +12,12 @@ from cordwood.broker.groups.group import GroupState
 from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.broker.groups.offsets import CommittedOffset, OffsetKey
 from cordwood.broker.groups.records import KeyValue, batch_of, offset_commit, offset_tombstone
-from cordwood.broker.groups.topic import TOPIC
 from cordwood.format.compression import Codec
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.groups_under_test import GroupBroker, GroupRun, assigned, codes
 from cordwood.testing.log_under_test import catch_up
 from cordwood.testing.stored_log import end_transaction
@@ -47,12 +47,12 @@ def write(broker: GroupBroker, *records: KeyValue, producer_id: int = -1) -> Non
             base_sequence=0,
             is_transactional=True,
         )
-    broker.append(TOPIC, 0, batch, origin=AppendOrigin.COORDINATOR)
+    broker.append(GROUP_METADATA_TOPIC, 0, batch, origin=AppendOrigin.COORDINATOR)
 
 
 def end(broker: GroupBroker, producer_id: int, *, commit: bool) -> None:
     """Writes the marker of a transaction."""
-    log = broker.log(TOPIC, 0)
+    log = broker.log(GROUP_METADATA_TOPIC, 0)
     end_transaction(log, producer_id, commit=commit)
     catch_up(log)
 
@@ -254,8 +254,8 @@ def test_groups_without_their_topic_have_no_coordinator(tmp_path: Path) -> None:
 def test_deleted_topic_of_the_groups_takes_them_all_away(broker: GroupBroker) -> None:
     run = GroupRun(broker)
     waiting = run.join(run.member_id())
-    broker.delete(TOPIC)
-    run.groups.on_topics_deleted([TOPIC])
+    broker.delete(GROUP_METADATA_TOPIC)
+    run.groups.on_topics_deleted([GROUP_METADATA_TOPIC])
     assert codes(waiting) == [GroupError.NOT_COORDINATOR]
     assert run.groups.list_groups() == []
 

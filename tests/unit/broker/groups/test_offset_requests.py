@@ -9,9 +9,9 @@ import pytest
 from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.member import LeavingMember, Protocol
 from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
-from cordwood.broker.groups.topic import TOPIC
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.kafka_errors import KafkaError, RecordTooLargeError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.groups_under_test import GroupBroker, GroupRun
 
 DELAY_MS = 3_000
@@ -214,6 +214,6 @@ def test_many_tombstones_are_written_in_batches_that_the_log_takes(
     before = len(broker.records())
     assert run.groups.delete_group("g") == GroupError.NONE
     assert len(broker.records()) == before + 2_001
-    assert len(broker.log(TOPIC, 0).segments) == 1
+    assert len(broker.log(GROUP_METADATA_TOPIC, 0).segments) == 1
     assert len({record.offset for record in broker.records()}) == before + 2_001
     assert run.offset(name, 1_999) == -1

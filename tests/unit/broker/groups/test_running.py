@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.groups.topic import TOPIC
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.kafka import poll_until
 from cordwood.testing.no_engine import NoEngine
@@ -70,8 +70,8 @@ def test_topic_of_the_groups_is_made_when_a_coordinator_is_first_asked_for(
         assert coordinator(wire) == "coordinator_not_available"
         poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")
         image = broker.call(lambda b: b.image)
-    assert len(image.topics[TOPIC].partitions) == 50
-    assert image.topic_config(TOPIC) == {
+    assert len(image.topics[GROUP_METADATA_TOPIC].partitions) == 50
+    assert image.topic_config(GROUP_METADATA_TOPIC) == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",
@@ -85,7 +85,7 @@ def test_topic_of_more_replicas_than_there_are_brokers_is_not_made(tmp_path: Pat
     ):
         for _ in range(3):
             assert coordinator(wire) == "coordinator_not_available"
-        assert TOPIC not in broker.call(lambda b: b.image).topics
+        assert GROUP_METADATA_TOPIC not in broker.call(lambda b: b.image).topics
         join = {"group_id": "g", "session_timeout": 10_000, "protocol_type": "consumer"}
         assert wire.ask("join_group", 5, join)["error_code"] == "not_coordinator"
 
@@ -120,7 +120,7 @@ def test_deleted_topic_takes_its_offsets_with_it(broker: RunningBroker) -> None:
 def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None:
     with Wire(broker.port) as wire:
         commit(wire, 5)
-        wire.ask("delete_topics", 5, {"topic_names": [TOPIC], "timeout": 10_000})
+        wire.ask("delete_topics", 5, {"topic_names": [GROUP_METADATA_TOPIC], "timeout": 10_000})
         assert commit(wire, 6) == "not_coordinator"
         assert groups(wire) == []
         poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")

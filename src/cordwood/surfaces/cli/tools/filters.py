@@ -9,11 +9,7 @@ import re
 from collections.abc import Iterable
 
 from cordwood.model.errors import CordwoodError
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-_NAME_LENGTH_MAX = 249
+from cordwood.model.topic_names import INTERNAL_TOPICS, topic_name_fault
 
 
 class BadTopicError(CordwoodError):
@@ -65,17 +61,6 @@ def require_legal_name(name: str) -> None:
 
     Source: Topic.validate.
     """
-    reason = None
-    if not name:
-        reason = "the empty string is not allowed"
-    elif name in {".", ".."}:
-        reason = f"'{name}' is not allowed"
-    elif len(name) > _NAME_LENGTH_MAX:
-        reason = f"the length of '{name}' is longer than the max allowed length {_NAME_LENGTH_MAX}"
-    elif not _LEGAL.fullmatch(name):
-        reason = (
-            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
-            "and '-'"
-        )
-    if reason:
-        raise BadTopicError(f"Topic name is invalid: {reason}")
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise BadTopicError(f"Topic name is invalid: {fault}")

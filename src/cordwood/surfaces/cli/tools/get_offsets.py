@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.cli.tools.filters import INTERNAL_TOPICS, TopicFilter
+from cordwood.surfaces.cli.tools.filters import TopicFilter
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
