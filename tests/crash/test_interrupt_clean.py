@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.announcements import CANCEL_NAME
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OsFileSystem
@@ -61,7 +60,8 @@ def interrupted_at(root: Path, rename: int, monkeypatch: pytest.MonkeyPatch) -> 
         try:
             clean(root)
         except KeyboardInterrupt:
-            (root / "t-0" / CANCEL_NAME).touch()  # ends what the end of the process would end
+            for mark in (root / "t-0").glob("cordwood.wanted.*"):
+                mark.unlink()  # ends what the end of the process would end
             for thread in threading.enumerate():
                 if thread.name.startswith("task of"):
                     thread.join(60)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.announcements import CANCEL_NAME
 from cordwood.cleanup.live_cleaner import LiveCleaner
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts, OsFile, OsFileSystem
@@ -142,7 +141,8 @@ def stop_at(case: Case, root: Path, step: int) -> None:
 
 def end_tasks(directory: Path) -> None:
     """Ends the threads that would have gone with the process."""
-    (directory / CANCEL_NAME).touch()
+    for mark in directory.glob("cordwood.wanted.*"):
+        mark.unlink()
     for thread in threading.enumerate():
         if thread.name.startswith("task of"):
             thread.join(60)

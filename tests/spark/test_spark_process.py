@@ -243,7 +243,7 @@ outcome = cleaner.status()["last_runs"][0]["outcome"]
 print(json.dumps([outcome, heavy, engine.status()["pid"]]), flush=True)
 cleaner.reconfigure(replace(settings, io_max_bytes_per_second=8_000.0))
 fill()
-while not list(log.directory.glob("cordwood.*.staged")):
+while not list(log.directory.glob("cordwood.clean.*.staged")):
     time.sleep(0.005)
 print("in a round", flush=True)
 threading.Event().wait()

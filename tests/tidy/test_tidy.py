@@ -26,12 +26,22 @@ GUARDED_METHODS = {
     *("unlink", "rmdir", "mkdir", "touch", "chmod", "symlink_to", "hardlink_to"),
 }
 
+# Of these, what changes files. Only the file system layer may, so that a test can make each fail.
+WRITING_METHODS = {
+    *("write_bytes", "write_text", "unlink", "rmdir", "mkdir", "touch", "chmod", "rename"),
+    *("symlink_to", "hardlink_to", "fsync", "ftruncate"),
+}
+FILE_SYSTEM_LAYER = "storage/filesystem.py"
+
 # What a module calls the file system that it was given, or what has one: asking these is no
 # reaching outside.
 FILE_SYSTEMS = {
     *("OS", "fs", "self.fs", "self._fs", "self._base", "log_dir.fs", "self._resources.fs"),
     *("LogSegment", "Controller"),
 }
+
+# Files that this layer opened, whose methods are its own.
+FILES = FILE_SYSTEMS | {"file", "self._file", "self.context.fs", "self._context.fs"}
 
 #: Every exception there is: module -> (what it uses, why it may). `cordwood.testing` is free: it
 #: builds directories and runs programs, and nothing else imports it.
@@ -47,10 +57,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "cleanup/clean.py": ({"secrets"}, "draws the secrets of a round's key hashes"),
     "broker/configs/keys.py": ({"read_text"}, "reads the table of settings that ships with it"),
     "broker/connection.py": ({"os"}, "sends files to sockets"),
-    "cleanup/announcements.py": (
-        {"read_bytes", "read_text", "write_text", "uuid"},
-        "manifests and progress of tasks, of no use after a crash; names no other attempt uses",
-    ),
+    "cleanup/announcements.py": ({"uuid"}, "names no other task uses"),
     "cleanup/child_session.py": (
         {"os", "signal", "read_bytes"},
         "finds and ends the processes of a child that is gone",
@@ -59,16 +66,9 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"open", "os", "read_bytes", "shutil", "subprocess", "tempfile"},
         "starts Spark's process, listens to it and ends it",
     ),
-    "cleanup/tasks.py": (
-        {"write_text", "uuid"},
-        "progress of tasks, of no use after a crash; names no other attempt uses",
-    ),
+    "cleanup/tasks.py": ({"uuid"}, "names no other attempt uses"),
     "cleanup/spark/child.py": ({"os", "tempfile"}, "the process that Spark runs in"),
-    "cleanup/spark/worker.py": ({"touch"}, "a mark that workers look for"),
-    "cleanup/spark/job.py": (
-        {"touch", "unlink", "uuid"},
-        "marks that workers look for, of no use after a crash; names no other attempt uses",
-    ),
+    "cleanup/spark/job.py": ({"uuid"}, "names no other run uses"),
     "cleanup/spark/session.py": (
         {"os", "shutil", "tempfile", "open"},
         "finds Java, and hides what the virtual machine prints",
@@ -223,6 +223,24 @@ def test_only_listed_modules_reach_outside() -> None:
             f"{name} uses {sorted(new)}. Call cordwood.storage.filesystem or cordwood.model.clock "
             "instead, or take what is needed as an argument. If neither will do, add it to OUTSIDE "
             "in this test with the reason, and to docs/architecture.md (What reaches the outside)"
+        )
+
+
+def test_only_the_file_system_layer_changes_files() -> None:
+    for name, tree in _modules().items():
+        if name.startswith("testing/") or name == FILE_SYSTEM_LAYER:
+            continue
+        calls = [
+            ast.unparse(node.func)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in WRITING_METHODS
+            and ast.unparse(node.func.value) not in FILES
+        ]
+        assert not calls, (
+            f"{name} changes files by {calls}. Call a FileSystem that is passed in, or OS of "
+            f"{FILE_SYSTEM_LAYER}: there is no exception to this rule"
         )
 
 

@@ -492,12 +492,26 @@ class CleanerManager:
     # ---- logs that cannot be cleaned
 
     def mark_uncleanable(
-        self, log: PartitionLog, reason: str, *, stage: Stage = Stage.COMPACTION
+        self,
+        log: PartitionLog,
+        reason: str,
+        *,
+        stage: Stage = Stage.COMPACTION,
+        retry_free_bytes: int | None = None,
     ) -> None:
-        """Leaves a log alone for a while that doubles each time."""
+        """Leaves a log alone for a while that doubles each time.
+
+        Args:
+            log: that something is wrong with.
+            reason: what.
+            stage: when it went wrong.
+            retry_free_bytes: the disk was full: try it earlier, when so many bytes are free.
+        """
         now_ms = self.logs.context.clock.now_ms()
         with self._lock:
-            self.quarantine.add(log, reason, stage=stage, now_ms=now_ms)
+            self.quarantine.add(
+                log, reason, stage=stage, now_ms=now_ms, retry_free_bytes=retry_free_bytes
+            )
 
     def note_sound(self, log: PartitionLog, stage: Stage) -> None:
         """Takes a log's mark off, where it was made at this stage, which has now gone well."""

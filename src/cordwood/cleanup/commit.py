@@ -8,13 +8,18 @@ LogCleanerManager.doneCleaning.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from cordwood.cleanup.announcements import CANCEL_NAME, announced
+from cordwood.cleanup.announcements import (
+    announced,
+    begin_attempt,
+    give_up_attempt,
+    staging_errors,
+)
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.round import Round
@@ -35,7 +40,7 @@ from cordwood.format.leader_epoch_checkpoint import (
     parse_leader_epoch_checkpoint,
 )
 from cordwood.format.producer_snapshot import build_producer_snapshot
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log_dir import LogDir
@@ -48,6 +53,8 @@ from cordwood.storage.replace import (
     put_in_place,
     retire,
 )
+
+_log = logging.getLogger(__name__)
 
 
 class StalePlanError(CordwoodError):
@@ -246,11 +253,23 @@ class RoundCommitter:
         self._next = round_.groups_done
         self._known: dict[int, Manifest] = {}
         self._under_way: Manifest | None = None
+        self._tasks_stopped = False
 
     @property
     def done(self) -> bool:
         """Whether every group is in place."""
         return self._next >= len(self.round.groups)
+
+    def begin(self) -> None:
+        """Removes what an earlier attempt left, and lets the tasks of this one start.
+
+        Raises:
+            NoSpaceError, StagingError: the disk refuses; nothing was begun.
+            FileNotFoundError: the partition is gone.
+        """
+        with staging_errors(self._directory):
+            self.clear()
+        begin_attempt(self._directory, self.round.attempt, fs=self._fs)
 
     def skip(self, manifests: dict[int, Manifest]) -> None:
         """Takes note of groups that stay as they are, by number."""
@@ -268,7 +287,7 @@ class RoundCommitter:
             manifest = self._known.get(self._next)
             base = self.round.groups[self._next][0]
             if manifest is None:
-                manifest = announced(self._directory, base, self.round.attempt)
+                manifest = announced(self._directory, base, self.round.attempt, fs=self._fs)
             if manifest is None:
                 break
             if self._next == self.round.groups_done:
@@ -287,10 +306,23 @@ class RoundCommitter:
         self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
 
     def give_up(self, error: Exception) -> None:
-        """Stops the round: tasks under way are told, groups in place stay, as in Kafka."""
+        """Stops the round: its tasks end, groups in place stay, as in Kafka."""
         self.result.error = error
-        with suppress(FileNotFoundError):  # the partition may be gone, and its tasks with it
-            self._fs.create(self._directory / CANCEL_NAME).close()
+        self.stop_tasks()
+
+    def stop_tasks(self) -> None:
+        """Tells the tasks that the round was given up, if they have not been told yet.
+
+        Where the disk refuses even that, it is to be called again.
+        """
+        if self._tasks_stopped:
+            return
+        try:
+            give_up_attempt(self._directory, self.round.attempt, fs=self._fs)
+        except (OSError, CordwoodError) as refused:
+            _log.debug("The tasks of %s cannot be stopped: %s", self.round.name, refused)
+        else:
+            self._tasks_stopped = True
 
     def clear(self) -> None:
         """Clears away what tasks staged in vain; a journal stays, for the next run to go on.
@@ -305,12 +337,23 @@ class RoundCommitter:
         self._remove_staged(kept=kept)
 
     def _remove_staged(self, prefix: str = "", kept: Collection[str] = ()) -> None:
+        """Removes all that can be removed, even if one file cannot."""
+        refused: OSError | NoSpaceError | None = None
         for name in self._fs.names_in(self._directory):
             if name.startswith(prefix) and name.endswith(STAGED_SUFFIX) and name not in kept:
-                self._fs.remove(self._directory / name)
+                try:
+                    self._fs.remove(self._directory / name)
+                except (OSError, NoSpaceError) as error:
+                    refused = refused or error
+        if refused is not None:
+            raise refused
 
     def close(self) -> None:
-        """Clears away what tasks staged in vain, and ends the round."""
+        """Clears away what tasks staged in vain, and ends the round.
+
+        Raises:
+            OSError, NoSpaceError: a file could not be removed; the next round begins with it.
+        """
         self._remove_staged()
         self._placement.end()
 

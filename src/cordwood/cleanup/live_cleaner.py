@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordwood.cleanup.cleaner_manager import (
@@ -29,9 +30,11 @@ from cordwood.model.errors import (
     EngineError,
     EngineUnavailableError,
     NoSpaceError,
+    StagingError,
 )
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
+# By how much the free space has to grow before a log that found the disk full is tried again.
+_FREED_BYTES_MIN = 1 << 20
 
 
 class CleanerStoppedError(LogCleaningAbortedError):
@@ -215,21 +220,31 @@ class LiveCleaner:
             outcome.stats = self._clean(chosen, now_ms)
             end_offset = chosen.cleanable.first_uncleanable
             self._manager.note_sound(log, Stage.COMPACTION)
-        except (LogCleaningAbortedError, StorageError) as error:  # or it is offline already
+        except NoSpaceError as error:
+            outcome.fail(error)
+            self._wait_for_space(log, error)
+            return False
+        except StorageError as error:
+            outcome.fail(error)
+            if isinstance(error.__cause__, NoSpaceError):
+                self._wait_for_space(log, error)
+                return False
+            _log.info("%s%s", self._prefix, error)  # its directory is offline, or it was closed
+        except LogCleaningAbortedError as error:
             outcome.fail(error)
             _log.info("%s%s", self._prefix, error)
         except EngineUnavailableError as error:  # the engine has said so, once
             outcome.fail(error)
             _log.debug("%sCould not clean log %s: %s", self._prefix, log, error)
             return False
-        except (EngineError, NoSpaceError) as error:
+        except EngineError as error:
             outcome.fail(error)
             _log.warning("%sCould not clean log %s: %s", self._prefix, log, error)
             self._put_off.add(log.topic_partition)
             return False
-        except FileNotFoundError as error:
+        except (FileNotFoundError, StagingError) as error:
             raise LogCleaningError(log, str(error)) from error
-        except OSError as error:
+        except OSError as error:  # of the log itself
             outcome.fail(error)
             self._context.failures.fail(
                 log_dir,
@@ -241,6 +256,28 @@ class LiveCleaner:
         finally:
             self._manager.done_cleaning(chosen.topic_partition, log_dir, end_offset)
         return True
+
+    def _wait_for_space(self, log: PartitionLog, error: Exception) -> None:
+        """Sets a log aside until space has been freed; all else goes on.
+
+        Differs: Kafka takes the whole log directory offline.
+        """
+        free_bytes = _free_bytes(self._context.fs, log.log_dir)
+        _log.warning(
+            "%sCould not clean log %s for want of space: %s. %s bytes are free; it is tried again "
+            "when more are",
+            self._prefix,
+            log.topic_partition,
+            error,
+            "An unknown number of" if free_bytes is None else free_bytes,
+        )
+        self._manager.mark_uncleanable(
+            log,
+            str(error),
+            retry_free_bytes=None
+            if free_bytes is None
+            else max(2 * free_bytes, free_bytes + _FREED_BYTES_MIN),
+        )
 
     def _clean(self, chosen: LogToClean, now_ms: int) -> CleanerStats:
         # Compiled code is loaded when there is something to compact, and not before.
@@ -325,6 +362,13 @@ class LiveCleaner:
                 self._give_up_on(log, error, Stage.RETENTION)
             finally:
                 self._manager.done_deleting([log.topic_partition])
+
+
+def _free_bytes(fs: FileSystem, path: Path) -> int | None:
+    try:
+        return fs.free_bytes(path)
+    except OSError:
+        return None
 
 
 @dataclass(slots=True)

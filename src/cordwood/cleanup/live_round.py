@@ -20,7 +20,7 @@ from cordwood.cleanup.live import capture_live
 from cordwood.cleanup.live_placement import LivePlacement
 from cordwood.cleanup.request import Engine
 from cordwood.cleanup.round import Round, limited, plan_round
-from cordwood.model.errors import EngineError
+from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,8 @@ def clean_log(
     try:
         engine.run([committer])
     finally:
-        with suppress(OSError):  # a partition that is gone has nothing left to clear
+        # A partition that is gone has nothing to clear; what a disk keeps, the next round clears.
+        with suppress(OSError, NoSpaceError):
             committer.close()
     if not committer.done:
         raise committer.result.error or EngineError("the engine stopped before the round was over")

@@ -18,6 +18,9 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 
 _MINUTE_MS = 60_000
+# The first wait of a log that found the disk full. Free bytes do not show every lack of space:
+# a disk may be out of file names, or a quota used up.
+_SPACE_FIRST_MS = 30_000
 
 
 class Stage(enum.Enum):
@@ -35,6 +38,9 @@ class Mark:
     It stands for this very log; one that is made anew under its name is cleaned again. It has gone
     wrong `attempts` times, first at `since_ms`, and is tried again at `retry_at_ms`. Retention is
     part of a new try: with `retention_due` it is yet to come.
+
+    `retry_free_bytes` is set where the disk was full: the log is tried again as soon as so many
+    bytes are free, and retention, which frees space, goes on.
     """
 
     log: PartitionLog
@@ -44,6 +50,7 @@ class Mark:
     retry_at_ms: int
     attempts: int = 1
     retention_due: bool = False
+    retry_free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,15 @@ class Quarantine:
         self.delays = delays or RetryDelays()
         self._marks: dict[Path, dict[TopicPartition, Mark]] = {}
 
-    def add(self, log: PartitionLog, reason: str, *, stage: Stage, now_ms: int) -> None:
+    def add(
+        self,
+        log: PartitionLog,
+        reason: str,
+        *,
+        stage: Stage,
+        now_ms: int,
+        retry_free_bytes: int | None = None,
+    ) -> None:
         """Sets a log aside, or again."""
         old = self.of(log)
         attempts = 1 if old is None else old.attempts + 1
@@ -74,10 +89,17 @@ class Quarantine:
             stage=stage,
             reason=reason,
             since_ms=now_ms if old is None else old.since_ms,
-            retry_at_ms=now_ms + self.delays.after(attempts),
+            retry_at_ms=now_ms + self._delay_ms(attempts, retry_free_bytes),
             attempts=attempts,
             retention_due=old is not None and stage is not Stage.RETENTION,
+            retry_free_bytes=retry_free_bytes,
         )
+
+    def _delay_ms(self, attempts: int, retry_free_bytes: int | None) -> int:
+        if retry_free_bytes is None:
+            return self.delays.after(attempts)
+        first_ms = min(self.delays.first_ms, _SPACE_FIRST_MS)
+        return RetryDelays(first_ms, self.delays.longest_ms).after(attempts)
 
     def of(self, log: PartitionLog) -> Mark | None:
         """A log's mark; None where there is none, or that of another log under its name."""
@@ -87,15 +109,17 @@ class Quarantine:
     def keeps_out(self, log: PartitionLog, now_ms: int) -> bool:
         """Whether a log is to be left alone at this moment."""
         mark = self.of(log)
-        if mark is None:
+        if mark is None or _has_space_again(mark):
             return False
         # A clock that was put back does not make it wait for longer than it was to.
-        last_ms = mark.retry_at_ms - self.delays.after(mark.attempts)
+        last_ms = mark.retry_at_ms - self._delay_ms(mark.attempts, mark.retry_free_bytes)
         return last_ms <= now_ms < mark.retry_at_ms
 
     def keeps_from_retention(self, log: PartitionLog, now_ms: int) -> bool:
         """As `keeps_out`; a log that was tried again in vain has its turn once for each time."""
         mark = self.of(log)
+        if mark is not None and mark.retry_free_bytes is not None:
+            return False
         if mark is None or not mark.retention_due:
             return self.keeps_out(log, now_ms)
         self._marks[log.log_dir][log.topic_partition] = replace(mark, retention_due=False)
@@ -133,3 +157,12 @@ class Quarantine:
     def in_directory(self, log_dir: Path) -> dict[TopicPartition, Mark]:
         """The marks of a directory's logs."""
         return dict(self._marks.get(log_dir, {}))
+
+
+def _has_space_again(mark: Mark) -> bool:
+    if mark.retry_free_bytes is None:
+        return False
+    try:
+        return mark.log.context.fs.free_bytes(mark.log.log_dir) >= mark.retry_free_bytes
+    except OSError:
+        return False

@@ -10,11 +10,13 @@ Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.cleanup.announcements import staging_errors
 from cordwood.cleanup.retain import Action
 from cordwood.cleanup.round_values import LastRecord, Manifest, SegmentSource
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
@@ -30,8 +32,9 @@ from cordwood.format.native import rebuild, survivor_bits
 from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
-from cordwood.model.errors import CorruptError
-from cordwood.storage.filesystem import OS, FileFacts, FileWriter
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import CorruptError, NoSpaceError
+from cordwood.storage.filesystem import OS, FileFacts, FileSystem, FileWriter
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20
@@ -87,8 +90,15 @@ class GroupRewriter:
     `progress` hears how many bytes were read, `wrote` how many were written.
     """
 
-    def __init__(self, progress: Progress = no_progress, wrote: Progress = no_progress) -> None:
-        self._reader = SegmentReader()
+    def __init__(
+        self,
+        progress: Progress = no_progress,
+        wrote: Progress = no_progress,
+        *,
+        fs: FileSystem = OS,
+    ) -> None:
+        self._fs = fs
+        self._reader = SegmentReader(fs=fs)
         self._codecs = Codecs()
         self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
         self._make_scratch(_SCRATCH_BYTES)
@@ -100,9 +110,10 @@ class GroupRewriter:
 
         Raises:
             CorruptError: a source changed or is damaged.
-            NoSpaceError: the file system is full; what was staged is removed again.
+            OSError: a source cannot be read.
+            NoSpaceError, StagingError: the staged log cannot be written; it is removed again.
         """
-        output = Output(spec)
+        output = Output(spec, fs=self._fs)
         try:
             tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)
             for segment in spec.segments:
@@ -386,12 +397,15 @@ class _Rules:
 class Output:
     """The staged files of one group, and their indexes."""
 
-    def __init__(self, spec: RewriteSpec) -> None:
+    def __init__(self, spec: RewriteSpec, *, fs: FileSystem = OS) -> None:
+        self._fs = fs
         self._spec = spec
         self._base_offset = spec.staged.base_offset
         self.manifest = Manifest(self._base_offset, spec.staged.token, after=spec.after.to_json())
         self._paths = spec.staged.paths()
-        self._log = FileWriter(self._paths[".log"])
+        log = self._paths[".log"]
+        with staging_errors(log):
+            self._log = FileWriter(log, fs=fs)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self.appended_bytes = 0
@@ -409,7 +423,7 @@ class Output:
         self.appended_bytes += len(data)
         if len(data) >= _FLUSH_BYTES:
             self.flush()
-            self._log.write(data)
+            self._write_log(data)
         else:
             self._pending.append(bytes(data))
             self._pending_bytes += len(data)
@@ -429,9 +443,13 @@ class Output:
     def flush(self) -> None:
         """Hands what is buffered to the operating system."""
         if self._pending:
-            self._log.write(b"".join(self._pending))
+            self._write_log(b"".join(self._pending))
             self._pending.clear()
             self._pending_bytes = 0
+
+    def _write_log(self, data: Buffer) -> None:
+        with staging_errors(self._log.path):
+            self._log.write(data)
 
     def finish(self) -> Manifest:
         """Writes the indexes, makes everything durable, and says what there is.
@@ -439,10 +457,11 @@ class Output:
         It may run in another thread than the one that wrote.
 
         Raises:
-            NoSpaceError: the file system is full; what was staged is removed again.
+            NoSpaceError, StagingError: a staged file cannot be written; all are removed again.
         """
         try:
-            return self._finish()
+            with staging_errors(self._log.path):
+                return self._finish()
         except BaseException:
             self.discard()
             raise
@@ -463,10 +482,10 @@ class Output:
             )
         modified_ns = self._spec.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
         for suffix, path in self._paths.items():
-            if OS.exists(path):
-                OS.take_after(path, self._spec.model)
+            if self._fs.exists(path):
+                self._fs.take_after(path, self._spec.model)
                 if suffix != ".txnindex":
-                    OS.set_modified(path, modified_ns)
+                    self._fs.set_modified(path, modified_ns)
         return manifest
 
     def _offset_index(self) -> bytes:
@@ -484,7 +503,7 @@ class Output:
         return out.tobytes()
 
     def _write(self, suffix: str, data: bytes) -> int:
-        writer = FileWriter(self._paths[suffix])
+        writer = FileWriter(self._paths[suffix], fs=self._fs)
         try:
             writer.write(data)
         finally:
@@ -492,8 +511,9 @@ class Output:
         return len(data)
 
     def discard(self) -> None:
-        """Removes what was staged."""
+        """Removes what was staged, as far as it can be; the end of the round removes the rest."""
         if not self._closed:
             self._log.close(durably=False)
         for path in self._paths.values():
-            OS.remove(path)
+            with suppress(OSError, NoSpaceError):
+                self._fs.remove(path)

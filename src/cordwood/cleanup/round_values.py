@@ -8,10 +8,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeGuard
 
-from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
+from cordwood.model.errors import (
+    CordwoodError,
+    CorruptError,
+    EngineError,
+    NoSpaceError,
+    StagingError,
+)
 
 _KINDS: dict[str, type[CordwoodError]] = {
     "no space": NoSpaceError,
+    "staging": StagingError,
     "engine": EngineError,
     "corrupt": CorruptError,
 }

@@ -21,7 +21,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs, decompress_rows
 from cordwood.format.record_batch import build_batch, parse_batch
 from cordwood.model.errors import CordwoodError, CorruptError
-from cordwood.storage.filesystem import OS, File
+from cordwood.storage.filesystem import OS, File, FileSystem
 
 READ_BYTES = 4 << 20
 _SLACK = 64
@@ -66,7 +66,8 @@ class Block:
 class SegmentReader:
     """Blocks of a segment; one reader serves many segments and keeps its buffers."""
 
-    def __init__(self, read_bytes: int = READ_BYTES) -> None:
+    def __init__(self, read_bytes: int = READ_BYTES, *, fs: FileSystem = OS) -> None:
+        self._fs = fs
         self._buffer = np.zeros(read_bytes + _SLACK, dtype=np.uint8)
         self._table = np.empty((_ROWS, rows_of.COLUMNS), dtype=np.int64)
 
@@ -82,7 +83,7 @@ class SegmentReader:
             CorruptError: a batch is bad; names the file and the position in it.
             OSError: the file cannot be read.
         """
-        with closing(OS.open(Path(source.path))) as reader:
+        with closing(self._fs.open(Path(source.path))) as reader:
             reader.read_ahead()
             yield from self._blocks(source, reader)
 

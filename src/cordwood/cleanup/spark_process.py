@@ -22,7 +22,7 @@ from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.commit import IndexStats, RoundCommitter
 from cordwood.cleanup.round_values import Manifest, failure_from_json
 from cordwood.cleanup.spark_child import CHILD_MODULE, SparkChild
-from cordwood.cleanup.supervise import CommittersOwner, require_word, supervise
+from cordwood.cleanup.supervise import CommittersOwner, begin_all, require_word, supervise
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import EngineError, EngineUnavailableError, MissingExtraError
 from cordwood.model.extras import SPARK, require_extra
@@ -115,6 +115,9 @@ class SparkProcess:
             EngineUnavailableError: Spark cannot be had for now; says why.
             EngineError: its process ended meanwhile.
         """
+        committers = begin_all(committers)
+        if not committers:
+            return
         run = _Run(committers)
         child, number = self._hand_over(run)
         try:

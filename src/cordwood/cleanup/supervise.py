@@ -65,6 +65,22 @@ class CommittersOwner:
         return self._by_name[name].result.error is None
 
 
+def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
+    """Lets the tasks of rounds start; those that can be executed.
+
+    A round that cannot begin has its error in its result.
+    """
+    begun = []
+    for committer in committers:
+        try:
+            committer.begin()
+        except (OSError, CordwoodError) as error:
+            committer.result.error = error
+        else:
+            begun.append(committer)
+    return begun
+
+
 def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
     """Puts in place what is ready, of every round; whether anything was.
 
@@ -72,7 +88,10 @@ def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
     """
     moved = False
     for committer in committers:
-        if committer.done or committer.result.error is not None:
+        if committer.done:
+            continue
+        if committer.result.error is not None:
+            committer.stop_tasks()
             continue
         try:
             moved |= committer.poll()

@@ -31,6 +31,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.native import key_table, records, survivor_bits
 from cordwood.format.record_batch import parse_batch
 from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
 
 _OFFSETS_PER_SEGMENT = 1 << 31
 _TRANSACTIONAL = 0x10
@@ -120,12 +121,13 @@ class Walk:
         aborted: AbortedTransactions,
         secrets: Secrets,
         progress: Progress = no_progress,
+        fs: FileSystem = OS,
     ) -> None:
         self._first_dirty = first_dirty
         self._aborted = aborted
         self._secrets = secrets.words
         self._progress = progress
-        self._reader = SegmentReader()
+        self._reader = SegmentReader(fs=fs)
         self._payloads = PayloadReader()
         self.table = key_table.new_table(_TABLE_SLOTS_MIN)
         self.used = np.zeros(1, dtype=np.int64)

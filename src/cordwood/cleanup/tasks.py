@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.announcements import announce, require_wanted
+from cordwood.cleanup.announcements import (
+    announce,
+    progress_path,
+    require_wanted,
+    staging_errors,
+    write_progress,
+)
 from cordwood.cleanup.rewrite import GroupRewriter, Output, RewriteSpec, SurvivingSegment
 from cordwood.cleanup.round import Round
 from cordwood.cleanup.round_values import Manifest, SegmentSource
@@ -38,8 +44,8 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.offset_index import parse_offset_index
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
-from cordwood.storage.filesystem import OS
-from cordwood.storage.replace import STAGED_SUFFIX, StagedSegment
+from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.replace import StagedSegment
 
 _WAIT_S = 0.005
 _THROTTLE_STEP_S = 0.2
@@ -69,13 +75,14 @@ def count_set(bits: bytes) -> int:
     return int.from_bytes(bits, "little").bit_count()
 
 
-def walk_of(round_: Round, progress: Progress = no_progress) -> Walk:
+def walk_of(round_: Round, progress: Progress = no_progress, *, fs: FileSystem = OS) -> Walk:
     """A walk over a round's segments."""
     return Walk(
         first_dirty=round_.first_dirty,
         aborted=AbortedTransactions(round_.aborted),
         secrets=Secrets.from_seed(round_.seed),
         progress=progress,
+        fs=fs,
     )
 
 
@@ -87,13 +94,14 @@ def index_chunk(
     entries_max: int,
     clean: bool,
     progress: Progress = no_progress,
+    fs: FileSystem = OS,
 ) -> Generator[Spill, None, list[SegmentFacts]]:
     """Yields the keys of some consecutive segments by shard, and returns the segments' facts.
 
     With `clean`, the keys of records below the first dirty offset, to be looked up; else those of
     records at or above it.
     """
-    walk = walk_of(round_, progress)
+    walk = walk_of(round_, progress, fs=fs)
     step = walk.spill_clean if clean else walk.index
     return (yield from step(segments, entries_max=entries_max, shards=shards))
 
@@ -104,16 +112,19 @@ def probe_chunk(
     identities: npt.NDArray[np.uint64],
     *,
     progress: Progress = no_progress,
+    fs: FileSystem = OS,
 ) -> list[SegmentFacts]:
     """The facts of some clean segments, looked up among the keys of the dirty section."""
-    walk = walk_of(round_, progress)
+    walk = walk_of(round_, progress, fs=fs)
     walk.load_entries(identities)
     return walk.probe(segments)
 
 
-def find_survivors(round_: Round, progress: Progress = no_progress) -> Survivors:
+def find_survivors(
+    round_: Round, progress: Progress = no_progress, *, fs: FileSystem = OS
+) -> Survivors:
     """Index and probe in one task, for a log whose keys fit its memory."""
-    walk = walk_of(round_, progress)
+    walk = walk_of(round_, progress, fs=fs)
     dirty = _returned(walk.index(still_to_do(round_, round_.dirty)))
     clean = walk.probe(still_to_do(round_, round_.clean))
     return replace(combine([*clean, *dirty]), keys=int(walk.used[0]))
@@ -234,9 +245,9 @@ def size_estimate(spec: RewriteSpec) -> int:
     return total
 
 
-def _require_room(spec: RewriteSpec) -> None:
+def _require_room(spec: RewriteSpec, fs: FileSystem) -> None:
     wanted = size_estimate(spec)
-    free = OS.free_bytes(Path(spec.staged.directory))
+    free = fs.free_bytes(Path(spec.staged.directory))
     allowed = free if spec.space_max is None else min(free, spec.space_max)
     if wanted > allowed:
         why = "are free" if allowed == free else "may be used (--max-extra-bytes)"
@@ -246,7 +257,7 @@ def _require_room(spec: RewriteSpec) -> None:
         )
 
 
-def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
+def read_back(spec: RewriteSpec, manifest: Manifest, *, fs: FileSystem = OS) -> None:
     """Reads a staged segment as a stranger would, and compares it with its manifest.
 
     Every batch's CRC, the order and range of offsets, the number of batches and records, and that
@@ -261,13 +272,13 @@ def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
         path=str(log),
         base_offset=spec.segments[0].source.base_offset,
         next_base_offset=spec.segments[-1].source.next_base_offset,
-        size_bytes=OS.facts_of(log).size_bytes,
+        size_bytes=fs.facts_of(log).size_bytes,
         modified_ns=0,
     )
     batches = records = 0
     starts: dict[int, int] = {}
     try:
-        for block in SegmentReader().blocks(source):
+        for block in SegmentReader(fs=fs).blocks(source):
             batches += block.rows
             records += int(block.table[:, rows_of.COUNT].sum())
             for row in range(block.rows):
@@ -279,7 +290,7 @@ def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
                 path=str(log),
             )
         for offset, position in parse_offset_index(
-            OS.read_bytes(paths[".index"]), source.base_offset
+            fs.read_bytes(paths[".index"]), source.base_offset
         ):
             if starts.get(offset) != position:
                 raise CorruptError(
@@ -289,39 +300,53 @@ def read_back(spec: RewriteSpec, manifest: Manifest) -> None:
                 )
     except CorruptError:
         for path in paths.values():
-            OS.remove(path)
+            with suppress(OSError, NoSpaceError):
+                fs.remove(path)
         raise
 
 
 class Publisher:
-    """Rewrites groups and announces each; at most two wait, or are under way, at any time.
+    """Rewrites the groups of one attempt at a round, and announces each.
+
+    At most two groups are not in place yet at any time.
 
     While one group is being written, the one before it is made durable and announced in a thread of
     its own, and the one before that has been put in place. With `one_at_a_time` every group is put
     in place before the next is begun.
     """
 
-    def __init__(self, progress: Progress = no_progress, wrote: Progress = no_progress) -> None:
-        self._rewriter = GroupRewriter(progress, wrote)
+    def __init__(
+        self,
+        directory: Path,
+        attempt: str,
+        *,
+        progress: Progress = no_progress,
+        wrote: Progress = no_progress,
+        fs: FileSystem = OS,
+    ) -> None:
+        self._directory = directory
+        self._attempt = attempt
+        self._fs = fs
+        self._rewriter = GroupRewriter(progress, wrote, fs=fs)
         self._finisher = ThreadPoolExecutor(max_workers=1)
         self._under_way: list[Future[Path]] = []
-        self._directory: Path | None = None
 
     def publish(self, spec: RewriteSpec) -> None:
         """Rewrites one group.
 
         Raises:
             EngineError: the owner of the log gave up the round, or is gone.
-            CorruptError, NoSpaceError, OSError: this group, or the one before, went wrong.
+            CorruptError: a source is damaged.
+            NoSpaceError, StagingError: a staged file cannot be written.
+            OSError: a source cannot be read.
         """
-        self._directory = Path(spec.staged.directory)
         spec = replace(
             spec, staged=replace(spec.staged, token=spec.staged.token + uuid.uuid4().hex[:8])
         )
         self._wait_until_left(0 if spec.one_at_a_time else 1)
-        _require_room(spec)
+        _require_room(spec, self._fs)
         output = self._rewriter.write(spec)
-        self._under_way.append(self._finisher.submit(_finish, spec, output))
+        self._under_way.append(self._finisher.submit(self._finish, spec, output))
 
     def close(self) -> None:
         """Waits until every group is in place.
@@ -343,22 +368,21 @@ class Publisher:
         clock = SystemClock()
         deadline = clock.monotonic_s() + _WAIT_MAX_S
         while len(self._under_way) > count:
-            assert self._directory is not None, "set when the first group was taken up"
-            require_wanted(self._directory)
+            require_wanted(self._directory, self._attempt, fs=self._fs)
             oldest = self._under_way[0]
-            if oldest.done() and not OS.exists(oldest.result()):
+            if oldest.done() and not self._fs.exists(oldest.result()):
                 del self._under_way[0]
                 continue
             if clock.monotonic_s() > deadline:
                 raise EngineError("nobody puts rewritten segments in place any more")
             pause(_WAIT_S)
 
-
-def _finish(spec: RewriteSpec, output: Output) -> Path:
-    manifest = output.finish()
-    if spec.verify:
-        read_back(spec, manifest)
-    return announce(Path(spec.staged.directory), manifest)
+    def _finish(self, spec: RewriteSpec, output: Output) -> Path:
+        manifest = output.finish()
+        if spec.verify:
+            with staging_errors(self._directory):
+                read_back(spec, manifest, fs=self._fs)
+        return announce(self._directory, manifest, fs=self._fs)
 
 
 class ProgressFile:
@@ -368,9 +392,19 @@ class ProgressFile:
     time. A task whose round is given up meanwhile ends.
     """
 
-    def __init__(self, directory: str, phase: str, *, bytes_per_s: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        attempt: str,
+        phase: str,
+        *,
+        bytes_per_s: int | None = None,
+        fs: FileSystem = OS,
+    ) -> None:
         self._directory = Path(directory)
-        self._path = self._directory / f"cordwood.{phase}.{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
+        self._attempt = attempt
+        self._fs = fs
+        self._path = progress_path(self._directory, phase)
         self._bytes = 0
         self._moved_bytes = 0
         self._clock = SystemClock()
@@ -388,9 +422,8 @@ class ProgressFile:
         now = self._clock.monotonic_s()
         if now - self._written_at > 0.2:
             self._written_at = now
-            require_wanted(self._directory)
-            with suppress(OSError):
-                self._path.write_text(str(self._bytes))
+            self._require_wanted()
+            write_progress(self._path, self._bytes, fs=self._fs)
         self._keep_pace(count)
 
     def wrote(self, count: int) -> None:
@@ -408,12 +441,16 @@ class ProgressFile:
             ahead_s = self._moved_bytes / self._bytes_per_s - passed_s
             if ahead_s <= 0:
                 break
-            require_wanted(self._directory)
+            self._require_wanted()
             pause(min(ahead_s, _THROTTLE_STEP_S))
 
+    def _require_wanted(self) -> None:
+        require_wanted(self._directory, self._attempt, fs=self._fs)
+
     def close(self) -> None:
-        """Removes the file."""
-        OS.remove(self._path)
+        """Removes the file; what cannot be removed goes with the staged files."""
+        with suppress(OSError, NoSpaceError):
+            self._fs.remove(self._path)
 
 
 def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:
@@ -488,22 +525,27 @@ class Indexed:
 
 
 def clean_whole(
-    round_: Round, progress: Progress = no_progress, wrote: Progress = no_progress
+    round_: Round,
+    progress: Progress = no_progress,
+    wrote: Progress = no_progress,
+    *,
+    fs: FileSystem = OS,
 ) -> Indexed:
     """A whole round in one task: every group is announced, also one that stays as it is."""
     clock = SystemClock()
     begun = clock.monotonic_s()
-    survivors = find_survivors(round_, progress)
+    survivors = find_survivors(round_, progress, fs=fs)
     indexed = Indexed(elapsed_s=clock.monotonic_s() - begun, keys=survivors.keys)
     specs = rewrite_specs(round_, survivors)
-    publisher = Publisher(progress, wrote)
+    directory = Path(round_.directory)
+    publisher = Publisher(directory, round_.attempt, progress=progress, wrote=wrote, fs=fs)
     try:
         for number in range(round_.groups_done, len(round_.groups)):
             if number in specs:
                 publisher.publish(specs[number])
             else:
                 manifest = unchanged_manifest(round_, round_.group(number), survivors)
-                announce(Path(round_.directory), manifest)
+                announce(directory, manifest, fs=fs)
         publisher.close()
     finally:
         publisher.end()

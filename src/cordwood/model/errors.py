@@ -82,6 +82,10 @@ class NoSpaceError(CordwoodError):
     """The file system has no room for the work asked for."""
 
 
+class StagingError(CordwoodError):
+    """A file that a round writes beside a log's segments failed; the log itself is as it was."""
+
+
 class EngineError(CordwoodError):
     """Spark could not be started, or cannot reach what it must work on."""
 

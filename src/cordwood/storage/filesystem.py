@@ -66,6 +66,9 @@ class File(Protocol):
     def read_into(self, view: memoryview, position: int) -> int:
         """Reads from `position` into `view`; how many bytes came, 0 at the end of the file."""
 
+    def read_ahead(self) -> None:
+        """Hints that the file will be read from start to end."""
+
     def write_at(self, parts: Sequence[Buffer], position: int) -> None:
         """Writes all of `parts`, one behind the other, from `position` on.
 
@@ -197,6 +200,14 @@ class FileSystem(ABC):
         finally:
             file.close()
 
+    def write_file(self, path: Path, data: Buffer) -> None:
+        """Writes a whole file, without making it durable."""
+        file = self.create(path)
+        try:
+            file.write_at([data], 0)
+        finally:
+            file.close()
+
     def write_durably(self, path: Path, data: Buffer) -> None:
         """Writes a whole file and its directory entry; on return both are on disk."""
         self._write(path, data)
@@ -212,12 +223,13 @@ class FileSystem(ABC):
             model = self.facts_of(path)
         try:
             self._write(temporary, data)
-        except NoSpaceError:
-            self.remove(temporary)
+            if model is not None:
+                self.take_after(temporary, model)
+            self.rename(temporary, path)
+        except (OSError, NoSpaceError):
+            with suppress(OSError, NoSpaceError):
+                self.remove(temporary)
             raise
-        if model is not None:
-            self.take_after(temporary, model)
-        self.rename(temporary, path)
         self.sync_directory(path.parent)
 
     def append_durably(self, path: Path, data: Buffer) -> None:
@@ -334,7 +346,7 @@ class OsFile:
             raise self._named(error) from error
 
     def read_ahead(self) -> None:
-        """Says that the file will be read from start to end."""
+        """As `File.read_ahead`."""
         with suppress(OSError):
             os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
@@ -451,7 +463,8 @@ class OsFileSystem(FileSystem):
 
     def remove(self, path: Path) -> None:
         """As `FileSystem.remove`."""
-        path.unlink(missing_ok=True)
+        with room_for(path):
+            path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
         """As `FileSystem.make_directory`."""
@@ -460,25 +473,31 @@ class OsFileSystem(FileSystem):
 
     def remove_directory(self, path: Path) -> None:
         """As `FileSystem.remove_directory`."""
-        path.rmdir()
+        with room_for(path):
+            path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
         """As `FileSystem.sync_directory`."""
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with room_for(path):
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(handle)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            finally:
+                os.close(handle)
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
         """As `FileSystem.set_modified`."""
-        os.utime(path, ns=(modified_ns, modified_ns))
+        with room_for(path):
+            os.utime(path, ns=(modified_ns, modified_ns))
 
     def take_after(self, path: Path, model: FileFacts) -> None:
         """As `FileSystem.take_after`."""
-        if os.geteuid() == 0:
-            os.chown(path, model.uid, model.gid)
-        path.chmod(model.mode)
+        with room_for(path):
+            if os.geteuid() == 0:
+                os.chown(path, model.uid, model.gid)
+            path.chmod(model.mode)
 
     def lock(self, directory: Path) -> DirectoryLock:
         """As `FileSystem.lock`."""
@@ -486,8 +505,8 @@ class OsFileSystem(FileSystem):
 
     def move_away(self, path: Path, target: Path) -> None:
         """Moves a file to another folder, perhaps on another file system, owner and times kept."""
-        target.parent.mkdir(parents=True, exist_ok=True)
         with room_for(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(path, target)
 
 
@@ -513,7 +532,8 @@ class DirectoryLock:
             if self._held.get(self._path) == os.getpid():
                 raise self._in_use(directory)
             existed = self._path.exists()
-            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            with room_for(self._path):
+                self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

@@ -28,7 +28,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
@@ -252,5 +252,5 @@ class LogDirectory:
         """Lets go of the lock; its file may stay where the disk has failed."""
         try:
             self._lock.release()
-        except OSError as error:
+        except (OSError, NoSpaceError) as error:
             _log.warning("The file .lock of %s could not be removed: %s", self.path, error)

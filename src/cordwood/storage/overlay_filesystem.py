@@ -80,6 +80,9 @@ class _OverlayFile:
         view[: len(data)] = data
         return len(data)
 
+    def read_ahead(self) -> None:
+        """As `File.read_ahead`; it is not passed on."""
+
     def write_at(self, parts: Sequence[Buffer], position: int) -> None:
         self._content.write(self._base, b"".join(parts), position)
 

@@ -85,7 +85,7 @@ class CleanerBench:
     def until_in_a_round(self, name: str = "t-0") -> None:
         """Waits until a task is at work on a log."""
         directory = self.logs.log(name).directory
-        until(lambda: list(directory.glob("cordwood.*.staged")))
+        until(lambda: list(directory.glob("cordwood.clean.*.staged")))
 
     @property
     def pid(self) -> int:

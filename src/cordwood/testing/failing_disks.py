@@ -77,12 +77,17 @@ def may_mount() -> str:
 
 
 @contextmanager
-def small_disk(at: Path, *, megabytes: int) -> Iterator[Path]:
-    """A file system in memory of that size, gone at the end; takes root."""
+def small_disk(at: Path, *, megabytes: int, files_max: int | None = None) -> Iterator[Path]:
+    """A file system in memory of that size, removed at the end; needs root.
+
+    Args:
+        at: where it is mounted.
+        megabytes: its size.
+        files_max: how many files and directories it can hold; None for the system's default.
+    """
     at.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(at)], check=True
-    )
+    options = f"size={megabytes}m" + (f",nr_inodes={files_max}" if files_max else "")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)], check=True)
     try:
         yield at
     finally:
@@ -109,3 +114,15 @@ def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
         else:
             raise AssertionError(f"{disk} does not fill up")
     return path
+
+
+def fill_names(disk: Path, *, leave: int = 0) -> list[Path]:
+    """Creates empty files until the disk can hold only `leave` more; the files."""
+    ballast = disk / "names"
+    ballast.mkdir(exist_ok=True)
+    made: list[Path] = []
+    while os.statvfs(disk).f_ffree > leave:
+        path = ballast / str(len(made))
+        path.touch()
+        made.append(path)
+    return made

@@ -18,10 +18,11 @@ from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest, Engine, Resolved
-from cordwood.cleanup.supervise import commit_ready
+from cordwood.cleanup.supervise import begin_all, commit_ready
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
+from cordwood.storage.filesystem import OS, FileSystem
 
 _POLL_S = 0.001
 
@@ -29,20 +30,24 @@ _POLL_S = 0.001
 class InProcessEngine:
     """Runs rounds one after the other; several threads may run some at once."""
 
+    #: Where the tasks read and write.
+    fs: FileSystem = OS
+
     def run(self, committers: Sequence[RoundCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
-        for committer in committers:
+        for committer in begin_all(committers):
             self._run(committer)
 
     def _run(self, committer: RoundCommitter) -> None:
         errors: list[Exception] = []
 
         def go_on(_: int) -> None:
-            require_wanted(Path(committer.round.directory))
+            round_ = committer.round
+            require_wanted(Path(round_.directory), round_.attempt, fs=self.fs)
 
         def work() -> None:
             try:
-                tasks.clean_whole(committer.round, go_on)
+                tasks.clean_whole(committer.round, go_on, fs=self.fs)
             except (CordwoodError, OSError) as error:
                 errors.append(error)
 

@@ -494,6 +494,9 @@ class _SimulatedFile:
         view.cast("B")[: len(data)] = data
         return len(data)
 
+    def read_ahead(self) -> None:
+        pass
+
     def write_at(self, parts: Sequence[Buffer], position: int) -> None:
         assert position >= 0, f"{self._path}: position {position}"
         fs = self._fs

@@ -18,15 +18,18 @@ from cordwood.cleanup.commit import IndexStats
 from cordwood.cleanup.round import Round
 from cordwood.cleanup.spark.child import Line, Told
 from cordwood.model.errors import CordwoodError
+from cordwood.storage.filesystem import OS, FileSystem
 
 
-def _execute(line: Line, message: dict[str, Any]) -> None:
+def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
     rounds = [Round.from_json(value) for value in message["rounds"]]
     owner = Told(line, message["run"], rounds)
     for round_ in rounds:
-        progress = tasks.ProgressFile(round_.directory, "clean", bytes_per_s=round_.throttle_bytes)
+        progress = tasks.ProgressFile(
+            round_.directory, round_.attempt, "clean", bytes_per_s=round_.throttle_bytes, fs=fs
+        )
         try:
-            found = tasks.clean_whole(round_, progress, progress.wrote)
+            found = tasks.clean_whole(round_, progress, progress.wrote, fs=fs)
         except (CordwoodError, OSError) as error:
             owner.fail(round_.name, error)
         else:
@@ -45,8 +48,8 @@ def _execute(line: Line, message: dict[str, Any]) -> None:
     line.say(of="ended", run=message["run"], gave_up=False)
 
 
-def main() -> None:
-    """Behaves as it is told to."""
+def main(fs: FileSystem = OS) -> None:
+    """Behaves as it is told to; the logs are in `fs`."""
     die_with(int(sys.argv[2]))
     line = Line(int(sys.argv[1]))
     mode = os.environ.get("STAND_IN", "")
@@ -60,7 +63,7 @@ def main() -> None:
     line.say(of="ready", machine=machine.pid)
     while (message := line.hear()) is not None and message["do"] == "run":
         if mode != "deaf":
-            threading.Thread(target=_execute, args=(line, message), daemon=True).start()
+            threading.Thread(target=_execute, args=(line, message, fs), daemon=True).start()
     end_session(os.getsid(0), sparing=os.getpid())
 
 

@@ -30,8 +30,9 @@ from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.config import BrokerConfig, LogConfig
-from cordwood.model.errors import EngineError, NoSpaceError
+from cordwood.model.errors import EngineError, NoSpaceError, StagingError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -355,7 +356,7 @@ def test_an_engine_that_fails_is_tried_again_after_the_other_logs(tmp_path: Path
     logs = RunningLogs(tmp_path, {"t": COMPACT})
     for name, times in (("t-0", 20), ("t-1", 10)):
         dups(logs, logs.log(name), 10, times)
-    left = [EngineError("no Java"), NoSpaceError("a full disk")]
+    left = [EngineError("no Java"), EngineError("its process ended")]
 
     def fail(committer: RoundCommitter) -> None:
         if committer.round.name == "t-0" and left:
@@ -371,6 +372,65 @@ def test_an_engine_that_fails_is_tried_again_after_the_other_logs(tmp_path: Path
     assert not logs.manager.context.failures.offline
     lines = {str(p): o for p, o in logs.cleaning.all_cleaner_checkpoints().items()}
     assert lines == {f"t-{n}": logs.log(f"t-{n}").active.base_offset for n in range(2)}
+
+
+class Disk(OsFileSystem):
+    """The machine's files, and as much free space as a test says."""
+
+    free = 10_000_000
+
+    def free_bytes(self, path: Path) -> int:
+        return self.free
+
+
+def test_a_log_that_finds_the_disk_full_is_set_aside_until_space_is_free(tmp_path: Path) -> None:
+    disk = Disk()
+    logs = RunningLogs(tmp_path, {"t": COMPACT}, fs=disk)
+    log = logs.log()
+    dups(logs, log, 10, 20)
+
+    def fail(_: RoundCommitter) -> None:
+        if disk.free < 20_000_000:
+            raise NoSpaceError("the file system is full")
+
+    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    assert not cleaner.clean_once()
+    assert logs.cleaning.uncleanable_partitions(log.log_dir)[T0] == "the file system is full"
+    assert not logs.manager.context.failures.offline
+    disk.free = 19_999_999
+    assert not cleaner.clean_once()
+    mark = logs.cleaning.mark_of(log)
+    assert mark is not None
+    assert mark.attempts == 1, "it is left alone while no space has been freed"
+    disk.free = 20_000_000
+    assert cleaner.clean_once()
+    assert not logs.cleaning.is_uncleanable(log)
+    assert logs.checkpoint() == log.active.base_offset
+
+
+def test_retention_goes_on_in_a_log_that_finds_the_disk_full(tmp_path: Path) -> None:
+    logs = RunningLogs(tmp_path, {"t": replace(COMPACT, retention_bytes=1)})
+    log = logs.log()
+    dups(logs, log, 10, 20)
+    logs.cleaning.mark_uncleanable(log, "full", retry_free_bytes=1 << 62)
+    assert logs.cleaning.deletable_logs() == [log]
+
+
+def test_a_staged_file_that_cannot_be_written_sets_the_log_aside_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    logs = groups_of_one(tmp_path)
+    log = logs.log()
+    before = {p.name: p.read_bytes() for p in log.directory.iterdir()}
+
+    def fail(_: RoundCommitter) -> None:
+        raise StagingError("the staged file x cannot be written: Input/output error")
+
+    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    assert not cleaner.clean_once()
+    assert "staged file" in logs.cleaning.uncleanable_partitions(log.log_dir)[T0]
+    assert not logs.manager.context.failures.offline
+    assert {p.name: p.read_bytes() for p in log.directory.iterdir()} == before
 
 
 def test_a_file_error_takes_the_directory_offline(tmp_path: Path) -> None:

@@ -22,9 +22,11 @@ from cordwood.cleanup.cleaner_settings import (
 )
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.log_cleaner import LogCleaner
+from cordwood.cleanup.supervise import begin_all
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import ConfigError, EngineError, EngineUnavailableError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import OS
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.running_logs import RunningLogs, newest, read_records
@@ -87,14 +89,13 @@ class Endless(InProcessEngine):
         self.running = threading.Event()
 
     def run(self, committers: Sequence[RoundCommitter]) -> None:
-        committer = committers[0]
-        directory = Path(committer.round.directory)
+        (committer,) = begin_all(committers)
         self.running.set()
         while committer.result.error is None:
             self._poll(committer)
             time.sleep(0.001)
         with pytest.raises(EngineError, match="given up"):
-            require_wanted(directory)
+            require_wanted(Path(committer.round.directory), committer.round.attempt, fs=OS)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup import tasks
-from cordwood.cleanup.announcements import CANCEL_NAME
+from cordwood.cleanup.announcements import begin_attempt, give_up_attempt
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.live_cleaner import LiveCleaner
 from cordwood.cleanup.rewrite import GroupRewriter
@@ -16,26 +16,29 @@ from cordwood.cleanup.round import Round
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import EngineError
+from cordwood.storage.filesystem import OS
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.running_logs import RunningLogs
 
 
 def test_what_is_read_and_what_is_written_both_count(tmp_path: Path) -> None:
     clock = SystemClock()
-    progress = tasks.ProgressFile(str(tmp_path), "clean", bytes_per_s=10_000)
+    begin_attempt(tmp_path, "a", fs=OS)
+    progress = tasks.ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=10_000)
     begun = clock.monotonic_s()
     progress(1_000)
     assert 0.1 <= clock.monotonic_s() - begun < 2
     progress.wrote(1_000)
     assert clock.monotonic_s() - begun >= 0.2
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("cordwood.clean.*")
     assert file.read_text() == "1000", "progress is what was read"
     progress.close()
 
 
 def test_a_task_that_waits_ends_when_its_round_is_given_up(tmp_path: Path) -> None:
-    progress = tasks.ProgressFile(str(tmp_path), "clean", bytes_per_s=1)
-    (tmp_path / CANCEL_NAME).touch()
+    begin_attempt(tmp_path, "a", fs=OS)
+    progress = tasks.ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=1)
+    give_up_attempt(tmp_path, "a", fs=OS)
     for move in (progress, progress.wrote):
         with pytest.raises(EngineError, match="given up"):
             move(1_000)

@@ -258,10 +258,8 @@ class Controller:
     def close(self) -> None:
         """Takes the broker out of service as a controlled shutdown does, and closes the log.
 
-        To be called when the broker no longer serves requests, before its logs are closed.
-
-        Raises:
-            StorageError: the disk refused; the files are closed all the same.
+        To be called when the broker no longer serves requests, before its logs are closed. Where
+        the disk refuses, that is logged, and the next start finds the log as after a crash.
         """
         if not self._is_open:
             return
@@ -275,6 +273,13 @@ class Controller:
             assert self._snapshots is not None
             self._snapshots.leave_for_next_start(self.image, self._context.clock.now_ms())
             self._log.close()
+        except (OSError, NoSpaceError, StorageError) as error:
+            _log.warning(
+                "The shutdown of this broker cannot be written to the metadata log; the next "
+                "start recovers it: %s",
+                error,
+            )
+            self._log.abandon()
         except BaseException:
             self._log.abandon()
             raise

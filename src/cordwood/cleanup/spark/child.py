@@ -19,14 +19,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.announcements import CANCEL_NAME
+from cordwood.cleanup.announcements import wanted_mark
 from cordwood.cleanup.child_session import die_with, end_session
 from cordwood.cleanup.commit import IndexStats
 from cordwood.cleanup.round import Round
 from cordwood.cleanup.round_values import Manifest, failure_to_json
 from cordwood.model.clock import pause
 from cordwood.model.errors import EngineError
-from cordwood.storage.filesystem import OS
+from cordwood.storage.filesystem import OS, FileSystem
 
 _NICE = 10
 _LOOK_S = 0.2
@@ -62,11 +62,14 @@ class Line:
 class Told:
     """An `Owner` in another process; `gave_up` says that Spark left a job undone."""
 
-    def __init__(self, line: Line, number: int, rounds: Sequence[Round]) -> None:
+    def __init__(
+        self, line: Line, number: int, rounds: Sequence[Round], fs: FileSystem = OS
+    ) -> None:
         self.gave_up = False
         self._line = line
         self._number = number
-        self._cancel = {r.name: Path(r.directory) / CANCEL_NAME for r in rounds}
+        self._fs = fs
+        self._marks = {r.name: wanted_mark(Path(r.directory), r.attempt) for r in rounds}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """As `Owner.begin`."""
@@ -90,13 +93,13 @@ class Told:
 
     def is_wanted(self, name: str) -> bool:
         """As `Owner.is_wanted`: the round's mark says so."""
-        return not OS.exists(self._cancel[name])
+        return self._fs.exists(self._marks[name])
 
 
-def _execute(line: Line, rounds_of: Any, message: dict[str, Any]) -> None:
+def _execute(line: Line, rounds_of: Any, message: dict[str, Any], fs: FileSystem) -> None:
     number = message["run"]
     rounds = [Round.from_json(value) for value in message["rounds"]]
-    owner = Told(line, number, rounds)
+    owner = Told(line, number, rounds, fs)
     try:
         rounds_of.execute(rounds, owner)
     except Exception as error:
@@ -113,7 +116,7 @@ def _watch_machine(line: Line, process: Any) -> None:
     line.say(of="broken", reason=f"its virtual machine ended with {process.returncode}")
 
 
-def _serve(line: Line, orders: dict[str, Any]) -> None:
+def _serve(line: Line, orders: dict[str, Any], fs: FileSystem) -> None:
     from cordwood.cleanup.spark.session import require_java, spark_session  # noqa: PLC0415
 
     require_java()
@@ -129,12 +132,13 @@ def _serve(line: Line, orders: dict[str, Any]) -> None:
         while (message := line.hear()) is not None and message["do"] == "run":
             # Each round has a slot of Spark's to itself, and so the whole table of keys.
             limits = Limits.of_tables(message["table_bytes"])
-            rounds_of = SparkRounds(session, slots=1, limits=limits)
-            threading.Thread(target=_execute, args=(line, rounds_of, message), daemon=True).start()
+            rounds_of = SparkRounds(session, slots=1, limits=limits, fs=fs)
+            work = (line, rounds_of, message, fs)
+            threading.Thread(target=_execute, args=work, daemon=True).start()
 
 
-def main() -> None:
-    """Serves until it is told to stop, or its parent is gone."""
+def main(fs: FileSystem = OS) -> None:
+    """Serves until it is told to stop, or its parent is gone; the logs are in `fs`."""
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     die_with(parent)
     os.nice(_NICE)
@@ -142,7 +146,7 @@ def main() -> None:
     orders = line.hear()
     if orders is not None:
         try:
-            _serve(line, orders)
+            _serve(line, orders, fs)
         except EngineError as error:
             line.say(of="unavailable", reason=str(error))
         except ImportError as error:

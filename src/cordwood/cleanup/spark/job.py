@@ -15,7 +15,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,17 @@ from cordwood.cleanup.commit import IndexStats, RoundCommitter
 from cordwood.cleanup.round import Round, records_max, split_by_bytes
 from cordwood.cleanup.round_values import SegmentSource, failure_from_json
 from cordwood.cleanup.spark import worker
-from cordwood.cleanup.supervise import CommittersOwner, Owner, require_word, supervise
+from cordwood.cleanup.supervise import (
+    CommittersOwner,
+    Owner,
+    begin_all,
+    require_word,
+    supervise,
+)
 from cordwood.cleanup.survivors import ENTRY_BYTES, SegmentFacts
 from cordwood.model.clock import SystemClock
-from cordwood.model.errors import CordwoodError, EngineError
+from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
+from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.replace import STAGED_SUFFIX
 
 _SHOW_S = 0.25
@@ -95,7 +102,18 @@ class SparkRounds:
     Several threads may execute some at once.
     """
 
-    def __init__(self, session: Any, *, slots: int, limits: Limits | None = None) -> None:
+    def __init__(
+        self, session: Any, *, slots: int, limits: Limits | None = None, fs: FileSystem = OS
+    ) -> None:
+        """Prepares.
+
+        Args:
+            session: of Spark.
+            slots: how many tasks may run at once.
+            limits: bounds on the memory of tasks.
+            fs: where the logs are; it is pickled for the tasks.
+        """
+        self._fs = fs
         self._session = session
         self._slots = slots
         self._limits = limits or Limits()
@@ -109,23 +127,24 @@ class SparkRounds:
         """
         token = uuid.uuid4().hex[:12]
         marks = [d.resolve() / f"cordwood.seen.{token}{STAGED_SUFFIX}" for d in directories]
-        paths = [str(mark) for mark in marks]
+        fs = self._fs
 
         def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                missing = [path for path in paths if not Path(path).exists()]
+                missing = [str(mark) for mark in marks if not fs.exists(mark)]
                 for task in batch.column(0).to_pylist():
                     yield worker.result_row(task, worker.ERROR, json.dumps(missing).encode())
 
         try:
             for mark in marks:
-                mark.touch()
+                fs.create(mark).close()
             rows = self._tasks(4 * self._slots, look).toArrow().to_pylist()
-        except OSError as error:
+        except (OSError, NoSpaceError) as error:
             raise EngineError(f"the log directory cannot be written to: {error}") from error
         finally:
             for mark in marks:
-                mark.unlink(missing_ok=True)
+                with suppress(OSError, NoSpaceError):
+                    fs.remove(mark)
         missing = sorted({path for row in rows for path in json.loads(row["payload"])})
         if missing:
             raise EngineError(
@@ -174,11 +193,12 @@ class SparkRounds:
     def _run_whole(self, rounds: Sequence[Round], lanes: int, owner: Owner) -> None:
         bins = _pack(rounds, 2 * self._slots if lanes == self._slots else lanes)
         plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
+        fs = self._fs
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    yield from worker.clean_whole(task, plans[task])
+                    yield from worker.clean_whole(task, plans[task], fs)
 
         total = 2 * sum(r.size_bytes for r in rounds)
         owner.begin([r.name for r in rounds], "clean", total, 0)
@@ -215,14 +235,14 @@ class SparkRounds:
             },
         )
         numbers = sorted(specs)
-        throttle = round_.throttle_bytes
+        fs = self._fs
         count = min(lanes, len(numbers))
         work = [[specs[number] for number in numbers[i::count]] for i in range(count)]
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    yield from worker.rewrite(task, work[task], throttle)
+                    yield from worker.rewrite(task, round_, work[task], fs)
 
         if not work:
             return
@@ -243,13 +263,15 @@ class SparkRounds:
         chunks += [(chunk, True) for chunk in split_by_bytes(clean, self._parts(clean))]
         shards = max(self._slots, -(-records_max([*dirty, *clean]) // self._limits.entries_max))
         plan, entries_max = json.dumps(round_.to_json()), self._limits.entries_max
-        seed = round_.seed
+        seed, fs = round_.seed, self._fs
 
         def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     segments, is_clean = chunks[number]
-                    yield from worker.index(plan, number, segments, is_clean, shards, entries_max)
+                    yield from worker.index(
+                        plan, number, segments, is_clean, shards, entries_max, fs
+                    )
 
         def merge_shard(table: pa.Table) -> pa.Table:
             return worker.merge_shard(table, seed, [is_clean for _, is_clean in chunks])
@@ -289,10 +311,11 @@ class SparkRounds:
     ) -> tasks.Survivors:
         """For a dirty section of few keys: one task indexes it, all look up the clean section."""
         plan, entries_max = json.dumps(round_.to_json()), self._limits.entries_max
+        fs = self._fs
 
         def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in batches:
-                yield from worker.index(plan, 0, dirty, False, 1, entries_max)
+                yield from worker.index(plan, 0, dirty, False, 1, entries_max, fs)
 
         total = sum(s.size_bytes for s in [*dirty, *clean])
         owner.begin([round_.name], "index", total, 0)
@@ -309,7 +332,7 @@ class SparkRounds:
         def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from worker.probe(plan, number, chunks[number], identities)
+                    yield from worker.probe(plan, number, chunks[number], identities, fs)
 
         owner.begin([round_.name], "probe", total, total // 10)
         found = self._rows(self._tasks(len(chunks), probe))
@@ -367,9 +390,16 @@ class SparkEngine:
     """Both halves in this process: rounds on a session, and their groups put in place meanwhile."""
 
     def __init__(
-        self, session: Any, *, slots: int, limits: Limits | None = None, watch: Watch | None = None
+        self,
+        session: Any,
+        *,
+        slots: int,
+        limits: Limits | None = None,
+        watch: Watch | None = None,
+        fs: FileSystem = OS,
     ) -> None:
-        self._rounds = SparkRounds(session, slots=slots, limits=limits)
+        self._fs = fs
+        self._rounds = SparkRounds(session, slots=slots, limits=limits, fs=fs)
         self._watch = watch or Watch()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
@@ -378,7 +408,10 @@ class SparkEngine:
 
     def run(self, committers: Sequence[RoundCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
-        owner = _Watched(committers, self._watch)
+        committers = begin_all(committers)
+        if not committers:
+            return
+        owner = _Watched(committers, self._watch, self._fs)
         rounds = [committer.round for committer in committers]
         pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
         future: Future[None] = pool.submit(self._rounds.execute, rounds, owner)
@@ -392,8 +425,9 @@ class SparkEngine:
 class _Watched(CommittersOwner):
     """Shows how far the present phase has come."""
 
-    def __init__(self, committers: Sequence[RoundCommitter], watch: Watch) -> None:
+    def __init__(self, committers: Sequence[RoundCommitter], watch: Watch, fs: FileSystem) -> None:
         super().__init__(committers)
+        self._fs = fs
         self._directories = {c.round.name: Path(c.round.directory) for c in committers}
         self._watch = watch
         self._clock = SystemClock()
@@ -412,7 +446,7 @@ class _Watched(CommittersOwner):
             self._shown_at = now
             names, what, total, done = phase
             directories = {self._directories[name] for name in names}
-            counted = sum(progress_bytes(directory, what) for directory in directories)
+            counted = sum(progress_bytes(each, what, fs=self._fs) for each in directories)
             self._watch.report(_title(names), what, min(done + counted, total), total)
 
     def end(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from cordwood.cleanup import tasks
-from cordwood.cleanup.announcements import CANCEL_NAME
+from cordwood.cleanup.announcements import give_up_attempt
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.round import Round
 from cordwood.cleanup.round_values import SegmentSource, failure_to_json
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, merge
 from cordwood.model.errors import CordwoodError
+from cordwood.storage.filesystem import FileSystem
 
 # Facts and errors pass the merge as a shard of their own.
 ASIDE = -1
@@ -67,13 +69,13 @@ def _failure(name: str, error: Exception) -> bytes:
     return json.dumps({"round": name} | failure_to_json(error)).encode()
 
 
-def clean_whole(task: int, plan: str) -> Iterator[pa.RecordBatch]:
+def clean_whole(task: int, plan: str, fs: FileSystem) -> Iterator[pa.RecordBatch]:
     """Index, probe and rewrite of some small logs, one after the other."""
     for value in json.loads(plan):
         round_ = Round.from_json(value)
-        progress = _progress(round_, "clean")
+        progress = _progress(round_, "clean", fs)
         try:
-            index = tasks.clean_whole(round_, progress, progress.wrote)
+            index = tasks.clean_whole(round_, progress, progress.wrote, fs=fs)
             told = {"round": round_.name, "index": asdict(index)}
             yield result_row(task, COUNT, json.dumps(told).encode())
         except (CordwoodError, OSError) as error:
@@ -82,24 +84,30 @@ def clean_whole(task: int, plan: str) -> Iterator[pa.RecordBatch]:
             progress.close()
 
 
-def _progress(round_: Round, phase: str) -> tasks.ProgressFile:
-    return tasks.ProgressFile(round_.directory, phase, bytes_per_s=round_.throttle_bytes)
+def _progress(round_: Round, phase: str, fs: FileSystem) -> tasks.ProgressFile:
+    return tasks.ProgressFile(
+        round_.directory, round_.attempt, phase, bytes_per_s=round_.throttle_bytes, fs=fs
+    )
 
 
 def rewrite(
-    task: int, specs: Sequence[RewriteSpec], throttle: int | None
+    task: int, round_: Round, specs: Sequence[RewriteSpec], fs: FileSystem
 ) -> Iterator[pa.RecordBatch]:
     """Rewrites groups, one after the other; answers with what went wrong, if anything did."""
-    progress = tasks.ProgressFile(specs[0].staged.directory, "rewrite", bytes_per_s=throttle)
-    publisher = tasks.Publisher(progress, progress.wrote)
+    directory = Path(round_.directory)
+    progress = _progress(round_, "rewrite", fs)
+    publisher = tasks.Publisher(
+        directory, round_.attempt, progress=progress, wrote=progress.wrote, fs=fs
+    )
     try:
         for spec in specs:
             publisher.publish(spec)
         publisher.close()
     except (CordwoodError, OSError) as error:
         yield result_row(task, ERROR, _failure("", error))
-        # The other tasks of the round wait for this one's groups: let them go.
-        (Path(specs[0].staged.directory) / CANCEL_NAME).touch()
+        # The other tasks of the round wait for this one's groups: have them end.
+        with suppress(OSError, CordwoodError):
+            give_up_attempt(directory, round_.attempt, fs=fs)
     finally:
         publisher.end()
         progress.close()
@@ -112,12 +120,19 @@ def index(
     clean: bool,
     shards: int,
     entries_max: int,
+    fs: FileSystem,
 ) -> Iterator[pa.RecordBatch]:
     """The keys of a chunk by shard, and what was found on the way."""
     round_ = Round.from_json(json.loads(plan))
-    progress = _progress(round_, "index")
+    progress = _progress(round_, "index", fs)
     steps = tasks.index_chunk(
-        round_, segments, shards=shards, entries_max=entries_max, clean=clean, progress=progress
+        round_,
+        segments,
+        shards=shards,
+        entries_max=entries_max,
+        clean=clean,
+        progress=progress,
+        fs=fs,
     )
     counts = []
     try:
@@ -139,13 +154,13 @@ def index(
 
 
 def probe(
-    plan: str, number: int, segments: Sequence[SegmentSource], identities: Any
+    plan: str, number: int, segments: Sequence[SegmentSource], identities: Any, fs: FileSystem
 ) -> Iterator[pa.RecordBatch]:
     """What of a clean chunk survives the keys of the dirty section."""
     round_ = Round.from_json(json.loads(plan))
-    progress = _progress(round_, "probe")
+    progress = _progress(round_, "probe", fs)
     try:
-        facts = tasks.probe_chunk(round_, segments, identities, progress=progress)
+        facts = tasks.probe_chunk(round_, segments, identities, progress=progress, fs=fs)
     except (CordwoodError, OSError) as error:
         yield result_row(number, ERROR, _failure(round_.name, error))
         return
