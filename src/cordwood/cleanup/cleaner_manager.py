@@ -28,6 +28,7 @@ from pathlib import Path
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.live import live_view
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
+from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
@@ -440,12 +441,12 @@ class CleanerManager:
         Nothing happens for a directory that has failed.
         """
         with self._lock:
-            lines = {p: o for p, o in self._read(log_dir).items() if self.logs.get(p) is not None}
-            if remove is not None:
-                lines.pop(remove, None)
-            if line is not None:
-                lines[line[0]] = line[1]
-            self._write(log_dir, lines)
+            before = self._read(log_dir)
+            gone = {p for p in before if self.logs.get(p) is None or p == remove}
+            lines = before if line is None else before | {line[0]: line[1]}
+            update = None if line is None else line[0]
+            order = cleaner_offset_order(list(before), update=update, gone=gone)
+            self._write(log_dir, {partition: lines[partition] for partition in order})
 
     def alter_checkpoint_dir(
         self, partition: TopicPartition, source: Path, destination: Path
@@ -468,7 +469,10 @@ class CleanerManager:
             log = self.logs.get(partition)
             lines = self._read(log_dir)
             if log is not None and log.config.compact and lines.get(partition, 0) > offset:
-                self._write(log_dir, lines | {partition: offset})
+                lines[partition] = offset
+                self._write(
+                    log_dir, {each: lines[each] for each in truncated_cleaner_order([*lines])}
+                )
 
     def handle_log_dir_failure(self, log_dir: Path) -> None:
         """Stops all cleaning in a directory that went offline, and forgets its checkpoint."""

@@ -129,8 +129,14 @@ class JavaHashMap(Mapping[K, V]):
 
 def spread_hash(key: int | str) -> int:
     """`HashMap.hash` of a Long or a String, as an unsigned number of 32 bits."""
-    value = (key ^ (key >> 32)) & 0xFFFFFFFF if isinstance(key, int) else string_hash(key)
-    return value ^ (value >> 16)
+    return spread_bits(
+        (key ^ (key >> 32)) & 0xFFFFFFFF if isinstance(key, int) else string_hash(key)
+    )
+
+
+def spread_bits(hash_code: int) -> int:
+    """A hash code (unsigned, 32 bits) with its upper half mixed into the lower, as maps use it."""
+    return hash_code ^ (hash_code >> 16)
 
 
 def string_hash(text: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.format.checkpoint_order import LINE_ORDERS, cleaner_offset_order
 from cordwood.format.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
@@ -151,9 +152,10 @@ class LogDir:
         return checkpoints, warnings
 
     def set_checkpoint(self, name: str, partition: TopicPartition, offset: int | None) -> None:
-        """Writes one partition's line of a checkpoint; None takes it out. Other lines stay.
+        """Writes one partition's line of a checkpoint; None takes it out.
 
-        Nothing is written when the line is as wanted already.
+        The lines are in the order in which Kafka would write them. Nothing is written when the line
+        is as wanted already.
         """
         path = self.path / name
         model = None
@@ -166,11 +168,20 @@ class LogDir:
             offsets = {}
         if offsets.get(partition) == offset:
             return
+        before = list(offsets)
         if offset is None:
             del offsets[partition]
         else:
             offsets[partition] = offset
-        self.fs.replace_durably(path, build_offset_checkpoint(offsets), model=model)
+        order = LINE_ORDERS.get(name)
+        if order is not None:
+            partitions = order(offsets)
+        elif offset is None:
+            partitions = cleaner_offset_order(before, gone={partition})
+        else:
+            partitions = cleaner_offset_order(before, update=partition)
+        lines = {each: offsets[each] for each in partitions}
+        self.fs.replace_durably(path, build_offset_checkpoint(lines), model=model)
 
     def _model(self) -> FileFacts | None:
         for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, META_PROPERTIES):

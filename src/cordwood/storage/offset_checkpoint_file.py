@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cordwood.format.checkpoint_order import LINE_ORDERS
 from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
@@ -19,10 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetCheckpointFile:
-    """One of the `*-offset-checkpoint` files."""
+    """One of the `*-offset-checkpoint` files.
+
+    Lines are written in Kafka's order; those of `cleaner-offset-checkpoint`, whose order depends on
+    the lines before, in the order in which they are given.
+    """
 
     def __init__(self, path: Path, *, fs: FileSystem) -> None:
         self.path = path
+        self._order = LINE_ORDERS.get(path.name, list)
         self._fs = fs
         self._written: dict[TopicPartition, int] | None = None
         self._lock = threading.Lock()
@@ -66,5 +72,6 @@ class OffsetCheckpointFile:
             lines = offsets()
             if self._written == lines:
                 return
-            self._fs.replace_durably(self.path, build_offset_checkpoint(lines))
+            ordered = {partition: lines[partition] for partition in self._order(lines)}
+            self._fs.replace_durably(self.path, build_offset_checkpoint(ordered))
             self._written = dict(lines)
