@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -443,14 +443,23 @@ class Controller:
         return results
 
     def alter_client_quotas(
-        self, changes: Sequence[QuotaChange], *, validate_only: bool = False
+        self,
+        changes: Sequence[QuotaChange],
+        *,
+        known_hosts: Container[str] = (),
+        validate_only: bool = False,
     ) -> list[KafkaError | None]:
         """Changes quotas: what went wrong with each entity's, in their order.
+
+        Args:
+            changes: quotas by entity.
+            known_hosts: the names of hosts in them that have an address.
+            validate_only: nothing is changed.
 
         Raises:
             StorageError: the disk refused; nothing changed.
         """
-        records, results = quotas.alter_client_quotas(self._view(), changes)
+        records, results = quotas.alter_client_quotas(self._view(), changes, known_hosts)
         self._commit([] if validate_only else records)
         return results
 

@@ -5,13 +5,13 @@ Source: org.apache.kafka.controller.ClientQuotaControlManager, QuotaConfig; KIP-
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from cordwood.broker.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.broker.controller.metadata_records import quota_record
 from cordwood.broker.controller.model import QuotaChange, Records
+from cordwood.broker.host_lookup import HostText, classify_host
+from cordwood.format.java_map import spread_hash
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, PolicyViolationError
 from cordwood.storage.cluster_image import QuotaEntity
 
@@ -27,13 +27,14 @@ _USER_KEYS: Mapping[str, tuple[str, int] | None] = {
     "controller_mutation_rate": None,
 }
 _IP_KEYS: Mapping[str, tuple[str, int] | None] = {"connection_creation_rate": ("INT", _INT_MAX)}
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def alter_client_quotas(
-    view: ClusterView, changes: Sequence[QuotaChange]
+    view: ClusterView, changes: Sequence[QuotaChange], known_hosts: Container[str]
 ) -> tuple[Records, list[KafkaError | None]]:
     """The records of quotas that change, and what is wrong with each entity's.
+
+    `known_hosts` are the names among `hosts_to_look_up` that have an address.
 
     Raises:
         PolicyViolationError: they come to more than 10,000 records.
@@ -46,7 +47,7 @@ def alter_client_quotas(
             by_entity[entity] = _ignored(change)
             continue
         try:
-            records += _records_of(view, change)
+            records += _records_of(view, change, known_hosts)
         except KafkaError as error:
             by_entity[entity] = error
         else:
@@ -56,8 +57,19 @@ def alter_client_quotas(
     return records, [by_entity[each.key] for each in changes]
 
 
-def _records_of(view: ClusterView, change: QuotaChange) -> Records:
-    keys = _keys_of(change)
+def hosts_to_look_up(changes: Sequence[QuotaChange]) -> list[str]:
+    """The names of hosts that quotas of addresses are asked for by."""
+    names = [each.entity[IP] for each in changes if set(each.entity) == {IP}]
+    return [name for name in names if name and classify_host(name) is HostText.NAME]
+
+
+def in_kafkas_order(entity: Mapping[str, str | None]) -> list[tuple[str, str | None]]:
+    """The kinds and names of an entity as Kafka's java.util.HashMap of four buckets yields them."""
+    return sorted(entity.items(), key=lambda item: spread_hash(item[0]) & 3)
+
+
+def _records_of(view: ClusterView, change: QuotaChange, known_hosts: Container[str]) -> Records:
+    keys = _keys_of(change, known_hosts)
     if len({key for key, _ in change.ops}) < len(change.ops):
         raise _ignored(change)
     current = view.image.client_quotas.get(change.key, {})
@@ -73,7 +85,9 @@ def _records_of(view: ClusterView, change: QuotaChange) -> Records:
     return records
 
 
-def _keys_of(change: QuotaChange) -> Mapping[str, tuple[str, int] | None]:
+def _keys_of(
+    change: QuotaChange, known_hosts: Container[str]
+) -> Mapping[str, tuple[str, int] | None]:
     """The keys that an entity may have a quota of."""
     if not change.entity:
         raise InvalidRequestError("Invalid empty client quota entity")
@@ -91,20 +105,15 @@ def _keys_of(change: QuotaChange) -> Mapping[str, tuple[str, int] | None]:
             "Invalid quota entity combination, IP entity shouldnot be combined with User or "
             "ClientId"
         )
-    if not _is_address(found[IP]):
-        raise InvalidRequestError(f"{found[IP]} is not a valid IP or resolvable host.")
+    name = found[IP]
+    if name is not None and not _is_known(name, known_hosts):
+        raise InvalidRequestError(f"{name} is not a valid IP or resolvable host.")
     return _IP_KEYS
 
 
-def _is_address(name: str | None) -> bool:
-    """Whether a name can be an address; one of a host is not looked up."""
-    if name is None:
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return _HOST.fullmatch(name) is not None and not name.replace(".", "").isdigit()
-    return True
+def _is_known(name: str, known_hosts: Container[str]) -> bool:
+    kind = classify_host(name)
+    return kind is HostText.ADDRESS or (kind is HostText.NAME and name in known_hosts)
 
 
 def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: float) -> None:
@@ -125,7 +134,10 @@ def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: 
 
 def _ignored(change: QuotaChange) -> InvalidRequestError:
     """What Kafka says of an entity that is there twice, and of one with a key twice."""
-    entries = ", ".join(f"{kind}={name or 'null'}" for kind, name in change.entity.items())
+    entries = ", ".join(
+        f"{kind}={'null' if name is None else name}"
+        for kind, name in in_kafkas_order(change.entity)
+    )
     return InvalidRequestError(
         f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
     )

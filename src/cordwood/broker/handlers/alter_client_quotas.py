@@ -7,11 +7,14 @@ Source: org.apache.kafka.controller.ClientQuotaControlManager; KIP-546, KIP-612.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
 from cordwood.broker.controller.model import QuotaChange
+from cordwood.broker.controller.quotas import hosts_to_look_up, in_kafkas_order
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.broker.host_lookup import look_up_hosts
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -26,14 +29,38 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
         for entry in request.entries
     ]
+    names = hosts_to_look_up(changes)
+    if names:
+        return _after_look_up(broker, changes, names, validate_only=request.validate_only)
+    return _answer(broker, changes, frozenset(), validate_only=request.validate_only)
+
+
+async def _after_look_up(
+    broker: Broker, changes: Sequence[QuotaChange], names: Sequence[str], *, validate_only: bool
+) -> dict[str, object]:
+    """As `_answer`, once the system's resolver has answered: it may take seconds."""
+    known_hosts = await look_up_hosts(names)
+    return _answer(broker, changes, known_hosts, validate_only=validate_only)
+
+
+def _answer(
+    broker: Broker,
+    changes: Sequence[QuotaChange],
+    known_hosts: frozenset[str],
+    *,
+    validate_only: bool,
+) -> dict[str, object]:
     errors = all_or_error(
-        lambda: broker.controller.alter_client_quotas(changes, validate_only=request.validate_only),
+        lambda: broker.controller.alter_client_quotas(
+            changes, known_hosts=known_hosts, validate_only=validate_only
+        ),
         len(changes),
     )
     answers = {
         change.key: {
             "entity": [
-                {"entity_type": kind, "entity_name": name} for kind, name in change.entity.items()
+                {"entity_type": kind, "entity_name": name}
+                for kind, name in in_kafkas_order(change.entity)
             ],
             **error_fields(error),
         }

@@ -229,6 +229,25 @@ class TestQuotas:
         (error,) = controller.alter_client_quotas([QuotaChange(entity=entity, ops=[(key, value)])])
         assert said(error) == (42, text)
 
+    @pytest.mark.parametrize("name", ["1.2.3.4", "::1", "1.2", "[::1]", "found.example", None])
+    def test_an_address_or_a_known_host_has_a_quota(
+        self, controller: Controller, name: str | None
+    ) -> None:
+        change = QuotaChange(entity={"ip": name}, ops=[("connection_creation_rate", 1.0)])
+        (error,) = controller.alter_client_quotas([change], known_hosts={"found.example"})
+        assert error is None
+
+    @pytest.mark.parametrize(
+        "name", ["unknown.example", "1.2.3.4.5", "0x7f000001", "fe80::1%", "[1.2.3.4]", "a:b"]
+    )
+    def test_a_host_without_an_address_has_no_quota(
+        self, controller: Controller, name: str
+    ) -> None:
+        change = QuotaChange(entity={"ip": name}, ops=[("connection_creation_rate", 1.0)])
+        (error,) = controller.alter_client_quotas([change], known_hosts={"found.example"})
+        assert said(error) == (42, f"{name} is not a valid IP or resolvable host.")
+        assert not controller.image.client_quotas
+
     def test_an_entity_or_a_key_twice(self, controller: Controller) -> None:
         rate = ("producer_byte_rate", 1.0)
         text = "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"

@@ -5,9 +5,9 @@ Source: kafka.admin.ConfigCommand.ConfigCommandOptions (4.3.0).
 
 from __future__ import annotations
 
-import socket
 from typing import NamedTuple
 
+from cordwood.broker.host_lookup import is_host
 from cordwood.surfaces.cli.tools.options import Options, UsageError, java_integer
 from cordwood.surfaces.cli.tools.tool import ToolError
 
@@ -118,19 +118,11 @@ def _check_names(options: Options, entities: Entities) -> None:
     if IPS in entities.types:
         for flag in ("entity-name", "ip"):
             name = options.value(flag)
-            if name is not None and not _is_host(name):
+            if name is not None and not is_host(name):
                 raise ToolError(
                     f"The entity name for {first} must be a valid IP or resolvable host, but it "
                     f"is: {name}"
                 )
-
-
-def _is_host(name: str) -> bool:
-    try:
-        socket.getaddrinfo(name, None)
-    except (OSError, UnicodeError):
-        return False
-    return True
 
 
 def _check_describe(options: Options, entities: Entities) -> None:
