@@ -443,9 +443,8 @@ class CleanerManager:
         with self._lock:
             before = self._read(log_dir)
             gone = {p for p in before if self.logs.get(p) is None or p == remove}
-            lines = before if line is None else before | {line[0]: line[1]}
-            update = None if line is None else line[0]
-            order = cleaner_offset_order(list(before), update=update, gone=gone)
+            partition, lines = (None, before) if line is None else (line[0], before | dict([line]))
+            order = cleaner_offset_order(list(before), update=partition, gone=gone)
             self._write(log_dir, {partition: lines[partition] for partition in order})
 
     def alter_checkpoint_dir(
