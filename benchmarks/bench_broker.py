@@ -4,7 +4,7 @@ Both brokers run all the while, each on its own directory, and take turns; the o
 not has nothing to do. Which goes first changes from turn to turn. Before the turns that count each
 side has one that does not. benchmarks/README.md says how to read the figures.
 
-usage: bench_broker.py [--quick] [--sections NAME,...] [--turns N] [--json FILE]
+usage: bench_broker.py [--quick] [--sections NAME,...] [--turns N] [--no-kafka] [--json FILE]
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import measure
-from broker_sides import Side, both_sides, memory_bytes, start_seconds
+from broker_sides import Side, both_sides, memory_bytes, ours_alone, start_seconds
 from cordwood.testing.kafka import kafka_tool
 from log_rows import HEADING, Row
 
@@ -37,6 +37,20 @@ _SENT = re.compile(
     r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, "
     r"[\d.]+ ms max latency, (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th"
 )
+#: The rows of README.md's table: what is measured, and what the table calls it.
+README_ROWS = {
+    "start to serving": "start to serving",
+    "resident memory, idle": "resident memory, idle",
+    "resident memory after the first compressed produce": "the same after a compressed produce",
+    "produce 1024 B, acks=all, default settings": "produce 1 KiB, acks=all, default settings",
+    "produce 100 B, acks=all, default settings": "produce 100 B, acks=all, default settings",
+    "produce 1024 B, acks=all, linger 10 ms, 128 KiB": "produce 1 KiB, acks=all, 128 KiB batches",
+    "produce 100 B, acks=all, linger 10 ms, 128 KiB": "produce 100 B, acks=all, 128 KiB batches",
+    "consume 1024 B, default settings": "consume 1 KiB",
+    "end to end, one record at a time, acks=all": "end to end, a record at a time",
+    "raw produce, 16 KiB batches, 1 connections": "raw requests of 16 KiB, 1 connection",
+    "raw produce, 16 KiB batches, 100 connections": "raw requests of 16 KiB, 100 connections",
+}
 _BATCHED = ("linger.ms=10", "batch.size=131072")
 
 
@@ -57,8 +71,9 @@ _QUICK = Sizes(turn_bytes=20_000_000, load_s=2.0, cleaned_bytes=50_000_000, mess
 class Bench:
     """Both sides, and what is asked of them."""
 
-    def __init__(self, sizes: Sizes, work: Path) -> None:
+    def __init__(self, sizes: Sizes, work: Path, *, kafka: bool = True) -> None:
         self.sizes = sizes
+        self._has_kafka = kafka
         self.work = work
         self._topics = 0
 
@@ -66,15 +81,22 @@ class Bench:
         """A new topic on both sides."""
         self._topics += 1
         name = f"bench-{self._topics}"
-        for side in (self.ours, self.kafka):
+        for side in self.sides:
             side.create(name, partitions, config)
         return name
+
+    def _turn(self, row: Row, run: Callable[[Side], float]) -> None:
+        """A turn of each side that there is."""
+        ours, *others = self.sides
+        row.turn(lambda: run(ours), *((lambda side=side: run(side)) for side in others))
 
     def run(self, names: Sequence[str]) -> Iterator[Row]:
         """The rows of the sections of those names."""
         if "start" in names:
             yield from self.start_rows()
-        with both_sides(self.work) as (self.ours, self.kafka):
+        with ours_alone(self.work) if not self._has_kafka else both_sides(self.work) as self.sides:
+            if self._has_kafka:
+                self.ours, self.kafka = self.sides
             sections: dict[str, Callable[[], Iterator[Row]]] = {
                 "memory": self.memory_rows,
                 "produce": self.produce_rows,
@@ -93,10 +115,10 @@ class Bench:
         """From the command to the first answer, on a directory that is formatted."""
         row = Row(what="start to serving", unit="s", other_name="Kafka", at_most=1.0)
         for _ in range(self.sizes.turns):
-            row.turn(
-                lambda: start_seconds(self.work, kafka=False),
-                lambda: start_seconds(self.work, kafka=True),
-            )
+            sides = [lambda: start_seconds(self.work, kafka=False)]
+            if self._has_kafka:
+                sides.append(lambda: start_seconds(self.work, kafka=True))
+            row.turn(*sides)
         yield row
 
     def memory_rows(self) -> Iterator[Row]:
@@ -270,13 +292,10 @@ class Bench:
                 "in_flight": 5,
                 "seconds": self.sizes.load_s,
             }
-            for side in (self.ours, self.kafka):
+            for side in self.sides:
                 self._load(side, **job | {"seconds": self.sizes.load_s / 3})
             for _ in range(self.sizes.turns):
-                row.turn(
-                    lambda: float(self._load(self.ours, **job)["mb_per_s"]),  # noqa: B023
-                    lambda: float(self._load(self.kafka, **job)["mb_per_s"]),  # noqa: B023
-                )
+                self._turn(row, lambda side: float(self._load(side, **job)["mb_per_s"]))  # noqa: B023
             yield row
 
     # ---- reads and writes while a log is cleaned
@@ -346,6 +365,8 @@ class Bench:
         return {"quiet": quiet, "cleaning": json.loads(out) | {"cleaned_s": seconds}}
 
 
+#: The sections that need nothing of Kafka's.
+_ALONE = ("start", "connections")
 SECTIONS = ("start", "memory", "produce", "consume", "latency", "connections", "cleaning")
 
 
@@ -354,33 +375,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small, to see that it works")
     parser.add_argument("--sections", default=",".join(SECTIONS), help="by default %(default)s")
     parser.add_argument("--turns", type=int, default=None)
+    parser.add_argument("--load-seconds", type=float, default=None, metavar="SECONDS")
+    parser.add_argument(
+        "--no-kafka", action="store_true", help=f"ours alone; of sections {', '.join(_ALONE)}"
+    )
     parser.add_argument("--work-dir", type=Path, default=None, help="where 30 GB are free")
     parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     options = parser.parse_args(arguments)
     chosen = options.sections.split(",")
     if unknown := [name for name in chosen if name not in SECTIONS]:
         parser.error(f"no such section: {unknown}; there are {SECTIONS}")
+    if options.no_kafka and (needing := [name for name in chosen if name not in _ALONE]):
+        parser.error(f"these sections need Kafka's tools: {needing}")
     sizes = _QUICK if options.quick else Sizes()
-    if options.turns is not None:
-        sizes = Sizes(**{**_fields(sizes), "turns": options.turns})
+    given = {"turns": options.turns, "load_s": options.load_seconds}
+    sizes = replace(sizes, **{name: value for name, value in given.items() if value is not None})
     target = options.json or RESULTS / f"broker-{time.strftime('%Y%m%dT%H%M%S')}.json"
     target.parent.mkdir(exist_ok=True)
     rows: list[Row] = []
     print(HEADING)
     with tempfile.TemporaryDirectory(prefix="bench-broker-", dir=options.work_dir) as directory:
-        for row in Bench(sizes, Path(directory)).run(chosen):
+        bench = Bench(sizes, Path(directory), kafka=not options.no_kafka)
+        for row in bench.run(chosen):
             rows.append(row)
             print(row.line(), flush=True)
             document = {"machine": measure.machine(), "rows": [each.document() for each in rows]}
             target.write_text(json.dumps(document, indent=1))
     missed = [row.what for row in rows if row.is_met is False]
     print(f"targets missed: {', '.join(missed) or 'none'}")
+    print("for README.md:", "| | Kafka | Cordwood | ratio |", "| --- | --- | --- | --- |", sep="\n")
+    for row in rows:
+        if row.what in README_ROWS:
+            print(row.markdown(README_ROWS[row.what], ours_first=False))
     print(f"written to {target}")
     return 0
-
-
-def _fields(sizes: Sizes) -> dict[str, Any]:
-    return {name: getattr(sizes, name) for name in Sizes.__slots__}
 
 
 if __name__ == "__main__":

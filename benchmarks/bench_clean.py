@@ -4,7 +4,7 @@ Both sides run in turn; a turn counts when other programs left the machine alone
 Java, the jars of Apache Kafka (fetched by the tests' fixture), and about 6 GB of disk. How to read
 the figures: benchmarks/README.md.
 
-usage: bench_clean.py [--quick] [--cases CASE,...] [--repetitions N] [--work-dir DIR]
+usage: bench_clean.py [--quick] [--cases CASE,...] [--repetitions N] [--work-dir DIR] [--json FILE]
 """
 
 from __future__ import annotations
@@ -44,6 +44,16 @@ SHAPES = {
         *(Shape(codec=codec, partitions=n) for n in (1, 8) for codec in CODECS),
         Shape(steady=True),
     ]
+}
+#: What README.md's table calls each case, behind its size.
+LABELS = {
+    "none-1": "plain, one partition",
+    "lz4-1": "lz4, one partition",
+    "zstd-1": "zstd, one partition",
+    "none-8": "plain, eight partitions, Kafka with two threads",
+    "lz4-8": "lz4, eight partitions, Kafka with two threads",
+    "zstd-8": "zstd, eight partitions, Kafka with two threads",
+    "none-1-steady": "plain, 90 % cleaned before",
 }
 _QUICK = 0.1
 _SMALL = 0.003
@@ -120,7 +130,23 @@ class Result:
             f"{self.ours_peak_together / 1e6:6,.0f}"
         )
 
+    def markdown(self) -> str:
+        """The row of README.md's table."""
+        megabytes = self.log_bytes / 1e6
 
+        def speed(seconds: float) -> str:
+            return f"{seconds:.2f} s, {megabytes / seconds:,.0f} MB/s"
+
+        return (
+            f"| {megabytes:,.0f} MB {LABELS[self.case]} | {speed(self.kafka_seconds)} | "
+            f"{speed(self.our_seconds)} | {self.ratio:.1f} | {self.ours_cold:.1f} s |"
+        )
+
+
+MARKDOWN = (
+    "| log | Kafka | Cordwood | ratio | `cordwood clean` from a shell |",
+    "| --- | --- | --- | --- | --- |",
+)
 HEADING = (
     "case                MB  Kafka s  ours s Kafka MB/s ours MB/s  ratio  "
     "CPU s Kafka, ours  cold s Kafka, ours  MB PSS Kafka, ours"
@@ -360,9 +386,12 @@ def run_plain(work: Path, share: float) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="once, and a tenth of the size")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the logs' size, by default 1")
     parser.add_argument("--cases", default=",".join(SHAPES), help="by default %(default)s")
     parser.add_argument("--repetitions", type=int, default=None, help="3, or 1 with --quick")
     parser.add_argument("--work-dir", type=Path, default=None, help="where 6 GB are free")
+    parser.add_argument("--json", type=Path, default=None, metavar="FILE",
+                        help="where the figures go, by default results/")  # fmt: skip
     parser.add_argument(
         "--no-plain", action="store_true", help="without the plain PySpark solution"
     )
@@ -376,7 +405,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such case: {unknown}; there are {list(SHAPES)}")
     results: list[Result] = []
     plain = None
-    target = RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}-{_commit()}.json"
+    scale = options.scale * (_QUICK if options.quick else 1)
+    target = options.json or RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}-{_commit()}.json"
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=options.work_dir) as directory,
         WarmSession() as session,
@@ -394,13 +424,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             patience_s=options.patience,
         )
         for name in names:
-            shape = SHAPES[name].scaled(_QUICK) if options.quick else SHAPES[name]
-            results.append(bench.case(shape, name))
+            results.append(bench.case(SHAPES[name].scaled(scale), name))
             print(HEADING, results[-1].line(), sep="\n", flush=True)
-            write_results(target, results, plain, quick=options.quick)
+            write_results(target, results, plain, scale=scale)
         if not options.no_plain:
-            plain = run_plain(work, _PLAIN_SHARE * (_QUICK if options.quick else 1))
-            write_results(target, results, plain, quick=options.quick)
+            plain = run_plain(work, _PLAIN_SHARE * scale)
+            write_results(target, results, plain, scale=scale)
     show(results, plain)
     print(f"written to {target}")
     return 0
@@ -421,6 +450,7 @@ def show(results: Sequence[Result], plain: dict[str, Any] | None) -> None:
             f"plain PySpark on {plain['log_bytes'] / 1e6:,.0f} MB (none, 1 partition): "
             f"{plain['seconds']:.1f} s, {speed:,.0f} MB/s"
         )
+    print("for README.md:", *MARKDOWN, *(result.markdown() for result in results), sep="\n")
 
 
 def show_phases(result: Result) -> None:
@@ -432,7 +462,7 @@ def show_phases(result: Result) -> None:
     def typical(name: str) -> float:
         return median(run.detail["steps"].get(name, 0.0) for run in runs)
 
-    total, index, rewrite = result.our_seconds, typical("job: index"), typical("job: rewrite")
+    total, index, rewrite = result.our_seconds, typical("index"), typical("rewrite")
     capture = median(run.detail["timing"]["capture"] for run in runs)
     commit = median(run.detail["timing"]["commit"] for run in runs)
     kinds = sorted({kind for run in runs for kind in run.cpu})
@@ -440,7 +470,7 @@ def show_phases(result: Result) -> None:
     print(f"where the time goes ({result.case}, seconds)")
     print(
         f"  capture {capture:.2f}, index job {index:.2f}, rewrite job {rewrite:.2f} "
-        f"(in it, putting segments in place: {typical('driver: put in place'):.2f}), "
+        f"(in it, putting segments in place: {typical('put in place'):.2f}), "
         f"checkpoints {commit:.2f}, between {total - capture - index - rewrite - commit:.2f}; "
         f"in all {total:.2f}"
     )
@@ -463,14 +493,14 @@ def _commit() -> str:
 
 
 def write_results(
-    target: Path, results: Sequence[Result], plain: dict[str, Any] | None, *, quick: bool
+    target: Path, results: Sequence[Result], plain: dict[str, Any] | None, *, scale: float
 ) -> None:
     """Writes what there is so far."""
     target.parent.mkdir(exist_ok=True)
     document = {
         "machine": measure.machine(),
-        "commit": target.stem.partition("-")[2],
-        "quick": quick,
+        "commit": _commit(),
+        "scale": scale,
         "cases": [asdict(r) | {"ratio": r.ratio} for r in results],
         "plain_pyspark": plain,
     }

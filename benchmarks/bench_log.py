@@ -148,6 +148,8 @@ def show(rows: Sequence[Row]) -> None:
             )
     missed = [row.what for row in rows if row.is_met is False]
     print(f"targets missed: {', '.join(missed) or 'none'}")
+    print("for benchmarks/README.md:", "| what | log | beside it | ratio |", sep="\n")
+    print("| --- | --- | --- | --- |", *(row.markdown(ours_first=True) for row in rows), sep="\n")
 
 
 def _commit() -> str:

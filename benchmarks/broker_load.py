@@ -67,10 +67,11 @@ def _check(answer: bytes, topic: str) -> int:
     return int(offset)
 
 
-async def _writer(job: dict[str, Any], index: int, until: float, out: dict[str, Any]) -> None:
+async def _writer(
+    job: dict[str, Any], frames: list[bytes], until: float, out: dict[str, Any]
+) -> None:
+    """Sends the frames in turn until the time is over, and at least one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", job["port"])
-    partition = index % job["partitions"]
-    frames = [_produce(job, partition, n, n) for n in range(16)]
     in_flight: asyncio.Queue[float] = asyncio.Queue(job["in_flight"])
     rate = job.get("requests_per_s")
 
@@ -85,7 +86,7 @@ async def _writer(job: dict[str, Any], index: int, until: float, out: dict[str, 
     task = asyncio.create_task(read())
     begun = time.perf_counter()
     number = 0
-    while time.perf_counter() < until:
+    while not number or time.perf_counter() < until:
         if rate:
             await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
         frame = frames[number % len(frames)]
@@ -163,9 +164,13 @@ async def _end(
 
 async def _run(job: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"latencies": [], "bytes": 0, "fetches": 0}
+    frames = [[_produce(job, p, n, n) for n in range(16)] for p in range(job["partitions"])]
     begun = time.perf_counter()
     until = begun + job["seconds"]
-    works = [_writer(job, index, until, out) for index in range(job["connections"])]
+    works = [
+        _writer(job, frames[index % job["partitions"]], until, out)
+        for index in range(job["connections"])
+    ]
     if job.get("follow"):
         works.append(_reader(job, until, out))
     await asyncio.gather(*works)

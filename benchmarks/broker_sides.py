@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 from cordwood.testing.kafka import RealKafka, free_port, poll_until
 from cordwood.testing.served import ServedBroker
 from cordwood.testing.wire import ConnectionClosedError, Wire
-from kafka_side import _jvm_flags
+from kafka_side import jvm_flags
 
 # kafka-server-start.sh's own.
 _JVM_FLAGS = (
@@ -130,13 +130,20 @@ class OurSide(Side):
 
 
 @contextmanager
-def both_sides(work: Path) -> Iterator[tuple[Side, Side]]:
-    """Both brokers, running."""
+def ours_alone(work: Path) -> Iterator[list[Side]]:
+    """`cordwood serve`, running."""
+    with ServedBroker(work / "ours", _PROPERTIES, flags=()) as ours:
+        yield [OurSide(ours)]
+
+
+@contextmanager
+def both_sides(work: Path) -> Iterator[list[Side]]:
+    """Both brokers, running; ours first."""
     with RealKafka(work / "kafka", properties=_PROPERTIES) as kafka:
-        with _jvm_flags(_JVM_FLAGS):
+        with jvm_flags(_JVM_FLAGS):
             kafka.start()
         with ServedBroker(work / "ours", _PROPERTIES, flags=()) as ours:
-            yield OurSide(ours), KafkaSide(kafka, kafka.pid)
+            yield [OurSide(ours), KafkaSide(kafka, kafka.pid)]
 
 
 def memory_bytes(side: Side) -> int:
@@ -150,7 +157,7 @@ def memory_bytes(side: Side) -> int:
 def start_seconds(work: Path, *, kafka: bool) -> float:
     """From the command to the first answer, on a directory that the same broker has formatted."""
     if kafka:
-        with _jvm_flags(_JVM_FLAGS), RealKafka(work / "start-kafka") as broker:
+        with jvm_flags(_JVM_FLAGS), RealKafka(work / "start-kafka") as broker:
             broker.start()
             broker.stop()
             begun = time.monotonic()

@@ -130,7 +130,7 @@ def run_kafka(
         "log.segment.delete.delay.ms": "60000",
     }
     logs = {f"{topic}-{number}" for topic, count in partitions.items() for number in range(count)}
-    with _jvm_flags(JVM_FLAGS), RealKafka(root, log_dirs=[log_dir], properties=properties) as kafka:
+    with jvm_flags(JVM_FLAGS), RealKafka(root, log_dirs=[log_dir], properties=properties) as kafka:
         kafka.start_cleaning(properties)
 
         def passes_of(wanted: set[str]) -> list[Pass] | None:
@@ -143,9 +143,7 @@ def run_kafka(
                 timeout_s=_CLEAN_SECONDS_MAX,
                 what="Kafka's cleaner warms up",
             )
-        process = kafka._process
-        assert process is not None, "started above"
-        with watch(process.pid):
+        with watch(kafka.pid):
             for topic in partitions:
                 Workload(kafka, 1).alter(topic, {"min.compaction.lag.ms": "0"})
             passes = poll_until(
@@ -168,7 +166,7 @@ def run_kafka(
 
 
 @contextmanager
-def _jvm_flags(flags: str) -> Iterator[None]:
+def jvm_flags(flags: str) -> Iterator[None]:
     """Flags that count above those on the command line, for processes started meanwhile."""
     before = os.environ.get("_JAVA_OPTIONS")
     os.environ["_JAVA_OPTIONS"] = flags

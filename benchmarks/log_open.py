@@ -33,7 +33,7 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.kafka import RealKafka, poll_until
-from kafka_side import JVM_FLAGS, _jvm_flags
+from kafka_side import JVM_FLAGS, jvm_flags
 from log_data import Batches, UnsyncedFileSystem, allow_many_files, clone, warm
 from log_opener import LARGE_MODULES
 from log_rows import Row
@@ -186,7 +186,7 @@ def _directory(work: Path, topics: dict[str, int], *, kafka: bool) -> Path:
     if not kafka:
         return source
     allow_many_files()
-    with _jvm_flags(JVM_FLAGS), RealKafka(work / "maker", log_dirs=[source]) as broker:
+    with jvm_flags(JVM_FLAGS), RealKafka(work / "maker", log_dirs=[source]) as broker:
         admin = broker.start_without_cleaning()
         for topic, count in topics.items():  # Kafka refuses to make very many partitions at once
             wanted = NewTopic(topic, num_partitions=count, replication_factor=1)
@@ -207,8 +207,8 @@ def _directory(work: Path, topics: dict[str, int], *, kafka: bool) -> Path:
 class _TerseKafka(RealKafka):
     """One that logs what Kafka's own configuration has it log, and no more."""
 
-    def _programs(self) -> tuple[Path, Path]:
-        jars, resources = super()._programs()
+    def programs(self) -> tuple[Path, Path]:
+        jars, resources = super().programs()
         own = self.root / "log4j"
         own.mkdir(exist_ok=True)
         for config in resources.glob("*.xml"):
@@ -216,10 +216,10 @@ class _TerseKafka(RealKafka):
             (own / config.name).write_text("".join(x for x in lines if 'level="DEBUG"' not in x))
         return jars, own
 
-    def _answers(self) -> AdminClient | None:
+    def serving(self) -> AdminClient | None:
         """Does not wait until every partition has a leader."""
         if not self.is_running:
-            return super()._answers()
+            return super().serving()
         time.sleep(_LOOK_SECONDS)
         return self.admin() if _LOADED.search(self.log_since_start) else None
 
@@ -256,7 +256,7 @@ def _kafkas(source: Path, work: Path, logs: int, *, is_clean: bool) -> float:
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, root, ignore_errors=True)
         stack.callback(shutil.rmtree, copy, ignore_errors=True)
-        stack.enter_context(_jvm_flags(JVM_FLAGS))
+        stack.enter_context(jvm_flags(JVM_FLAGS))
         broker = stack.enter_context(_TerseKafka(root, log_dirs=[copy]))
         broker.start_without_cleaning()
         found = _LOADED.search(broker.log_since_start)

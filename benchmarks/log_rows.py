@@ -77,6 +77,16 @@ class Row:
             f"{self.other_name:<9} {ratio:>6}  {self.target:<14} {cores:>14}"
         ).rstrip()
 
+    def markdown(self, label: str = "", *, ours_first: bool) -> str:
+        """A row of a page's table: what, both sides in an order, the ratio."""
+        sides = [f"{_number(median(each))} {self.unit}" for each in (self.ours, self.other) if each]
+        if len(sides) < 2:
+            sides.append("")
+        if not ours_first:
+            sides.reverse()
+        ratio = "" if self.ratio is None else _number(self.ratio)
+        return f"| {label or self.what} | {' | '.join(sides)} | {ratio} |"
+
     def document(self) -> dict[str, Any]:
         """For a file."""
         return {

@@ -217,7 +217,7 @@ class PartitionWriter:
         self._codec = Codec[shape.codec.upper()]
         self._text = _text(shape.value_bytes)
         self._now_ms = first_ms
-        self._offset = 0
+        self.end_offset = 0
         self._segment: _Segment | None = None
         self._room = np.zeros(
             _RUN * (HEADER_SIZE + shape.batch_records * (shape.value_bytes + _RECORD_OVERHEAD))
@@ -242,7 +242,7 @@ class PartitionWriter:
                 begin * each,
                 batches,
                 each,
-                self._offset,
+                self.end_offset,
                 self._text,
                 _RANDOM_LETTERS,
                 _ALPHABET,
@@ -262,7 +262,7 @@ class PartitionWriter:
         data, starts = self._room, self._starts
         if self._codec is not Codec.NONE:
             data, starts = self._compressed(batches)
-        offsets = self._offset + np.cumsum(counts) - counts
+        offsets = self.end_offset + np.cumsum(counts) - counts
         for i in range(batches):
             count, offset = int(counts[i]), int(offsets[i])
             at = int(starts[i])
@@ -302,7 +302,7 @@ class PartitionWriter:
             segment.append(memoryview(data)[int(starts[first]) : int(starts[last])], written)
             self.bytes += int(starts[last] - starts[first])
             first = last
-        self._offset += int(counts.sum())
+        self.end_offset += int(counts.sum())
 
     def _compressed(self, batches: int) -> tuple[Bytes, Ints]:
         view = memoryview(self._room)
@@ -327,16 +327,16 @@ class PartitionWriter:
         """Ends the log, and writes the files beside its segments as a clean stop leaves them."""
         self.roll()
         snapshot = build_producer_snapshot([])
-        for offset in [*self.bases[1:], self._offset]:
+        for offset in [*self.bases[1:], self.end_offset]:
             name = segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
             (self._directory / name).write_bytes(snapshot)
         epochs = build_leader_epoch_checkpoint([(0, 0)])
         (self._directory / LEADER_EPOCH_CHECKPOINT).write_bytes(epochs)
         return Written(
-            records=self._offset,
+            records=self.end_offset,
             bytes=self.bytes,
             segments=len(self.bases),
-            end_offset=self._offset,
+            end_offset=self.end_offset,
         )
 
 
@@ -348,7 +348,7 @@ class _Segment:
         self._base_offset = base_offset
         self._file = (directory / segment_file_name(base_offset, LOG_SUFFIX)).open("wb", 0)
         self._state = np.array([0, 0, -1, -1, -1], dtype=np.int64)
-        self._offsets: list[Ints] = []
+        self.end_offsets: list[Ints] = []
         self._times: list[Ints] = []
         self.size = 0
 
@@ -360,7 +360,7 @@ class _Segment:
         rebuild.index_written(
             written, len(written), _INDEX_INTERVAL_BYTES, self._state, offsets, times, filled
         )
-        self._offsets.append(offsets[: filled[0]].copy())
+        self.end_offsets.append(offsets[: filled[0]].copy())
         self._times.append(times[: filled[1]].copy())
 
     def close(self) -> None:
@@ -368,7 +368,7 @@ class _Segment:
         newest, newest_offset, indexed = (int(v) for v in self._state[2:])
         if newest > indexed:
             self._times.append(np.array([[newest, newest_offset]], dtype=np.int64))
-        offsets, times = np.concatenate(self._offsets), np.concatenate(self._times)
+        offsets, times = np.concatenate(self.end_offsets), np.concatenate(self._times)
         index = np.empty((len(offsets), 2), dtype=">i4")
         index[:, 0], index[:, 1] = offsets[:, 0] - self._base_offset, offsets[:, 1]
         time_index = np.empty(len(times), dtype=[("timestamp", ">i8"), ("offset", ">i4")])
@@ -413,7 +413,7 @@ def write_partition(
     for number, (keys, tombstones) in enumerate(_sections(shape, partition)):
         if number:
             writer.roll()
-            checkpoint = writer._offset
+            checkpoint = writer.end_offset
         writer.append(keys, tombstones)
     writer.roll()
     few = np.arange(5 * shape.batch_records, dtype=np.int64) * shape.partitions + partition

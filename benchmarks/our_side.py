@@ -1,8 +1,8 @@
 """Cordwood at work on a log directory: a session kept warm, and the command from cold.
 
 Run as a program, it is the warm session: it starts Spark once, then reads a JSON document a line
-from its standard input, `{"log_dir": ..., "whole": ...}`, cleans the topic there, and answers with
-one line: the report's timing, what was found, and what each step of the engine took.
+from its standard input, `{"log_dir": ..., "topic": ..., "split": ...}`, cleans the topic there, and
+answers with one line: the report's timing, what was found, and what each step of the engine took.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -68,9 +68,12 @@ class WarmSession:
         return answer
 
 
-def run_cold(log_dir: Path) -> tuple[float, dict[str, Any]]:
-    """(seconds from start to exit, the report) of `cordwood clean` in a process of its own."""
-    command = [sys.executable, "-m", "cordwood", "clean", str(log_dir), "--topic", TOPIC, "--json"]
+def run_cold(
+    log_dir: Path, *, topic: str = TOPIC, options: Sequence[str] = ()
+) -> tuple[float, dict[str, Any]]:
+    """(seconds from start to exit, the report) of the command `cordwood clean`, as from a shell."""
+    program = str(Path(sys.executable).with_name("cordwood"))
+    command = [program, "clean", str(log_dir), "--topic", topic, "--json", *options]
     started = time.monotonic()
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS_MAX
@@ -82,67 +85,56 @@ def run_cold(log_dir: Path) -> tuple[float, dict[str, Any]]:
 
 
 class Steps:
-    """Seconds of each step of the engine, by wrapping what it calls."""
+    """Seconds of each step of an engine, as the engine reports them, and how often it was taken."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
     def reset(self) -> None:
-        """Begins anew."""
+        """Forgets everything."""
         self.seconds.clear()
         self.counts.clear()
 
-    def wrap(self, owner: Any, name: str, label: Any) -> None:
-        """Counts the time of `owner.name`; `label` is a name or a function of the arguments."""
-        inner = getattr(owner, name)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            begun = time.monotonic()
-            try:
-                return inner(*args, **kwargs)
-            finally:
-                key = label(*args, **kwargs) if callable(label) else label
-                self.seconds[key] = self.seconds.get(key, 0.0) + time.monotonic() - begun
-                self.counts[key] = self.counts.get(key, 0) + 1
-
-        setattr(owner, name, timed)
+    def add(self, name: str, seconds: float) -> None:
+        """Notes a step that is over."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.counts[name] = self.counts.get(name, 0) + 1
 
 
 def serve() -> None:
     # ruff: noqa: PLC0415  # seconds to import, and the other end of the pipe does without
-    from cordwood.cleanup import commit, tasks
     from cordwood.cleanup.clean import clean
+    from cordwood.cleanup.commit import RoundCommitter
     from cordwood.cleanup.request import CleanRequest
-    from cordwood.cleanup.spark.job import Limits, SparkEngine
-    from cordwood.cleanup.spark.session import slots_of, spark_session
+    from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch
+    from cordwood.cleanup.spark.session import default_memory_bytes, slots_of, spark_session
     from cordwood.model.clock import SystemClock
-    from cordwood.surfaces.cli.clean import _memory_bytes
     from cordwood.surfaces.settings import SettingOptions, read_settings
 
+    class Stepping:
+        """The engine, and the time it took to put groups in place, noted as a step."""
+
+        def __init__(self, inner: SparkEngine) -> None:
+            self._inner = inner
+
+        def run(self, committers: Sequence[RoundCommitter]) -> None:
+            self._inner.run(committers)
+            steps.add("put in place", sum(each.result.placing_s for each in committers))
+
     master = "local[*]"
-    memory = _memory_bytes(None)
     steps = Steps()
     with spark_session(master) as session:
         slots = slots_of(session, master)
-        engines = {
-            split: SparkEngine(
-                session,
-                slots=slots,
-                limits=Limits(whole_bytes=1, entries_max=50_000)
-                if split
-                else Limits.within(memory, slots),
-            )
-            for split in (False, True)
+        limits = {
+            False: Limits.within(default_memory_bytes(), slots),
+            True: Limits(whole_bytes=1, entries_max=50_000),
         }
-        steps.wrap(
-            SparkEngine,
-            "_supervise",
-            lambda _self, _frame, _committers, phase, *_a, **_k: f"job: {phase}",
-        )
-        steps.wrap(tasks, "rewrite_specs", "driver: specs")
-        steps.wrap(tasks, "facts_from_json", "driver: read facts")
-        steps.wrap(commit, "put_in_place", "driver: put in place")
+        watch = Watch(ended=steps.add)
+        engines = {
+            split: Stepping(SparkEngine(session, slots=slots, limits=each, watch=watch))
+            for split, each in limits.items()
+        }
         for line in sys.stdin:
             asked = json.loads(line)
             log_dir = Path(asked["log_dir"])
@@ -157,7 +149,7 @@ def serve() -> None:
             )
 
             @contextmanager
-            def running(engine: SparkEngine = engines[asked["split"]]) -> Iterator[SparkEngine]:
+            def running(engine: Stepping = engines[asked["split"]]) -> Iterator[Stepping]:
                 yield engine
 
             steps.reset()

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -95,41 +98,169 @@ def test_a_generated_log_is_one_that_kafka_reads(
     assert sum(line.startswith("| offset: ") for line in lines) == 20_000 + 2 * 300
 
 
-@pytest.mark.nightly
-@pytest.mark.kafka
-@pytest.mark.spark
-@pytest.mark.usefixtures("kafka_jars")
-def test_the_benchmark_runs_and_both_sides_agree(tmp_path: Path) -> None:
-    options = ["--quick", "--cases", "none-1", "--no-plain", "--patience", "0"]
+def _run_benchmark(name: str, *options: str, work: Path) -> tuple[str, dict[str, Any]]:
+    """What a benchmark prints, and the document that it writes; nothing else is left of it."""
+    scratch, out = work / "work", work / "figures.json"
+    scratch.mkdir()
     done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "bench_clean.py"), *options, "--work-dir", str(tmp_path)],
+        [
+            *(sys.executable, str(BENCHMARKS / name), *options),
+            *("--work-dir", str(scratch), "--json", str(out)),
+        ],
         capture_output=True,
         text=True,
         timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "no difference record by record" in done.stdout
-    assert "where the time goes (none-1" in done.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(scratch.iterdir()) == []
+    document: dict[str, Any] = json.loads(out.read_text())
+    return done.stdout, document
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_cleaning_benchmark_runs_and_both_sides_agree(tmp_path: Path) -> None:
+    options = ["--scale", "0.01", "--repetitions", "1", "--cases", "none-1", "--patience", "0"]
+    printed, document = _run_benchmark("bench_clean.py", *options, work=tmp_path)
+    assert "no difference record by record" in printed
+    assert "where the time goes (none-1" in printed
+    assert "plain PySpark" in printed
+    (row,) = _table_of(printed)
+    assert re.fullmatch(
+        r"\| 1\d MB plain, one partition \| [\d.]+ s, [\d,]+ MB/s \| [\d.]+ s, [\d,]+ MB/s \| "
+        r"[\d.]+ \| [\d.]+ s \|",
+        row,
+    )
+    (case,) = document["cases"]
+    assert case["ours_cold"] > case["ours"][0]["seconds"] > 0
+    assert {"clean", "put in place"} <= set(case["ours"][0]["detail"]["steps"])
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_broker_benchmark_measures_every_section_on_both_sides(tmp_path: Path) -> None:
+    printed, document = _run_benchmark("bench_broker.py", "--quick", work=tmp_path)
+    assert all(row["ours"] and row["other"] for row in document["rows"])
+    assert len(_table_of(printed)) == len(_table_in_readme("| | Kafka | Cordwood | ratio |"))
+
+
+def test_the_broker_benchmark_runs_without_kafka_too(tmp_path: Path) -> None:
+    options = ["--no-kafka", "--sections", "start,connections", "--turns", "1"]
+    printed, document = _run_benchmark(
+        "bench_broker.py", *options, "--load-seconds", "0.2", work=tmp_path
+    )
+    assert [row["what"] for row in document["rows"]] == [
+        "start to serving",
+        *(f"raw produce, 16 KiB batches, {n} connections" for n in (1, 10, 100)),
+    ]
+    assert all(row["ours"][0] > 0 for row in document["rows"])
+    assert len(_table_of(printed)) == 3
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The log directory that ships with the project."""
+    with tarfile.open(BENCHMARKS.parent / "examples" / "kafka-logs.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "kafka-logs"
+
+
+@pytest.mark.spark
+def test_a_warm_session_says_how_long_each_step_took(
+    load: Callable[[str], ModuleType], example: Path, tmp_path: Path
+) -> None:
+    our_side = load("our_side")
+    split = shutil.copytree(example, tmp_path / "split")
+    with our_side.WarmSession() as session:
+        answer = session.clean(example, topic="carts")
+        assert answer["steps"].keys() == answer["step_counts"].keys() == {"clean", "put in place"}
+        answer = session.clean(split, topic="carts", split=True)
+    assert {"index", "rewrite", "put in place"} <= answer["steps"].keys()
+    assert all(seconds > 0 for seconds in answer["steps"].values())
+    assert sum(answer["steps"].values()) < 2 * answer["timing_s"]["total"]
+
+
+def test_the_same_work_without_spark_is_timed_step_by_step(
+    load: Callable[[str], ModuleType], example: Path
+) -> None:
+    costs = load("phases").costs_of(example, "carts")
+    assert costs.keys() == {"read and check", "index", "clean"}
+    assert all(cost.wall > 0 and cost.cpu > 0 for cost in costs.values())
+
+
+def test_the_command_is_timed_from_its_start_to_its_exit(
+    load: Callable[[str], ModuleType], example: Path
+) -> None:
+    seconds, report = load("our_side").run_cold(
+        example, topic="clicks", options=["--retention-only"]
+    )
+    assert seconds > report["timing_s"]["total"] > 0
+
+
+# ---- the tables of README.md
+
+
+def _table_of(printed: str) -> list[str]:
+    """The rows of the table that a benchmark prints for a page."""
+    lines = printed.partition("README.md:\n")[2].splitlines()
+    return [line for line in lines[2:] if line.startswith("| ")]
+
+
+def _table_in_readme(heading: str) -> list[str]:
+    readme = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
+    assert heading in readme, heading
+    rows = []
+    for line in readme.partition(f"{heading}\n")[2].splitlines()[1:]:
+        if not line.startswith("| "):
+            break
+        rows.append(line)
+    return rows
+
+
+def test_the_broker_table_of_the_readme_has_the_rows_that_the_benchmark_prints(
+    load: Callable[[str], ModuleType],
+) -> None:
+    rows = _table_in_readme("| | Kafka | Cordwood | ratio |")
+    assert [row.split(" | ")[0][2:] for row in rows] == list(
+        load("bench_broker").README_ROWS.values()
+    )
+
+
+def test_the_cleaning_table_of_the_readme_has_the_rows_that_the_benchmark_prints(
+    load: Callable[[str], ModuleType],
+) -> None:
+    bench_clean = load("bench_clean")
+    assert bench_clean.LABELS.keys() == bench_clean.SHAPES.keys()
+    rows = _table_in_readme(bench_clean.MARKDOWN[0])
+    labels = [re.sub(r"^\| [\d,]+ MB ", "", row.split(" | ")[0]) for row in rows]
+    assert labels == [label for label in bench_clean.LABELS.values() if label in labels]
+    assert len(labels) >= 6
+    assert all(row.count(" | ") == 4 for row in rows)
+
+
+def test_a_row_for_a_page_names_both_sides_with_their_unit(
+    load: Callable[[str], ModuleType],
+) -> None:
+    row = load("log_rows").Row(what="a", unit="MB/s", ours=[30, 20], other=[10, 10])
+    assert row.markdown("b", ours_first=False) == "| b | 10.00 MB/s | 25.00 MB/s | 2.50 |"
+    alone = load("log_rows").Row(what="a", unit="us", ours=[300])
+    assert alone.markdown(ours_first=True) == "| a | 300 us |  |  |"
+
+
+# ---- the log
 
 
 def _run_log_benchmark(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
     """The lines of its table, from what it writes down."""
-    work, out = tmp_path / "work", tmp_path / "figures.json"
-    work.mkdir()
-    program = [sys.executable, str(BENCHMARKS / "bench_log.py"), "--quick", *options]
-    done = subprocess.run(
-        [*program, "--work-dir", str(work), "--json", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "targets missed: " in done.stdout
-    assert list(work.iterdir()) == []
-    rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"]
+    printed, document = _run_benchmark("bench_log.py", "--quick", *options, work=tmp_path)
+    assert "targets missed: " in printed
+    rows: list[dict[str, Any]] = document["rows"]
+    assert len(_table_of(printed)) == len(rows)
     assert all(figure > 0 for row in rows for figure in [*row["ours"], *row["other"]])
     return rows
 

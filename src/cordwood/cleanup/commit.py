@@ -40,6 +40,7 @@ from cordwood.format.leader_epoch_checkpoint import (
     parse_leader_epoch_checkpoint,
 )
 from cordwood.format.producer_snapshot import build_producer_snapshot
+from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
@@ -76,12 +77,16 @@ class IndexStats:
 
 @dataclass(slots=True)
 class RoundResult:
-    """How a round over one partition ended; `error` is None when it is committed."""
+    """How a round over one partition ended; `error` is None when it is committed.
+
+    `placing_s` is how many seconds it took to put its groups in place.
+    """
 
     name: str
     manifests: list[Manifest] = field(default_factory=list)
     error: Exception | None = None
     index: IndexStats | None = None
+    placing_s: float = 0.0
 
     @property
     def discarded(self) -> Discarded:
@@ -254,6 +259,7 @@ class RoundCommitter:
         self._known: dict[int, Manifest] = {}
         self._under_way: Manifest | None = None
         self._tasks_stopped = False
+        self._clock = SystemClock()
 
     @property
     def done(self) -> bool:
@@ -299,7 +305,9 @@ class RoundCommitter:
     def _commit(self, manifest: Manifest) -> None:
         if not manifest.unchanged:
             self._under_way = manifest
+            begun_s = self._clock.monotonic_s()
             self._placement.place(self.round, self._next, manifest)
+            self.result.placing_s += self._clock.monotonic_s() - begun_s
             self._under_way = None
         self.result.manifests.append(manifest)
         self._next += 1

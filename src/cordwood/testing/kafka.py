@@ -378,7 +378,7 @@ class RealKafka:
             KafkaRunError: the process ended, or did not answer in time.
         """
         assert not self.is_running, "started twice"
-        jars, resources = self._programs()
+        jars, resources = self.programs()
         self._write_config(properties or {})
         if any(not (d / "meta.properties").exists() for d in self.log_dirs):
             self._format()
@@ -395,7 +395,7 @@ class RealKafka:
                 stdin=subprocess.DEVNULL,
                 cwd=self.root,
             )
-        return poll_until(self._answers, timeout_s=_START_SECONDS_MAX, what="Kafka starts")
+        return poll_until(self.serving, timeout_s=_START_SECONDS_MAX, what="Kafka starts")
 
     def stop(self) -> None:
         """Stops the broker cleanly (SIGTERM)."""
@@ -475,7 +475,8 @@ class RealKafka:
             copy_log_dir(log_dir, target / log_dir.name)
         return [target / log_dir.name for log_dir in self.log_dirs]
 
-    def _programs(self) -> tuple[Path, Path]:
+    def programs(self) -> tuple[Path, Path]:
+        """The directory of Kafka's jars and that of log4j's configuration; may be overridden."""
         jars = kafka_jars()
         if self.user is None:
             return jars, _RESOURCES
@@ -523,7 +524,12 @@ class RealKafka:
                 for path in (top, *top.rglob("*")):
                     shutil.chown(path, self.user, _group_of(self.user))
 
-    def _answers(self) -> AdminClient | None:
+    def serving(self) -> AdminClient | None:
+        """A client once Kafka serves; None while it does not. May be overridden.
+
+        Raises:
+            KafkaRunError: Kafka has ended.
+        """
         if not self.is_running:
             raise KafkaRunError(f"Kafka ended while starting: {self._last_words()}")
         admin = self.admin()

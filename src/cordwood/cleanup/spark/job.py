@@ -87,9 +87,15 @@ class Limits:
 
 @dataclass(slots=True)
 class Watch:
-    """Tells a driver's caller what goes on: (round's name, phase, bytes done, bytes in all)."""
+    """Callbacks for the caller of an engine.
+
+    `report` gets (name of the round, phase, bytes done, bytes in all) while a phase runs. `ended`
+    gets (phase, seconds) when a phase is over: `clean` for logs that one task each does as a whole,
+    else `index`, `probe` and `rewrite`. A phase ends where the next one begins.
+    """
 
     report: Callable[[str, str, int, int], None] = lambda *_: None
+    ended: Callable[[str, float], None] = lambda *_: None
 
 
 class SparkGaveUpError(EngineError):
@@ -431,13 +437,14 @@ class _Watched(CommittersOwner):
         self._directories = {c.round.name: Path(c.round.directory) for c in committers}
         self._watch = watch
         self._clock = SystemClock()
-        self._shown_at = 0.0
+        self._shown_at = self._begun_s = 0.0
         self._phase: tuple[Sequence[str], str, int, int] | None = None
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """As `Owner.begin`; the phase before is over."""
         self.end()
         self._phase = names, phase, total, done
+        self._begun_s = self._clock.monotonic_s()
 
     def show(self) -> None:
         """Tells the watcher, where it is time."""
@@ -454,6 +461,7 @@ class _Watched(CommittersOwner):
         if self._phase is not None:
             names, what, total, _ = self._phase
             self._watch.report(_title(names), what, total, total)
+            self._watch.ended(what, self._clock.monotonic_s() - self._begun_s)
 
 
 def _title(names: Sequence[str]) -> str:

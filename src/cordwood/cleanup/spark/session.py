@@ -149,6 +149,11 @@ def _quiet() -> Iterator[None]:
             os.close(handle)
 
 
+def default_memory_bytes() -> int:
+    """Memory for all Python processes together by default: 512 MiB a core, at least 1 GiB."""
+    return max(1 << 30, (os.cpu_count() or 1) << 29)
+
+
 def fitting(master: str, memory_bytes: int) -> str:
     """`local[*]` with no more tasks at once than the memory has room for; others as they are."""
     if master != "local[*]":

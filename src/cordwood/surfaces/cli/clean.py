@@ -193,7 +193,9 @@ def clean_command(
 def _memory_bytes(option: str | None) -> int:
     if option is not None:
         return parse_size(option, option="--memory")
-    return max(1 << 30, (os.cpu_count() or 1) << 29)
+    from cordwood.cleanup.spark.session import default_memory_bytes  # noqa: PLC0415  # if needed
+
+    return default_memory_bytes()
 
 
 def _stop(error: Exception, code: int) -> None:
