@@ -87,6 +87,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "reads server.properties; stops in order when it is told to",
     ),
     "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),
+    "surfaces/cli/screen.py": ({"os"}, "a handle on standard error that Spark does not silence"),
     "surfaces/http/identity.py": ({"os"}, "the number of this process"),
     "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),
     "surfaces/dump/batches.py": ({"os", "open"}, "reads a log of any size, piece by piece"),

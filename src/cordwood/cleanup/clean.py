@@ -205,7 +205,7 @@ class _Run:
     def capture_all(self) -> None:
         """Finishes or undoes half-done work, and takes the first view of every partition."""
         started = self._clock.monotonic_s()
-        self._listener.begin("capture", len(self._targets))
+        self._listener.begin("reading partitions", len(self._targets))
         for target in self._targets:
             with self._guard(target):
                 if not self._request.dry_run:
@@ -301,9 +301,12 @@ class _Run:
     def plan_only(self) -> None:
         """What would be done, from views alone."""
         started = self._clock.monotonic_s()
-        for target in self._alive():
+        targets = self._alive()
+        self._listener.begin("planning", len(targets))
+        for target in targets:
             with self._guard(target):
                 self._plan_one(target)
+            self._listener.advance(target.report.topic)
         self.report.timing.plan += self._clock.monotonic_s() - started
 
     def _plan_one(self, target: _Target) -> None:
@@ -435,9 +438,10 @@ class _Run:
     def _rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, Round]]:
         begun = self._clock.monotonic_s()
         rounds = []
-        for target in targets:
-            if target.failed or not target.config.compact:
-                continue
+        wanted = [each for each in targets if each.config.compact and not each.failed]
+        self._listener.begin("planning", len(wanted))
+        for target in wanted:
+            self._listener.advance(target.report.topic)
             with self._guard(target):
                 assert target.captured is not None, "captured above"
                 cleanable = self._cleanable(target)

@@ -5,26 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import PartitionReport, Report, Status
@@ -40,6 +26,19 @@ from cordwood.model.errors import (
 from cordwood.model.extras import SPARK, require_extra
 from cordwood.storage.replace import Trash
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli import clean_progress
+from cordwood.surfaces.cli.clean_progress import CleanProgress
+from cordwood.surfaces.cli.log_options import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    LogOptions,
+    logging_to,
+)
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
@@ -58,9 +57,10 @@ done); 2 usage; 3 a directory is in use."""
 
 
 def clean_command(
+    context: typer.Context,
     log_dirs: Annotated[
         list[Path],
-        typer.Argument(metavar="LOG_DIR...", help="Entries of log.dirs, or a partition's own."),
+        typer.Argument(metavar="LOG_DIR", hidden=True),
     ],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
@@ -70,13 +70,15 @@ def clean_command(
         typer.Option("--set", metavar="[TOPIC:]KEY=VALUE", help="A setting of a topic or broker."),
     ] = None,
     config_file: Annotated[
-        Path | None, typer.Option(help='JSON or YAML: {"topics": {...}, "broker": {...}}.')
+        Path | None,
+        typer.Option(metavar="FILE", help='JSON or YAML: {"topics": {...}, "broker": {...}}.'),
     ] = None,
     server_properties: Annotated[
-        Path | None, typer.Option(help="The broker's server.properties.")
+        Path | None, typer.Option(metavar="FILE", help="The broker's server.properties.")
     ] = None,
     metadata_dir: Annotated[
-        Path | None, typer.Option(help="Where __cluster_metadata-0 is, if not in LOG_DIR.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Where __cluster_metadata-0 is, if not in LOG_DIR."),
     ] = None,
     defaults: Annotated[
         bool, typer.Option("--defaults", help="Kafka's defaults for topics no source describes.")
@@ -97,7 +99,8 @@ def clean_command(
         bool, typer.Option("--compaction-only", help="No retention.")
     ] = False,
     trash: Annotated[
-        Path | None, typer.Option(help="Move removed files here instead of deleting them.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Move removed files here instead of deleting them."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read back every rewritten segment before it counts.")
@@ -119,16 +122,22 @@ def clean_command(
         str, typer.Option(metavar="URL", help="Spark master, or sc:// for Spark Connect.")
     ] = "local[*]",
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_file: LogFileOption = None,
 ) -> None:
     """Clean the log directories of a stopped Kafka broker, as its own cleaner would.
+
+    LOG_DIR is an entry of the broker's log.dirs, or one partition's directory in it.
 
     Retention by log start offset, size and time; then compaction, on Spark; then retention again
     until nothing changes. Settings come from the metadata log in LOG_DIR, server.properties and the
     options here, at Kafka's own levels. A topic that no source describes is left alone.
     """
-    # A handle of its own, since Spark's start silences the process's stderr.
-    console = Console(file=os.fdopen(os.dup(2), "w"))
+    screen = context.with_resource(Screen())
     try:
+        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        context.with_resource(logging_to(screen.line, log))
         if retention_only and compaction_only:
             raise ConfigError("--retention-only and --compaction-only exclude each other")
         options = SettingOptions(
@@ -159,7 +168,7 @@ def clean_command(
             verify=verify,
             dispose=Trash(trash) if trash else None,
         )
-        with _display(console, shown=not json_ and sys.stderr.isatty()) as display:
+        with _display(screen, shown=not json_ and screen.is_terminal) as display:
             engine = _Engine(
                 master=master,
                 memory_bytes=_memory_bytes(memory),
@@ -185,7 +194,7 @@ def clean_command(
     if json_:
         print(json.dumps(report.to_json()))  # noqa: T201  # the document that was asked for
     else:
-        show_report(report, Console(), console)
+        show_report(report, screen)
     if report.failed:
         raise typer.Exit(_EXIT_FAILED)
 
@@ -207,7 +216,7 @@ class _Engine:
     """Starts Spark when, and only when, there is something to compact."""
 
     def __init__(
-        self, *, master: str, memory_bytes: int, log_dirs: list[Path], display: _Display
+        self, *, master: str, memory_bytes: int, log_dirs: list[Path], display: CleanProgress
     ) -> None:
         self._master = master
         self._memory_bytes = memory_bytes
@@ -281,81 +290,17 @@ class _Engine:
         self._stack.close()
 
 
-class _Display:
-    """Progress bars on a terminal, and nothing elsewhere."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._tasks: dict[str, Any] = {}
-        self._phase = ""
-
-    def say(self, text: str) -> None:
-        """Shows a line while something takes its time."""
-        if self._progress is not None:
-            self._progress.update(self._task("wait", None), description=text)
-
-    def begin(self, phase: str, total: int) -> None:
-        """A phase over `total` partitions begins."""
-        self._phase = phase
-        if self._progress is not None and total:
-            self._progress.update(self._task(phase, total), total=total, completed=0)
-
-    def advance(self, name: str) -> None:
-        """One partition of the phase is done."""
-        if self._progress is not None:
-            self._progress.update(
-                self._task(self._phase, 1), advance=1, description=f"{self._phase} {name}"
-            )
-
-    def bytes_done(self, name: str, phase: str, done: int, total: int) -> None:
-        """A compaction has come so far."""
-        if self._progress is not None:
-            self._drop("wait")
-            self._progress.update(
-                self._task(f"{phase} {name}", total, in_bytes=True), total=total, completed=done
-            )
-
-    def _task(self, name: str, total: int | None, *, in_bytes: bool = False) -> Any:
-        assert self._progress is not None, "checked by the caller"
-        if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(name, total=total, in_bytes=in_bytes)
-        return self._tasks[name]
-
-    def _drop(self, name: str) -> None:
-        if name in self._tasks and self._progress is not None:
-            self._progress.remove_task(self._tasks.pop(name))
-
-
-class _RateColumn(ProgressColumn):
-    """MB a second where bytes are counted, else how many of how many."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._bytes = TransferSpeedColumn()
-
-    def render(self, task: Task) -> Text:
-        """The column's text."""
-        if task.fields.get("in_bytes"):
-            return self._bytes.render(task)
-        return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
-
-
 @contextmanager
-def _display(console: Console, *, shown: bool) -> Iterator[_Display]:
+def _display(screen: Screen, *, shown: bool) -> Iterator[CleanProgress]:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if not shown:
-            yield _Display(None)
+            yield CleanProgress(None)
             return
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            _RateColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console) as progress:
-            yield _Display(progress)
+        with screen.bars(*clean_progress.columns()) as progress:
+            display = CleanProgress(progress)
+            yield display
+            display.finish()
     except KeyboardInterrupt:
         typer.echo(
             "cordwood clean: interrupted; what was put in place stays, the next run goes on",
@@ -371,37 +316,32 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def show_report(report: Report, out: Console, console: Console) -> None:
-    """The summary table, what failed and why, and warnings."""
+def show_report(report: Report, screen: Screen) -> None:
+    """The summary table on standard output; what failed and why, and warnings, on the screen."""
     for each in report.in_use:
-        console.print(
+        screen.line(
             f"process {each['pid']} uses {each['log_dir']}, a running broker or another cleaning: "
             "this is a snapshot of what it had written at one moment",
             style="yellow",
-            highlight=False,
-            markup=False,
         )
     for warning in report.warnings:
-        console.print(f"warning: {warning}", style="yellow", highlight=False, markup=False)
-    shown = [p for p in report.partitions if p.status is not Status.UNCHANGED]
-    table = Table(
-        title="Plan" if report.dry_run else "Cleaned",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
-    table.add_column("partition", overflow="fold")
-    for name in ("policy", "status"):
-        table.add_column(name, no_wrap=True)
-    for name in ("segments", "before", "after", "gone"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for partition in shown:
-        if partition.before is not None:
-            table.add_row(*_row(partition))
-    if table.row_count:
-        out.print(table)
-    _show_rest(report, out, console)
+        screen.line(f"warning: {warning}", style="yellow")
+    rows = [
+        _row(partition)
+        for partition in report.partitions
+        if partition.status is not Status.UNCHANGED and partition.before is not None
+    ]
+    if rows:
+        print_table("Plan" if report.dry_run else "Cleaned", _COLUMNS, rows)
+    _show_rest(report, screen)
+
+
+_COLUMNS = (
+    Column("partition"),
+    Column("policy"),
+    Column("status"),
+    *(Column(title, is_number=True) for title in ("segments", "before", "after", "gone")),
+)
 
 
 def _row(partition: PartitionReport) -> list[str]:
@@ -421,16 +361,14 @@ def _row(partition: PartitionReport) -> list[str]:
     ]
 
 
-def _show_rest(report: Report, out: Console, console: Console) -> None:
+def _show_rest(report: Report, screen: Screen) -> None:
     for partition in report.partitions:
         name = f"{partition.topic}-{partition.partition}"
         for warning in partition.warnings:
-            console.print(f"{name}: warning: {warning}", style="yellow", markup=False)
+            screen.line(f"{name}: warning: {warning}", style="yellow")
         if partition.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
             style = "red" if partition in report.failed else None
-            console.print(
-                f"{name}: {partition.status}: {partition.reason}", style=style, markup=False
-            )
+            screen.line(f"{name}: {partition.status}: {partition.reason}", style=style)
     freed = sum(p.bytes_freed for p in report.partitions)
     counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
@@ -440,10 +378,10 @@ def _show_rest(report: Report, out: Console, console: Console) -> None:
             result += "; what compaction would free is not counted"
     else:
         result = f"freed {format_bytes(freed)} in {report.timing.total:.1f} s"
-    out.print(f"{words or 'no partitions'}; {result}")
+    typer.echo(f"{words or 'no partitions'}; {result}")
     if report.engine:
         facts = report.engine
-        out.print(
+        typer.echo(
             f"Spark {facts['master']}, {facts['slots']} tasks at once, JVM heap at most "
             f"{facts['jvm_heap']}"
         )

@@ -7,17 +7,25 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.surfaces.cli.log_options import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    LogOptions,
+    logging_to,
+)
 from cordwood.surfaces.cli.running_broker import (
     BootstrapServerOption,
     LogDirOption,
     UrlOption,
     find_broker,
 )
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, format_duration
 
 EPILOG = """\b
@@ -37,8 +45,10 @@ Value = dict[str, Any]
 
 
 def cleaner_command(
+    context: typer.Context,
     status: Annotated[  # what it does without, too
-        bool, typer.Option("--status", help="Show how it does; so without any option.")
+        bool,
+        typer.Option("--status", show_default=False, help="Given or not, the status is shown."),
     ] = True,
     topic: Annotated[
         str, typer.Option(metavar="GLOB", help="Only partitions of these topics.")
@@ -47,9 +57,14 @@ def cleaner_command(
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all there is, as JSON.")] = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_file: LogFileOption = None,
 ) -> None:
     """Shows the cleaner of a running broker: engine, compacted partitions, last runs."""
     try:
+        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        context.with_resource(logging_to(context.with_resource(Screen()).line, log))
         broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
         answer = _only(broker.ask("/cleaner"), topic)
     except ConfigError as error:
@@ -62,7 +77,7 @@ def cleaner_command(
         typer.echo(json.dumps(answer | {"broker": broker.identity.to_json()}))
     else:
         typer.echo(broker.line)
-        _show(answer, Console(highlight=False, markup=False, emoji=False))
+        _show(answer)
 
 
 def _only(answer: Value, glob: str) -> Value:
@@ -78,17 +93,22 @@ def _only(answer: Value, glob: str) -> Value:
     }
 
 
-def _show(answer: Value, out: Console) -> None:
-    out.print(_cleaner_line(answer))
-    out.print(_engine_line(answer["engine"]))
+def _show(answer: Value) -> None:
+    typer.echo(_cleaner_line(answer))
+    typer.echo(_engine_line(answer["engine"]))
     if not answer["partitions"]:
-        out.print("No compacted partitions.")
+        typer.echo("No compacted partitions.")
         return
-    out.print(_partitions(answer))
+    print_table(
+        "Compacted partitions",
+        _PARTITIONS,
+        [_partition(each, answer) for each in answer["partitions"]],
+    )
     if answer["order"]:
-        out.print(f"Next: {', '.join(answer['order'])}")
+        typer.echo(f"Next: {', '.join(answer['order'])}")
     if answer["last_runs"]:
-        out.print(_runs(answer))
+        runs = answer["last_runs"][:_RUNS_SHOWN]
+        print_table("Last runs", _RUNS, [_run(each, answer) for each in runs])
 
 
 def _cleaner_line(answer: Value) -> str:
@@ -110,40 +130,34 @@ def _engine_line(engine: Value) -> str:
     return line
 
 
-def _table(title: str, *columns: str, numbers: tuple[str, ...] = ()) -> Table:
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
-    )
-    for name in columns:
-        if name in numbers:
-            table.add_column(name, justify="right", no_wrap=True)
-        else:
-            table.add_column(name, overflow="fold")
-    return table
+_PARTITIONS = (
+    Column("partition"),
+    Column("state"),
+    Column("dirty", is_number=True),
+    Column("ratio", is_number=True),
+    Column("cleaned", is_number=True),
+    Column("why", is_prose=True),
+)
+_RUNS = (
+    Column("partition"),
+    Column("began", is_number=True),
+    Column("outcome", is_prose=True),
+    Column("took", is_number=True),
+    Column("read", is_number=True),
+    Column("written", is_number=True),
+)
 
 
-def _partitions(answer: Value) -> Table:
-    table = _table(
-        "Compacted partitions",
-        "partition",
-        "state",
-        "dirty",
-        "ratio",
-        "cleaned",
-        "why",
-        numbers=("dirty", "ratio", "cleaned"),
-    )
-    for each in answer["partitions"]:
-        dirty = each.get("dirty_bytes")
-        table.add_row(
-            f"{each['topic']}-{each['partition']}",
-            "due" if each["due"] else each["state"],
-            "" if dirty is None else format_bytes(dirty),
-            f"{each.get('cleanable_ratio', 0.0):.2f}",
-            _ago(each["last_cleaned_ms"], answer["now_ms"]),
-            _why(each),
-        )
-    return table
+def _partition(each: Value, answer: Value) -> list[str]:
+    dirty = each.get("dirty_bytes")
+    return [
+        f"{each['topic']}-{each['partition']}",
+        "due" if each["due"] else each["state"],
+        "" if dirty is None else format_bytes(dirty),
+        f"{each.get('cleanable_ratio', 0.0):.2f}",
+        _ago(each["last_cleaned_ms"], answer["now_ms"]),
+        _why(each),
+    ]
 
 
 def _why(partition: Value) -> str:
@@ -154,28 +168,16 @@ def _why(partition: Value) -> str:
     return f"{reason}; {mark['stage']} failed {mark['attempts']} times: {mark['reason']}"
 
 
-def _runs(answer: Value) -> Table:
-    table = _table(
-        "Last runs",
-        "began",
-        "partition",
-        "outcome",
-        "took",
-        "read",
-        "written",
-        numbers=("began", "took", "read", "written"),
-    )
-    for run in answer["last_runs"][:_RUNS_SHOWN]:
-        error = run["error"]
-        table.add_row(
-            _ago(run["started_ms"], answer["now_ms"]),
-            run["partition"],
-            f"{run['outcome']}: {error}" if error else run["outcome"],
-            f"{run['elapsed_s']:.1f}s",
-            _size(run.get("bytes_read")),
-            _size(run.get("bytes_written")),
-        )
-    return table
+def _run(run: Value, answer: Value) -> list[str]:
+    error = run["error"]
+    return [
+        run["partition"],
+        _ago(run["started_ms"], answer["now_ms"]),
+        f"{run['outcome']}: {error}" if error else run["outcome"],
+        f"{run['elapsed_s']:.1f}s",
+        _size(run.get("bytes_read")),
+        _size(run.get("bytes_written")),
+    ]
 
 
 def _size(count: int | None) -> str:

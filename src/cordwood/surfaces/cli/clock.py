@@ -9,12 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.surfaces.cli.log_options import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    LogOptions,
+    logging_to,
+)
 from cordwood.surfaces.cli.running_broker import (
     BootstrapServerOption,
     LogDirOption,
     UrlOption,
     find_broker,
 )
+from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import format_duration, parse_duration
 
 EPILOG = """\b
@@ -33,6 +43,7 @@ _FAILED, _USAGE = 1, 2
 
 
 def clock_command(
+    context: typer.Context,
     advance: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="Move it on by 7d, 12h, 5m, 90s or 500ms."),
@@ -50,9 +61,14 @@ def clock_command(
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_file: LogFileOption = None,
 ) -> None:
     """Shows, and moves on, the clock of a broker that was started with --test-clock."""
     try:
+        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        context.with_resource(logging_to(context.with_resource(Screen()).line, log))
         path, method = "/clock", "GET"
         if advance is not None and now:
             raise ConfigError("--advance and --now: give one of them")

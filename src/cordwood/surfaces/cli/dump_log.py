@@ -19,6 +19,7 @@ from cordwood.format.file_names import (
     TXN_INDEX_SUFFIX,
 )
 from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.surfaces.cli.log_options import logging_to, parse_log_options
 from cordwood.surfaces.dump.decoders import (
     PayloadDecoder,
     class_decoder,
@@ -68,7 +69,11 @@ def dump_log(argv: list[str]) -> int:
     elif not options.has("files"):
         return _refuse('Missing required argument "[files]"')
     else:
-        return _dump(options, output)
+        try:
+            with logging_to(output.error, parse_log_options(*options.log)):
+                return _dump(options, output)
+        except ConfigError as error:
+            return _refuse(str(error))
     output.flush()
     return 0 if argv else 1
 

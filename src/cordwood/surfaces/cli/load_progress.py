@@ -6,12 +6,10 @@ Source: org.apache.kafka.storage.internals.log.LogManager.loadLogs.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import CordwoodError
@@ -107,26 +105,11 @@ class LoadLines:
 
 
 class LoadBars:
-    """A bar for each directory, on a terminal; a context manager."""
+    """A bar for each directory, on a terminal."""
 
-    def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415  # only where there is a terminal
-        from rich.progress import Progress  # noqa: PLC0415
-
-        self._progress: Progress = Progress(console=Console(stderr=True), transient=True)
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
         self._tasks: dict[Path, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
     def begin(self, log_dir: Path, total: int) -> None:
         """Adds the directory's bar."""
@@ -135,14 +118,9 @@ class LoadBars:
     def advance(self, log_dir: Path, name: str) -> None:
         """Moves it on."""
         del name
-        self._progress.advance(self._tasks[log_dir])
+        self._progress.update(self._tasks[log_dir], advance=1, description=f"Loading {log_dir}")
 
     def segment(self, name: str, number: int, total: int) -> None:
         """Shows the segment that is being recovered beside the bar."""
         for task in self._tasks.values():
             self._progress.update(task, description=f"Recovering {name}: {number} of {total}")
-
-
-def is_terminal() -> bool:
-    """Whether there is somebody to watch a bar."""
-    return sys.stderr.isatty()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -12,21 +13,33 @@ from typer.core import TyperGroup
 from cordwood import __version__
 from cordwood.surfaces.cli.tools import table
 
+EPILOG = """\b
+Examples:
+  cordwood clean /var/lib/kafka/data --dry-run
+  cordwood serve --log-dir /tmp/logs
+  cordwood topics --bootstrap-server localhost:9092 --list
+  cordwood --install-completion        Tab completes commands and options
+
+\b
+cordwood COMMAND --help shows the options of a command, with examples."""
+
 
 class _Subcommand(NamedTuple):
     """Where a subcommand's function is; the module's `EPILOG` is shown below its help."""
 
     module: str
     function: str
+    summary: str
 
 
 # Those of Kafka's tools, which take Kafka's flags, are in `tools.table`.
 _OWN = {
-    "clean": _Subcommand("clean", "clean_command"),
-    "cleaner": _Subcommand("cleaner", "cleaner_command"),
-    "clock": _Subcommand("clock", "clock_command"),
-    "serve": _Subcommand("serve", "serve_command"),
+    "clean": _Subcommand("clean", "clean_command", "Clean a stopped broker's log directories."),
+    "cleaner": _Subcommand("cleaner", "cleaner_command", "Show a running broker's cleaner."),
+    "clock": _Subcommand("clock", "clock_command", "Show or move a running broker's clock."),
+    "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
 }
+_HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
@@ -47,7 +60,13 @@ class _Commands(TyperGroup):
 def _own(name: str, where: _Subcommand) -> Any:
     module = importlib.import_module(f"cordwood.surfaces.cli.{where.module}")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, epilog=getattr(module, "EPILOG", None))(getattr(module, where.function))
+    described = alone.command(
+        name,
+        short_help=where.summary,
+        epilog=getattr(module, "EPILOG", None),
+        context_settings=_HELP_NAMES,
+    )
+    described(getattr(module, where.function))
     return typer.main.get_command(alone)
 
 
@@ -63,14 +82,34 @@ def _tool(name: str) -> Any:
         context_settings=_PASSED_ON,
     )
     described(run)
-    return typer.main.get_command(alone)
+    command: Any = typer.main.get_command(alone)
+    command.shell_complete = partial(_complete_flags, name)
+    return command
+
+
+class _Completion(NamedTuple):
+    """What a shell is offered, as click's CompletionItem."""
+
+    value: str
+    help: str
+    type: str = "plain"
+
+
+def _complete_flags(name: str, _context: Any, incomplete: str) -> list[_Completion]:
+    """The flags of a tool that begin with what is typed: typer does not know them."""
+    return [
+        _Completion(flag, text)
+        for flag, text in table.flags(name)
+        if flag.startswith(incomplete) and incomplete.startswith("-")
+    ]
 
 
 app = typer.Typer(
     name="cordwood",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings=_HELP_NAMES,
+    epilog=EPILOG,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Apache Kafka's partition log and its cleanup: a broker, its tools, and a cleaner of "
@@ -78,7 +117,12 @@ app = typer.Typer(
 )
 
 
-@app.command("dump-log", add_help_option=False, context_settings=_PASSED_ON)
+@app.command(
+    "dump-log",
+    short_help="Print what a log's files hold.",
+    add_help_option=False,
+    context_settings=_PASSED_ON,
+)
 def _dump_log(context: typer.Context) -> None:
     """Print what a segment, index, snapshot or checkpoint file holds, as kafka-dump-log does."""
     from cordwood.surfaces.cli.dump_log import dump_log  # noqa: PLC0415  # when it is called

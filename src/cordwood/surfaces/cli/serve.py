@@ -8,14 +8,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.model.errors import CordwoodError, DirectoryInUseError
+from cordwood.model.errors import ConfigError, CordwoodError, DirectoryInUseError
 from cordwood.surfaces.cli import load_progress
+from cordwood.surfaces.cli.log_options import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    LogOptions,
+    logging_to,
+)
+from cordwood.surfaces.cli.screen import Screen
 
 if TYPE_CHECKING:
     from cordwood.broker.configs.settings import BrokerSettings
@@ -24,33 +33,38 @@ if TYPE_CHECKING:
 _USAGE = 2
 _IN_USE = 3
 _FAILED = 1
+_PORT_MAX = 65_535
 
-EPILOG = """
+EPILOG = """\b
 Examples:
-
-  cordwood serve --log-dir /tmp/logs                      on 127.0.0.1:9092, formatted if empty
-
-  cordwood serve --config server.properties               as a real Kafka's
-
+  cordwood serve --log-dir /tmp/logs               127.0.0.1:9092, formatted if empty
+  cordwood serve --config server.properties        as kafka-server-start
   cordwood serve --config server.properties --override log.cleaner.threads=2
+  cordwood serve --log-dir /tmp/logs --port 0 --test-clock
+  cordwood serve --log-dir /tmp/logs --log-format json --log-file /tmp/serve.log
 
-  cordwood serve --log-dir /tmp/logs --port 0 --test-clock   then: cordwood clock --advance 7d
-"""
+\b
+Exit codes: 0 stopped as it was told; 1 it could not start, or its disks
+failed; 2 usage or a setting; 3 the directory is in use."""
 
 _log = logging.getLogger("cordwood.serve")
 
 
 def serve_command(
+    context: typer.Context,
     config: Annotated[
-        Path | None, typer.Option(help="A server.properties, as kafka-server-start takes it.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A server.properties, as kafka-server-start takes it."),
     ] = None,
     log_dir: Annotated[
         list[Path] | None,
-        typer.Option(help="log.dirs; may be given several times. Formatted if empty."),
+        typer.Option(
+            metavar="DIR", help="log.dirs; may be given several times. Formatted if empty."
+        ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(max=65_535, help="Listen on 127.0.0.1 at this port; 0 for any free one."),
+        typer.Option(metavar="PORT", help="Listen on 127.0.0.1 at this port; 0 for any free one."),
     ] = None,
     override: Annotated[
         list[str] | None,
@@ -59,7 +73,7 @@ def serve_command(
     http_port: Annotated[
         int,
         typer.Option(
-            max=65_535,
+            metavar="PORT",
             help="Metrics (/metrics) and the cleaner's status are served on 127.0.0.1 here; 0 for "
             "any free port, -1 for none.",
         ),
@@ -72,8 +86,11 @@ def serve_command(
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Log at DEBUG instead of INFO.")
+        bool, typer.Option("--verbose", help="As --log-level DEBUG; the default is INFO.")
     ] = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_file: LogFileOption = None,
 ) -> None:
     """Runs a Kafka broker, until it is told to stop by SIGTERM or Ctrl-C."""
     from cordwood.broker.configs.settings import (  # noqa: PLC0415
@@ -83,12 +100,14 @@ def serve_command(
     from cordwood.model.clock import MovableClock, SystemClock  # noqa: PLC0415
     from cordwood.model.properties import parse_properties  # noqa: PLC0415
 
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)",
-    )
+    screen = context.with_resource(Screen())
+    level = log_level or (LogLevel.DEBUG if verbose else LogLevel.INFO)
     try:
+        for option, number, least in (("--port", port, 0), ("--http-port", http_port, -1)):
+            if number is not None and not least <= number <= _PORT_MAX:
+                raise ConfigError(f"{option} {number}: expected {least} to {_PORT_MAX}")
+        log = LogOptions(level=level, format=log_format, file=log_file)
+        context.with_resource(logging_to(screen.line, log))
         given: dict[str, str] = {}
         source = "the command line"
         if config is not None:
@@ -105,7 +124,7 @@ def serve_command(
         _log.warning("%s", warning)
     clock: Clock = MovableClock() if test_clock else SystemClock()
     try:
-        _run_until_told(settings, clock, None if http_port < 0 else http_port)
+        _run_until_told(settings, clock, None if http_port < 0 else http_port, screen)
     except DirectoryInUseError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_IN_USE) from error
@@ -130,13 +149,17 @@ def _from_options(
     return given
 
 
-def _run_until_told(settings: BrokerSettings, clock: Clock, http_port: int | None) -> None:
+def _run_until_told(
+    settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
+) -> None:
     import uvloop  # noqa: PLC0415
 
-    uvloop.run(_serve(settings, clock, http_port))
+    uvloop.run(_serve(settings, clock, http_port, screen))
 
 
-async def _serve(settings: BrokerSettings, clock: Clock, http_port: int | None) -> None:
+async def _serve(
+    settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
+) -> None:
     from cordwood.node import Node  # noqa: PLC0415
     from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files  # noqa: PLC0415
 
@@ -146,8 +169,9 @@ async def _serve(settings: BrokerSettings, clock: Clock, http_port: int | None) 
         loop.add_signal_handler(number, told.set)
     node = Node(settings, clock=clock)
     try:
-        if load_progress.is_terminal():
-            with load_progress.LoadBars() as bars:
+        if screen.is_terminal:
+            with screen.bars(transient=True) as progress:
+                bars = load_progress.LoadBars(progress)
                 await node.start(load_progress.UntilTold(bars, told.is_set))
         else:
             await node.start(load_progress.UntilTold(load_progress.LoadLines(), told.is_set))

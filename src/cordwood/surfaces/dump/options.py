@@ -85,7 +85,10 @@ _OPTIONS: dict[str, tuple[_Arity, str, str]] = {
     "remote-log-metadata-decoder": (_Arity.FLAG, "", "The log is of __remote_log_metadata."),
     "share-group-state-decoder": (_Arity.FLAG, "", "The log is of __share_group_state."),
     "json": (_Arity.FLAG, "", "Cordwood's own: print a JSON document to a line."),
-    "help": (_Arity.FLAG, "", "Print this."),
+    "log-level": (_Arity.VALUE, "LEVEL", "Log from this level on: DEBUG, INFO, WARN, ERROR."),
+    "log-format": (_Arity.VALUE, "FORMAT", "How a line of the log looks: text or json."),
+    "log-file": (_Arity.VALUE, "FILE", "Log to this file, not to standard error."),
+    "help": (_Arity.FLAG, "", "Print this (-h)."),
     "version": (_Arity.FLAG, "", "Print Cordwood's version."),
 }
 
@@ -125,6 +128,7 @@ class DumpOptions:
     bytes_max: int
     key_decoder_class: str
     value_decoder_class: str
+    log: tuple[str | None, str | None, str | None] = (None, None, None)
 
     def has(self, name: str) -> bool:
         """True if that flag was given."""
@@ -158,7 +162,11 @@ def parse_options(arguments: Sequence[str]) -> DumpOptions:
         if not argument.startswith("-") or argument == "-":
             continue
         written, equals, value = argument.lstrip("-").partition("=")
-        name = _full_name(written, may_be_short=argument.startswith("--"))
+        name = (
+            "help"
+            if argument == "-h"
+            else _full_name(written, may_be_short=argument.startswith("--"))
+        )
         arity = _OPTIONS[name][0]
         found: str | None = value if equals else None
         if arity is _Arity.FLAG:
@@ -181,6 +189,7 @@ def parse_options(arguments: Sequence[str]) -> DumpOptions:
         bytes_max=_number("max-bytes", values, SIZE_MAX),
         key_decoder_class=values.get("key-decoder-class") or STRING_DECODER,
         value_decoder_class=values.get("value-decoder-class") or STRING_DECODER,
+        log=(values.get("log-level"), values.get("log-format"), values.get("log-file")),
     )
 
 

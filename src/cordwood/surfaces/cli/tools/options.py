@@ -48,9 +48,15 @@ class Option(NamedTuple):
         return self.kind or (VALUE if self.placeholder else FLAG)
 
 
+LOG_OPTIONS = (
+    Option("log-level", "Log from this level on: DEBUG, INFO, WARN, ERROR.", "LEVEL"),
+    Option("log-format", "How a line of the log looks: text or json.", "FORMAT"),
+    Option("log-file", "Log to this file, not to standard error.", "FILE"),
+)
 COMMON = (
     Option("json", "Cordwood's own: print a JSON document."),
-    Option("help", "Print this."),
+    *LOG_OPTIONS,
+    Option("help", "Print this (-h)."),
     Option("version", "Print Cordwood's version."),
 )
 BOOTSTRAP = Option("bootstrap-server", "Required: the brokers to begin with.", "HOST:PORT,...")
@@ -199,6 +205,8 @@ def _parse(options: Sequence[Option], arguments: Sequence[str]) -> Iterator[tupl
         if not argument.startswith("-") or argument == "-":
             continue
         name, equals, value = argument.lstrip("-").partition("=")
+        if argument == "-h":
+            name = "help"
         arity = arities.get(name)
         if arity is None:
             raise OptionError(f"{name} is not a recognized option")

@@ -27,3 +27,9 @@ def run(name: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[name]}")
     code: int = module.run(arguments, Terminal())
     return code
+
+
+def flags(name: str) -> list[tuple[str, str]]:
+    """The flags of the tool of that name, each with what it does."""
+    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[name]}")
+    return [(f"--{option.name}", option.text) for option in module.USAGE.options]

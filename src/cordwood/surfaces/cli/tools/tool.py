@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,7 +15,15 @@ from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.properties import parse_properties
 from cordwood.storage.filesystem import OS
+from cordwood.surfaces.cli.log_options import (
+    LEVELS,
+    LogOptions,
+    log_handler,
+    logging_to,
+    parse_log_options,
+)
 from cordwood.surfaces.cli.tools.options import (
+    LOG_OPTIONS,
     OptionError,
     Options,
     Usage,
@@ -71,6 +80,22 @@ class Terminal:
         self._err = stderr or sys.stderr.buffer
         self._pending = bytearray()
         self.clock = clock or SystemClock()
+        self._log_handler = log_handler(LogOptions(), self.error)
+
+    @contextmanager
+    def logging(self, options: LogOptions) -> Iterator[None]:
+        """Logs as the options say, until the context ends.
+
+        Raises:
+            ConfigError: the log file cannot be written to.
+        """
+        before = self._log_handler
+        with logging_to(self.error, options) as handler:
+            self._log_handler = handler
+            try:
+                yield
+            finally:
+                self._log_handler = before
 
     @property
     def is_interactive(self) -> bool:
@@ -101,10 +126,12 @@ class Terminal:
         _write_all(self._err, f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def log(self, level: str, text: str, logger: str) -> None:
-        """Writes a line to stderr as the log of Kafka's tools looks."""
-        moment = datetime.fromtimestamp(self.clock.now_ms() / 1000).astimezone()
-        stamp = moment.strftime("%Y-%m-%d %H:%M:%S,") + f"{self.clock.now_ms() % 1000:03d}"
-        self.error(f"[{stamp}] {level} {text} ({logger})")
+        """Logs a line; on stderr it looks as the log of Kafka's tools does."""
+        record = logging.LogRecord(logger, LEVELS[level], "", 0, text, None, None)
+        now_ms = self.clock.now_ms()
+        record.created, record.msecs = now_ms / 1000, now_ms % 1000
+        if record.levelno >= max(self._log_handler.level, logging.getLogger().level):
+            self._log_handler.handle(record)
 
     def warn(self, text: str) -> None:
         """Writes what Kafka's NetworkClient warns of to stderr."""
@@ -154,7 +181,9 @@ def run_tool(
             terminal.line(__version__)
             code = 0
         else:
-            code = body(options, terminal)
+            log = parse_log_options(*(options.value(each.name) for each in LOG_OPTIONS))
+            with terminal.logging(log):
+                code = body(options, terminal)
     except UsageError as error:
         terminal.error(f"{error}\n{usage.text()}".rstrip())
         code = 1

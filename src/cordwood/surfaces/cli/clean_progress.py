@@ -1,0 +1,124 @@
+"""The progress of `cordwood clean` on a terminal: a row for each phase, which never goes back.
+
+Rows of finished phases stay; of compactions, of which there may be many, only the last few do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
+
+_ROWS_MAX: Final = 8
+
+
+class _CountColumn(ProgressColumn):
+    """Bytes a second where bytes are counted, else how many of how many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = TransferSpeedColumn()
+
+    def render(self, task: Task) -> Text:
+        """The column's text."""
+        if task.fields.get("in_bytes"):
+            return self._bytes.render(task)
+        return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
+
+
+def columns() -> tuple[ProgressColumn, ...]:
+    """What a row shows."""
+    return (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        _CountColumn(),
+        TimeElapsedColumn(),
+    )
+
+
+class CleanProgress:
+    """A listener of a cleaning, and what its engine reports to; shows nothing without bars."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._phase = ""
+        self._row: TaskID | None = None
+        self._compactions: dict[str, TaskID] = {}
+        self._finished: list[TaskID] = []
+        self._passes: dict[str, int] = {}
+
+    def say(self, phase: str) -> None:
+        """A phase of unknown length begins."""
+        self._open(phase, None)
+
+    def begin(self, phase: str, total: int) -> None:
+        """A phase over `total` partitions begins."""
+        if total:
+            self._open(phase, total)
+
+    def advance(self, name: str) -> None:
+        """One partition of the phase is done."""
+        if self._progress is not None and self._row is not None:
+            self._progress.update(self._row, advance=1, description=f"{self._phase} {name}")
+
+    def bytes_done(self, name: str, phase: str, done: int, total: int) -> None:
+        """A compaction has come so far; what was shown before is never taken back."""
+        if self._progress is None:
+            return
+        self.finish()
+        key = f"{phase} {name}"
+        row = self._compactions.get(key)
+        if row is None or (self._task(row).finished and done < total):
+            row = self._progress.add_task(key, total=1.0, in_bytes=True)
+            self._compactions[key] = row
+        task = self._task(row)
+        share = min(1.0, done / total) if total else 1.0
+        shown = task.completed / task.total if task.total else 0.0
+        self._progress.update(row, total=max(1, total), completed=max(share, shown) * max(1, total))
+        if self._task(row).finished and row not in self._finished:
+            self._finished.append(row)
+            self._drop_old()
+
+    def finish(self) -> None:
+        """The phase is over."""
+        if self._progress is None or self._row is None:
+            return
+        total = self._task(self._row).total
+        self._progress.update(
+            self._row,
+            description=self._phase,
+            total=1 if total is None else total,
+            completed=1 if total is None else total,
+        )
+        self._row = None
+
+    def _open(self, phase: str, total: int | None) -> None:
+        self.finish()
+        number = self._passes[phase] = self._passes.get(phase, 0) + 1
+        self._phase = phase if number == 1 else f"{phase} (pass {number})"
+        if self._progress is not None:
+            self._row = self._progress.add_task(self._phase, total=total)
+
+    def _task(self, row: TaskID) -> Task:
+        assert self._progress is not None, "checked by the caller"
+        return next(task for task in self._progress.tasks if task.id == row)
+
+    def _drop_old(self) -> None:
+        assert self._progress is not None, "checked by the caller"
+        while len(self._finished) > _ROWS_MAX:
+            row = self._finished.pop(0)
+            self._progress.remove_task(row)
+            known: Any = [key for key, each in self._compactions.items() if each == row]
+            for key in known:
+                del self._compactions[key]

@@ -1,0 +1,180 @@
+"""What a command logs, how, and where to: --log-level, --log-format and --log-file."""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import logging.handlers
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from cordwood.model.errors import ConfigError
+
+_TEXT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+
+LEVELS: Final[Mapping[str, int]] = {
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+}
+
+
+class LogLevel(enum.StrEnum):
+    """The lowest level that is logged."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"
+
+
+class LogFormat(enum.StrEnum):
+    """How a line looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(
+        "--log-level",
+        case_sensitive=False,
+        metavar="LEVEL",
+        help="Log from this level on: DEBUG, INFO, WARN or ERROR.",
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        case_sensitive=False,
+        metavar="text|json",
+        help="How a line of the log looks.",
+    ),
+]
+LogFileOption = Annotated[
+    Path | None,
+    typer.Option("--log-file", metavar="FILE", help="Log to this file, not to standard error."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """`level` is a name of `LEVELS`, `file` None for standard error."""
+
+    level: str = "WARN"
+    format: LogFormat = LogFormat.TEXT
+    file: Path | None = None
+
+
+def _level_name(record: logging.LogRecord) -> str:
+    """The level by Kafka's name for it."""
+    return {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
+
+
+class _TextFormatter(logging.Formatter):
+    """A line as Kafka's log4j writes it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and a trace below it."""
+        named = copy(record)
+        named.levelname = _level_name(record)
+        return super().format(named)
+
+
+class _JsonFormatter(logging.Formatter):
+    """A JSON document to a line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        document = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": _level_name(record),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            document["error"] = self.formatException(record.exc_info)
+        return json.dumps(document)
+
+
+class _LineHandler(logging.Handler):
+    """Hands lines on."""
+
+    def __init__(self, write_line: Callable[[str], None]) -> None:
+        super().__init__()
+        self._write_line = write_line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._write_line(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
+def parse_log_options(level: str | None, format: str | None, file: str | None) -> LogOptions:  # noqa: A002
+    """The options from text.
+
+    Raises:
+        ConfigError: a value is none of those that there are.
+    """
+    name = (level or "WARN").upper()
+    form = (format or LogFormat.TEXT).lower()
+    if name not in LEVELS:
+        raise ConfigError(f"--log-level {level}: expected one of {', '.join(LEVELS)}")
+    if form not in set(LogFormat):
+        raise ConfigError(f"--log-format {format}: expected text or json")
+    return LogOptions(level=name, format=LogFormat(form), file=Path(file) if file else None)
+
+
+def log_handler(options: LogOptions, write_line: Callable[[str], None]) -> logging.Handler:
+    """A handler that logs as the options say: to their file, or else by `write_line`.
+
+    A log file that is moved is made anew.
+
+    Raises:
+        ConfigError: the log file cannot be written to.
+    """
+    handler: logging.Handler = _LineHandler(write_line)
+    if options.file is not None:
+        try:
+            handler = logging.handlers.WatchedFileHandler(options.file, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--log-file {options.file}: {error.strerror}") from error
+    is_json = options.format is LogFormat.JSON
+    handler.setFormatter(_JsonFormatter() if is_json else _TextFormatter(_TEXT))
+    handler.setLevel(LEVELS[options.level])
+    return handler
+
+
+@contextmanager
+def logging_to(write_line: Callable[[str], None], options: LogOptions) -> Iterator[logging.Handler]:
+    """Logs as the options say, until the context ends; gives the handler.
+
+    Raises:
+        ConfigError: the log file cannot be written to.
+    """
+    handler = log_handler(options, write_line)
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    root.setLevel(handler.level)
+    root.handlers = [handler]
+    # A broker's own loggers may be set to a lower level while it runs.
+    handler.setLevel(logging.NOTSET)
+    try:
+        yield handler
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+        handler.close()
