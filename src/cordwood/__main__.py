@@ -1,6 +1,6 @@
 """`python -m cordwood`: the same as the `cordwood` command."""
 
-from cordwood.surfaces.cli.main import main
+from cordwood.surfaces.cli.entry import main
 
 if __name__ == "__main__":
     main()

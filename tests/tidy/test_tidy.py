@@ -62,25 +62,30 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"os", "signal", "read_bytes"},
         "finds and ends the processes of a child that is gone",
     ),
+    "cleanup/run_directory.py": (
+        {"fcntl", "open", "os", "shutil", "tempfile"},
+        "temporary files of a run, of no use after it",
+    ),
     "cleanup/spark_child.py": (
-        {"open", "os", "read_bytes", "shutil", "subprocess", "tempfile"},
+        {"open", "os", "read_bytes", "subprocess"},
         "starts Spark's process, listens to it and ends it",
     ),
     "cleanup/tasks.py": ({"uuid"}, "names no other attempt uses"),
-    "cleanup/spark/child.py": ({"os", "tempfile"}, "the process that Spark runs in"),
+    "cleanup/spark/child.py": ({"os"}, "the process that Spark runs in"),
     "cleanup/spark/job.py": ({"uuid"}, "names no other run uses"),
     "cleanup/spark/session.py": (
-        {"os", "shutil", "tempfile", "open"},
-        "finds Java, and hides what the virtual machine prints",
+        {"os", "shutil", "signal", "tempfile", "open"},
+        "finds Java, starts and ends the virtual machine, and hides what it prints",
     ),
     "surfaces/settings.py": (
         {"read_bytes", "read_text"},
         "reads the files that options name, whole",
     ),
-    "surfaces/cli/clean.py": (
-        {"os", "signal"},
-        "ends at once when interrupted: Spark's threads would go on",
+    "surfaces/cli/entry.py": (
+        {"io", "open", "os"},
+        "ends the process when the reader of a pipe is gone",
     ),
+    "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),
     "protocol/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
     "surfaces/cli/serve.py": (
         {"read_text", "signal"},

@@ -9,12 +9,15 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from cordwood.model.clock import SystemClock, pause
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _END_S = 10.0
 
 
@@ -29,18 +32,74 @@ def die_with(parent: int) -> None:
         raise SystemExit(1)
 
 
-def members(session: int) -> list[int]:
-    """The processes of a session that have not ended yet."""
-    found = []
+def ignore_stop_signals() -> None:
+    """Leaves the end of this process to its parent, whoever else sends it a signal to stop.
+
+    A terminal, systemd and `timeout` send such a signal to every process of a group.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of every process below it whose own parent ends.
+
+    So `end_descendants` finds whatever this process has started, directly or not.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class _Process(NamedTuple):
+    """A process that has not ended yet."""
+
+    pid: int
+    parent: int
+    session: int
+
+
+def _processes() -> Iterator[_Process]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError, ValueError, IndexError):
                 stat = Path("/proc", entry, "stat").read_bytes()
                 # The name is in parentheses, and may contain any.
-                state, _, _, sid = stat[stat.rindex(b")") + 2 :].split()[:4]
-                if int(sid) == session and state not in {b"Z", b"X"}:
-                    found.append(int(entry))
+                state, parent, _, session = stat[stat.rindex(b")") + 2 :].split()[:4]
+                if state not in {b"Z", b"X"}:
+                    yield _Process(int(entry), int(parent), int(session))
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session that have not ended yet."""
+    return [process.pid for process in _processes() if process.session == session]
+
+
+def descendants() -> list[int]:
+    """The processes that this one has started, and those that they have started."""
+    children: dict[int, list[int]] = {}
+    for process in _processes():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: list[int] = []
+    at = [os.getpid()]
+    while at:
+        below = children.get(at.pop(), [])
+        found += below
+        at += below
     return found
+
+
+def end_descendants() -> bool:
+    """Kills every process below this one; whether none is left. See `adopt_orphans`."""
+    clock = SystemClock()
+    deadline = clock.monotonic_s() + _END_S
+    while clock.monotonic_s() < deadline:
+        left = descendants()
+        if not left:
+            return True
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        pause(0.005)
+    return False
 
 
 def end_session(session: int, *, sparing: int | None = None) -> bool:

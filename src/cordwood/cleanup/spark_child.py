@@ -10,20 +10,16 @@ import json
 import logging
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Protocol
 
 from cordwood.cleanup.child_session import end_session
+from cordwood.cleanup.run_directory import RunDirectory
 from cordwood.model.clock import SystemClock, pause
-from cordwood.model.errors import DirectoryInUseError
-from cordwood.storage.filesystem import DirectoryLock
 
 _log = logging.getLogger(__name__)
 
@@ -34,9 +30,8 @@ _START_S = 180.0
 _STOP_S = 10.0
 _LOOK_S = 1.0
 _SEND_S = 30.0
-_ROOM = "cordwood-spark-"
-_ROOM_S = 60.0
 _READ_BYTES = 1 << 16
+_WORDS = "output"
 _WORDS_BYTES = 2_000
 
 Message = dict[str, Any]
@@ -81,9 +76,8 @@ class SparkChild:
         self._end_wanted = False
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # Where Spark keeps what it spills; the lock tells that it is in use.
-        self._room: Path | None = None
-        self._room_lock: DirectoryLock | None = None
+        # For all temporary files of the process, and of those that it starts.
+        self._run_directory: RunDirectory | None = None
         self._wake_out, self._wake_in = os.pipe()
         # The process ends with the thread that started it: this one outlives it.
         self._thread = threading.Thread(target=self._keep, name="cordwood-spark", daemon=True)
@@ -158,24 +152,18 @@ class SparkChild:
             self._keeper.ended(self)
 
     def _spawn(self) -> None:
-        _clear_rooms()
-        self._room = Path(tempfile.mkdtemp(prefix=_ROOM))
-        self._room_lock = DirectoryLock(self._room)
+        run = self._run_directory = RunDirectory()
         mine, its = socket.socketpair()
         mine.settimeout(_SEND_S)
-        environment = os.environ | {
-            "TMPDIR": str(self._room),
-            "SPARK_LOCAL_DIRS": str(self._room),
-        }
         command = [sys.executable, "-m", self._module, str(its.fileno()), str(os.getpid())]
-        with its, (self._room / "words").open("wb") as words:
+        with its, (run.path / _WORDS).open("wb") as words:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=words,
                 pass_fds=[its.fileno()],
-                env=environment,
+                env=os.environ | {"TMPDIR": str(run.path)},
                 start_new_session=True,
             )
         with self._lock:
@@ -259,9 +247,9 @@ class SparkChild:
         return f"it was killed by signal {found.si_status}"
 
     def _last_words(self) -> str:
-        assert self._room is not None, "it was started"
+        assert self._run_directory is not None, "it was started"
         with suppress(OSError):
-            data = (self._room / "words").read_bytes()[-_WORDS_BYTES:]
+            data = (self._run_directory.path / _WORDS).read_bytes()[-_WORDS_BYTES:]
             lines = [line for line in data.decode(errors="replace").splitlines() if line.strip()]
             return lines[-1].strip() if lines else ""
         return ""
@@ -293,19 +281,5 @@ class SparkChild:
                 os.close(end)
         if handle is not None:
             handle.close()
-        if self._room is not None:
-            shutil.rmtree(self._room, ignore_errors=True)
-        if self._room_lock is not None:
-            self._room_lock.release()
-
-
-def _clear_rooms() -> None:
-    """Removes those of children whose parent was killed."""
-    clock = SystemClock()
-    for room in Path(tempfile.gettempdir()).glob(f"{_ROOM}*"):
-        with suppress(OSError, DirectoryInUseError):
-            age_s = clock.now_ms() / 1000 - room.stat().st_mtime
-            if age_s > _ROOM_S:
-                lock = DirectoryLock(room)
-                shutil.rmtree(room, ignore_errors=True)
-                lock.release()
+        if self._run_directory is not None:
+            self._run_directory.remove()

@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from cordwood.cleanup import tasks
-from cordwood.cleanup.child_session import die_with, end_session
+from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
 from cordwood.cleanup.round import Round
 from cordwood.cleanup.spark.child import Line, Told
@@ -50,6 +50,7 @@ def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
 
 def main(fs: FileSystem = OS) -> None:
     """Behaves as it is told to; the logs are in `fs`."""
+    ignore_stop_signals()
     die_with(int(sys.argv[2]))
     line = Line(int(sys.argv[1]))
     mode = os.environ.get("STAND_IN", "")

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.child_session import end_session, members
+from cordwood.cleanup.run_directory import PREFIX
 from cordwood.cleanup.spark_process import Backoff
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import DirectoryLock
 from cordwood.testing.cleaner_bench import (
     FAST,
     SECONDS_MAX,
@@ -288,25 +288,34 @@ def test_whoever_started_it_is_killed_and_it_ends_with_all_it_started(tmp_path: 
     end_session(pid)
 
 
-def test_the_room_of_a_child_whose_parent_was_killed_is_cleared_by_the_next(
+def test_its_temporary_files_are_in_a_directory_that_is_gone_when_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / "cordwood-spark-left"
+    left = tmp_path / f"{PREFIX}left"
     left.mkdir()
-    (left / "words").touch()
-    os.utime(left, (0, 0))
-    taken = tmp_path / "cordwood-spark-taken"
-    taken.mkdir()
-    lock = DirectoryLock(taken)
-    os.utime(taken, (0, 0))
+    (left / "output").touch()
     bench = CleanerBench(tmp_path / "logs", module=STAND_IN)
     bench.fill()
     bench.cleaner.run_once_now()
-    assert len(list(tmp_path.glob("cordwood-spark-*"))) == 2
+    (run,) = tmp_path.glob(f"{PREFIX}*")
+    assert run != left
     bench.close()
-    assert list(tmp_path.glob("cordwood-spark-*")) == [taken]
-    lock.release()
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
+
+
+def test_signals_to_every_process_of_a_group_leave_the_child_to_its_parent(
+    bench: CleanerBench,
+) -> None:
+    bench.fill()
+    bench.cleaner.run_once_now()
+    pid = bench.pid
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, number)
+    bench.fill()
+    bench.cleaner.run_once_now()
+    assert bench.pid == pid
+    assert bench.engine.deaths == 0
 
 
 def test_a_session_is_ended_with_whatever_was_started_in_it() -> None:

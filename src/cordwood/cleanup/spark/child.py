@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.announcements import wanted_mark
-from cordwood.cleanup.child_session import die_with, end_session
+from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
 from cordwood.cleanup.round import Round
 from cordwood.cleanup.round_values import Manifest, failure_to_json
@@ -123,8 +122,7 @@ def _serve(line: Line, orders: dict[str, Any], fs: FileSystem) -> None:
     from cordwood.cleanup.spark.job import Limits, SparkRounds  # noqa: PLC0415  # seconds to import
 
     cores = orders["cores"]
-    options = f"-XX:-UsePerfData -Djava.io.tmpdir={tempfile.gettempdir()}"
-    with spark_session(f"local[{cores}]", jvm_heap=orders["heap"], java_options=options) as session:
+    with spark_session(f"local[{cores}]", jvm_heap=orders["heap"], leads_session=True) as session:
         machine = session.sparkContext._gateway.proc
         threading.Thread(target=_watch_machine, args=(line, machine), daemon=True).start()
         session.range(1).count()  # the first job takes a second longer than others
@@ -140,6 +138,7 @@ def _serve(line: Line, orders: dict[str, Any], fs: FileSystem) -> None:
 def main(fs: FileSystem = OS) -> None:
     """Serves until it is told to stop, or its parent is gone; the logs are in `fs`."""
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    ignore_stop_signals()
     die_with(parent)
     os.nice(_NICE)
     line = Line(descriptor)

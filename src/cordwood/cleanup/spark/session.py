@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cordwood.cleanup.child_session import end_session, members
+from cordwood.cleanup.run_directory import RunDirectory
 from cordwood.model.errors import EngineError
 
 JVM_HEAP = "1g"
@@ -42,28 +47,138 @@ def require_java() -> None:
 
 @contextmanager
 def spark_session(
-    master: str, *, jvm_heap: str = JVM_HEAP, java_options: str = ""
+    master: str, *, jvm_heap: str = JVM_HEAP, leads_session: bool = False
 ) -> Iterator[Any]:
     """A session on `master`: local[N], spark://host:port, yarn, k8s://..., or sc://host:port.
 
-    `jvm_heap` and `java_options` are for a virtual machine that is started here.
+    Except for sc://, a virtual machine is started here. At the end it has ended, with every process
+    that it had started, and its temporary files are removed.
+
+    Args:
+        master: where Spark runs.
+        jvm_heap: of the virtual machine.
+        leads_session: whether this process was started as the leader of a process session of its
+            own; the virtual machine then belongs to that. Else it leads one itself, and signals
+            that a terminal or `timeout` sends to this process's group do not reach it.
 
     Raises:
         EngineError: Spark does not start.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    remote = master.startswith("sc://")
-    if not remote:
-        require_java()
-    # Spark writes to the process's own stdout and stderr from Java; --json promises one document.
-    with _quiet():
-        session = _connect(master) if remote else _start(master, jvm_heap, java_options)
-    try:
+    if master.startswith("sc://"):
+        with _quiet():
+            session = _connect(master)
+        try:
+            yield session
+        finally:
+            with _quiet():
+                session.stop()
+        return
+    require_java()
+    with RunDirectory() as run, _temporary_files_in(run.path), _machine(run.path) as machine:
+        # The virtual machine writes to this process's stdout and stderr; --json promises one
+        # document.
+        with _quiet():
+            session = machine.start(master, jvm_heap, leads_session=leads_session)
         yield session
+
+
+@contextmanager
+def _temporary_files_in(directory: Path) -> Iterator[None]:
+    """Has this process, and those that it starts, put temporary files into a directory."""
+    before = os.environ.get("TMPDIR"), tempfile.tempdir
+    os.environ["TMPDIR"] = tempfile.tempdir = str(directory)
+    try:
+        yield
+    finally:
+        variable, tempfile.tempdir = before
+        if variable is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = variable
+
+
+@contextmanager
+def _machine(directory: Path) -> Iterator[_Machine]:
+    machine = _Machine(directory)
+    try:
+        yield machine
     finally:
         with _quiet():
-            session.stop()
+            machine.stop()
+
+
+class _Machine:
+    """A virtual machine with a Spark session, and the processes that it starts."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._gateway: Any = None
+        self._session: Any = None
+        self._leader = 0
+
+    def start(self, master: str, jvm_heap: str, *, leads_session: bool) -> Any:
+        """The session; see `spark_session`.
+
+        Raises:
+            EngineError: Spark does not start.
+        """
+        # The program that builds the virtual machine's command line is one itself.
+        os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:-UsePerfData"
+        os.environ["SPARK_LOCAL_DIRS"] = str(self._directory)
+        try:
+            from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # seconds to import
+            from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+            from pyspark.sql import SparkSession  # noqa: PLC0415
+
+            conf = SparkConf().setMaster(master).setAppName("cordwood")
+            for key, value in _settings(master, jvm_heap, self._directory).items():
+                conf.set(key, value)
+            self._gateway = launch_gateway(
+                conf, popen_kwargs={"start_new_session": not leads_session}
+            )
+            self._leader = os.getsid(0) if leads_session else self._gateway.proc.pid
+            with _signals_kept():
+                context = SparkContext(conf=conf, gateway=self._gateway)
+            self._session = SparkSession.builder.getOrCreate()
+            context.setLogLevel("OFF")
+        except Exception as error:
+            raise EngineError(f"Spark did not start on {master}: {error}") from error
+        return self._session
+
+    def stop(self) -> None:
+        """Ends the session, then the virtual machine, at once: it has nothing to write any more."""
+        gateway, session = self._gateway, self._session
+        if gateway is None:
+            return
+        try:
+            if session is not None and gateway.proc.pid in members(self._leader):
+                session.stop()
+        finally:
+            end_session(self._leader, sparing=os.getpid())
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
+            _forget(gateway)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Undoes that a SparkContext handles SIGINT, when the main thread makes it."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _forget(gateway: Any) -> None:
+    """Has the next session of this process start a virtual machine of its own."""
+    from pyspark import SparkContext  # noqa: PLC0415  # loaded by now
+
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # PySpark's, which it never resets itself
 
 
 def _require_listening(master: str) -> None:
@@ -88,39 +203,31 @@ def _connect(master: str) -> Any:
     return session
 
 
-def _start(master: str, jvm_heap: str, java_options: str) -> Any:
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415  # seconds to import
-
-        builder = (
-            SparkSession.builder.master(master)
-            .appName("cordwood")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.memory", jvm_heap)
-            .config("spark.driver.host", "127.0.0.1" if master.startswith("local") else "localhost")
-            .config("spark.sql.adaptive.enabled", "false")
-            .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-            .config("spark.sql.execution.arrow.maxRecordsPerBatch", "256")
-            .config("spark.python.worker.reuse", "true")
-            # Identities of keys are as good as random: compressing them costs and gains nothing.
-            .config("spark.shuffle.compress", "false")
-            .config("spark.shuffle.spill.compress", "false")
-            .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-            .config("spark.python.daemon.module", "cordwood.cleanup.spark.daemon")
-            .config("spark.driver.extraJavaOptions", f"{_JAVA_OPTIONS} {java_options}".rstrip())
-            .config("spark.sql.warehouse.dir", tempfile.gettempdir())
-            .config("spark.task.maxFailures", "4")
-        )
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-    except Exception as error:
-        raise EngineError(f"Spark did not start on {master}: {error}") from error
-    return session
+def _settings(master: str, jvm_heap: str, directory: Path) -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": jvm_heap,
+        "spark.driver.host": "127.0.0.1" if master.startswith("local") else "localhost",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
+        "spark.python.worker.reuse": "true",
+        # Identities of keys are as good as random: compressing them costs and gains nothing.
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.spill.compress": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.python.daemon.module": "cordwood.cleanup.spark.daemon",
+        "spark.driver.extraJavaOptions": f'{_JAVA_OPTIONS} "-Djava.io.tmpdir={directory}"',
+        "spark.sql.warehouse.dir": str(directory),
+        "spark.task.maxFailures": "4",
+    }
 
 
 _JAVA_OPTIONS = " ".join(
     [
         "-XX:+UseSerialGC",
+        # Its counters would be a file in the system's directory for temporary files.
+        "-XX:-UsePerfData",
         # The JVM only moves blocks between sockets and files: a quick start beats a hot loop.
         "-XX:TieredStopAtLevel=1",
         "-Dlog4j2.level=OFF",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -38,6 +36,7 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
@@ -134,6 +133,11 @@ def clean_command(
     until nothing changes. Settings come from the metadata log in LOG_DIR, server.properties and the
     options here, at Kafka's own levels. A topic that no source describes is left alone.
     """
+    STOPPING.command(
+        "cordwood clean",
+        note="what was put in place stays, the next run goes on",
+        ends_processes=True,
+    )
     screen = context.with_resource(Screen())
     try:
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
@@ -292,28 +296,13 @@ class _Engine:
 
 @contextmanager
 def _display(screen: Screen, *, shown: bool) -> Iterator[CleanProgress]:
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        if not shown:
-            yield CleanProgress(None)
-            return
-        with screen.bars(*clean_progress.columns()) as progress:
-            display = CleanProgress(progress)
-            yield display
-            display.finish()
-    except KeyboardInterrupt:
-        typer.echo(
-            "cordwood clean: interrupted; what was put in place stays, the next run goes on",
-            err=True,
-        )
-        # Spark's threads may still be at work; everything that counts is on disk.
-        os._exit(130)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+    if not shown:
+        yield CleanProgress(None)
+        return
+    with screen.bars(*clean_progress.columns()) as progress:
+        display = CleanProgress(progress)
+        yield display
+        display.finish()
 
 
 def show_report(report: Report, screen: Screen) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -141,10 +140,3 @@ def _root(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(2)
-
-
-def main() -> None:
-    """Runs the command line; the exit code is 0, 1 (something failed), 2 (usage), 3 (in use)."""
-    if not __debug__:
-        sys.exit("cordwood does not run under python -O: its assertions guard your data")
-    app()

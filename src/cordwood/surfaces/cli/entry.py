@@ -1,0 +1,135 @@
+"""Where the `cordwood` command starts, and how each of its ends looks.
+
+A command that is stopped by a signal, whose reader has gone, or that fails, ends with one plain
+line on stderr and a documented exit code. Only a bug has a traceback, and it is shown on request.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Final, NoReturn
+
+from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
+
+_FAILED: Final = 1
+_DEBUG_VARIABLE: Final = "CORDWOOD_DEBUG"
+
+
+def main() -> NoReturn:
+    """Runs the command line and ends the process.
+
+    The exit code is the command's; 128 and the signal's number after SIGINT, SIGTERM and SIGHUP.
+    """
+    if not __debug__:
+        sys.exit("cordwood does not run under python -O: its assertions guard your data")
+    _open_missing_streams()
+    STOPPING.install()
+    try:
+        code = run(sys.argv[1:])
+    except StoppedError:
+        code = 0  # told below
+    if STOPPING.signal is not None:
+        STOPPING.end_now()
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Runs a command and gives its exit code; whatever goes wrong is told on stderr.
+
+    Raises:
+        StoppedError: it was told to stop by a signal.
+    """
+    name = _name(arguments)
+    STOPPING.command(name)
+    try:
+        code = _invoke(arguments)
+        sys.stdout.flush()
+    except StoppedError:
+        raise
+    except BrokenPipeError:
+        _drop_stdout()
+        return _FAILED
+    except Exception as error:
+        code = _tell(name, error)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_stdout()
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    from cordwood.surfaces.cli.main import app  # noqa: PLC0415  # signals come first
+
+    try:
+        app(arguments)
+    except SystemExit as stop:
+        if isinstance(stop.code, str):
+            print(stop.code, file=sys.stderr)  # noqa: T201  # as the interpreter would
+            return _FAILED
+        return stop.code or 0
+    return 0
+
+
+def _name(arguments: list[str]) -> str:
+    """The command's name as it begins messages."""
+    first = next((each for each in arguments if not each.startswith("-")), "")
+    return f"cordwood {first}".rstrip()
+
+
+def _tell(name: str, error: Exception) -> int:
+    from cordwood.model.errors import CordwoodError  # noqa: PLC0415  # signals come first
+
+    if os.environ.get(_DEBUG_VARIABLE):
+        import traceback  # noqa: PLC0415  # hardly ever
+
+        traceback.print_exception(error)
+        return _FAILED
+    if isinstance(error, CordwoodError):
+        text = str(error)
+    elif isinstance(error, OSError):
+        text = os_error_text(error)
+    else:
+        text = (
+            f"unexpected error, a bug of Cordwood: {type(error).__name__}: {error}. Run the "
+            f"command again with {_DEBUG_VARIABLE}=1 in the environment to see where"
+        )
+    print(f"{name}: {text}", file=sys.stderr)  # noqa: T201  # the last line
+    return _FAILED
+
+
+def os_error_text(error: OSError) -> str:
+    """What the system refused, with the file that it concerns."""
+    reason = error.strerror or str(error) or type(error).__name__
+    name = error.filename
+    return f"{os.fsdecode(name)}: {reason}" if isinstance(name, str | bytes) else reason
+
+
+def _open_missing_streams() -> None:
+    """Has descriptors 0 to 2 refer to something, so that no file that is opened takes their place.
+
+    Writing to one that was closed fails, as it would without.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115  # as long as it runs
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files that are not UTF-8 go out as they came in.
+        if isinstance(stream, io.TextIOWrapper):
+            is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
+            stream.reconfigure(errors="surrogateescape" if is_utf8 else "replace")
+
+
+def _drop_stdout() -> None:
+    """Nobody reads: the interpreter must not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

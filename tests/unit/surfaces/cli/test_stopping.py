@@ -1,0 +1,111 @@
+"""Commands that are stopped by signals: exit codes, last lines, and processes that are left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+BEGIN = (
+    "import os, signal, subprocess, sys, threading, time\n"
+    "from cordwood.surfaces.cli.stopping import STOPPING, StoppedError\n"
+    "STOPPING.install()\n"
+    "STOPPING.command('cordwood work', note='nothing is lost', ends_processes=True)\n"
+    "def tell(number):\n"
+    "    os.kill(os.getpid(), number)\n"
+    "    threading.Event().wait(30)\n"
+)
+END = "STOPPING.end_now()\n"
+
+
+def outcome(program: str, number: int, *arguments: str) -> tuple[int, Sequence[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + program, str(int(number)), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "how"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "stopped by SIGTERM"),
+        (signal.SIGHUP, 129, "stopped by SIGHUP"),
+    ],
+)
+def test_a_signal_has_an_exit_code_and_a_plain_line(number: int, code: int, how: str) -> None:
+    program = "try:\n    tell(int(sys.argv[1]))\nexcept StoppedError:\n    pass\n" + END
+    assert outcome(program, number) == (code, [f"cordwood work: {how}; nothing is lost"])
+
+
+def test_every_process_below_is_ended_also_in_another_session(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = (
+        "script = 'sleep 600 & echo $! >>$0; (sleep 600 & echo $! >>$0);'\n"
+        "script += 'echo $$ >>$0; echo; wait'\n"
+        "child = subprocess.Popen(['sh', '-c', script, sys.argv[2]], start_new_session=True,\n"
+        "                         stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        "try:\n    tell(int(sys.argv[1]))\nexcept StoppedError:\n    pass\n"
+    ) + END
+    code, _ = outcome(program, signal.SIGTERM, str(pids))
+    assert code == 143
+    started = pids.read_text().split()
+    assert len(started) == 3
+    for pid in started:
+        state = Path("/proc", pid, "stat")
+        assert not state.exists() or ") Z" in state.read_text()
+
+
+@pytest.mark.parametrize(
+    "swallows",
+    [
+        "class Dropped:\n"
+        "    def __del__(self):\n"
+        "        tell(int(sys.argv[1]))\n"
+        "d = Dropped(); del d\n",
+        "try:\n    tell(int(sys.argv[1]))\nexcept StoppedError:\n    tell(int(sys.argv[1]))\n",
+    ],
+    ids=["in a finalizer", "a second signal"],
+)
+def test_it_ends_where_the_exception_is_dropped_and_at_a_second_signal(swallows: str) -> None:
+    program = swallows + "threading.Event().wait(30)\n"
+    code, lines = outcome(program, signal.SIGINT)
+    assert (code, lines) == (130, ["cordwood work: interrupted; nothing is lost"])
+
+
+def test_a_signal_that_is_ignored_as_under_nohup_stays_ignored() -> None:
+    program = (
+        "import os, signal\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from cordwood.surfaces.cli.stopping import STOPPING\n"
+        "STOPPING.install()\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\n"
+        "print('goes on')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
+
+
+def test_a_thread_that_fails_after_the_signal_prints_nothing() -> None:
+    program = (
+        "go = threading.Event()\n"
+        "def fail():\n"
+        "    go.wait(30)\n"
+        "    raise ConnectionRefusedError('Connection refused')\n"
+        "thread = threading.Thread(target=fail)\n"
+        "thread.start()\n"
+        "try:\n    tell(int(sys.argv[1]))\nexcept StoppedError:\n    go.set()\n    thread.join()\n"
+    ) + END
+    code, lines = outcome(program, signal.SIGTERM)
+    assert (code, lines) == (143, ["cordwood work: stopped by SIGTERM; nothing is lost"])
