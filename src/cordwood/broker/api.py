@@ -27,6 +27,15 @@ Response = Fields | Encoded | Awaitable[Fields | Encoded | None] | None
 """None: the request wants no answer (Produce with acks=0)."""
 
 
+class Parked(NamedTuple):
+    """An answer that waits for what other clients do; it is given up when its client has gone.
+
+    An answer that waits for work of this broker is a plain awaitable: the work is finished.
+    """
+
+    answer: Awaitable[Any]
+
+
 class UnservedRequestError(CordwoodError):
     """An API, or a version of one, that is not served: ApiVersions would have said so."""
 
@@ -69,7 +78,8 @@ class Call(NamedTuple):
 class Api(NamedTuple):
     """A served API, with the lowest and the highest version served, both inclusive.
 
-    `handle` runs on the event loop's thread.
+    `handle` runs on the event loop's thread. `parks` says that an awaitable which it returns is of
+    the kind that `Parked` describes.
     """
 
     key: int
@@ -77,3 +87,4 @@ class Api(NamedTuple):
     min_version: int
     max_version: int
     handle: Callable[[Broker, Any, Call], Response]
+    parks: bool = False

@@ -2,7 +2,8 @@
 
 As in Kafka, a connection has one request in work at a time: while it waits for its answer, or its
 answer for the client to take it, nothing more is read, so that a client that sends faster than it
-is served, or does not read, is slowed by its own socket and costs no memory.
+is served, or does not read, is slowed by its own socket and costs no memory. The end of such a
+connection is reported by `peer_closed`: an answer that waits for other clients is then given up.
 
 Responses are sent straight from the handler's turn; what the socket does not take waits for it to
 be writable. Ranges of segment files go by sendfile.
@@ -20,7 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cordwood.broker.api import Part, Peer, UnansweredRequestError, UnservedRequestError
+from cordwood.broker.api import Parked, Part, Peer, UnansweredRequestError, UnservedRequestError
 from cordwood.protocol.frames import FrameReader, InvalidReceiveError
 from cordwood.protocol.messages import MalformedMessageError, UnknownMessageError
 from cordwood.storage.segment.batch_walk import FileRange
@@ -28,7 +29,7 @@ from cordwood.storage.segment.batch_walk import FileRange
 _log = logging.getLogger(__name__)
 
 Reply = list[Part] | None
-Answer = Callable[[memoryview, Peer], Reply | Awaitable[Reply]]
+Answer = Callable[[memoryview, Peer], Reply | Awaitable[Reply] | Parked]
 
 # Below this, a range of a file is read and joined with what is around it: one system call less.
 _SENDFILE_BYTES_MIN = 64 * 1024
@@ -70,15 +71,22 @@ class Connection:
         self._reading = False
         self._writing = False
         self._waiting: asyncio.Future[Any] | None = None
+        self._is_parked = False
+        self._is_peer_closed = False
         self._closed = False
         self._resume_reading()
 
     # ---- in
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the client waits for an answer that is not ready yet."""
-        return self._waiting is not None
+    def fd(self) -> int:
+        """The socket's descriptor; another connection may have it once this one is closed."""
+        return self._fd
+
+    @property
+    def is_working(self) -> bool:
+        """Whether this broker is busy with a request; one that waits for other clients is not."""
+        return self._waiting is not None and not self._is_parked
 
     @property
     def is_busy(self) -> bool:
@@ -156,8 +164,11 @@ class Connection:
                     self._flush()
                     if self.is_busy:
                         break
+            elif isinstance(reply, Parked):
+                self._await(reply.answer, is_parked=True)
+                break
             elif reply is not None:
-                self._await(reply)
+                self._await(reply, is_parked=False)
                 break
             if self._closed:
                 return
@@ -178,17 +189,38 @@ class Connection:
         else:
             self._resume_reading()
 
-    def _await(self, reply: Awaitable[Reply]) -> None:
+    def _await(self, reply: Awaitable[Reply], *, is_parked: bool) -> None:
         waiting = asyncio.ensure_future(reply, loop=self._loop)
-        self._waiting = waiting
+        self._waiting, self._is_parked = waiting, is_parked
         self._pause_reading()
         waiting.add_done_callback(self._answered)
+        if self._is_peer_closed:
+            self._give_up_soon()
+
+    def peer_closed(self) -> None:
+        """The peer sends no more; what it has sent is still to be read and answered.
+
+        Kafka's clients close both ways at once, so nobody takes an answer that comes later.
+        """
+        self._is_peer_closed = True
+        if self._waiting is not None:
+            self._give_up_soon()
+
+    def _give_up_soon(self) -> None:
+        """Not now: a task that is cancelled before its first step does not give up its wait."""
+        self._loop.call_soon(self._give_up)
+
+    def _give_up(self) -> None:
+        if self._waiting is not None and self._is_parked:
+            self.close("the peer closed it while a request waited")
 
     def _answered(self, waiting: asyncio.Future[Reply]) -> None:
         self._waiting = None
-        if self._closed or waiting.cancelled():
+        if waiting.cancelled():
             return
         error = waiting.exception()
+        if self._closed:
+            return
         if error is not None:
             _log.error("Closing connection %s", self.peer.name, exc_info=error)
             self.close(None)
@@ -262,8 +294,14 @@ class Connection:
 
     # ---- end
 
-    def close(self, reason: str | None, *, warn: bool = False) -> None:
-        """Closes the socket at once; what was under way is forgotten."""
+    def close(self, reason: str | None, *, warn: bool = False, abandon: bool = False) -> None:
+        """Closes the socket at once; what it waits for is given up, work is finished.
+
+        Args:
+            reason: logged, if there is one.
+            warn: as a warning.
+            abandon: gives up work, too.
+        """
         if self._closed:
             return
         self._closed = True
@@ -274,7 +312,7 @@ class Connection:
         if self._writing:
             self._loop.remove_writer(self._fd)
             self._writing = False
-        if self._waiting is not None:
+        if self._waiting is not None and (self._is_parked or abandon):
             self._waiting.cancel()
         self._out.clear()
         self._sock.close()

@@ -16,6 +16,7 @@ from cordwood.broker.api import (
     Call,
     Encoded,
     Fields,
+    Parked,
     Part,
     Peer,
     UnansweredRequestError,
@@ -54,7 +55,7 @@ class Dispatcher:
         self._broker = broker
         self._apis = apis
 
-    def answer(self, frame: memoryview, peer: Peer) -> list[Part] | Awaitable[Any] | None:
+    def answer(self, frame: memoryview, peer: Peer) -> list[Part] | Awaitable[Any] | Parked | None:
         """A request's response: a list of what is to be sent, or an awaitable of one.
 
         Raises:
@@ -83,7 +84,8 @@ class Dispatcher:
             response = self._failed(api, call, request, error)
         if response is None or isinstance(response, Mapping | Encoded):
             return self._finished(api, call, request, response, begun)
-        return self._later(api, call, request, response, begun)
+        later = self._later(api, call, request, response, begun)
+        return Parked(later) if api.parks else later
 
     async def _later(
         self,

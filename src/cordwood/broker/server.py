@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import select
 import socket
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -65,7 +66,9 @@ class Server:
     def __init__(self, *, limits: ServerLimits) -> None:
         self._limits = limits
         self._answer: Answer
-        self._connections: set[Connection] = set()
+        self._connections: dict[int, Connection] = {}
+        # Says which peers have closed; of a connection that is not read from nothing else does.
+        self._closed_peers: select.epoll
         self._per_ip: Counter[str] = Counter()
         self.counters: dict[str, ListenerCounters] = {}
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
@@ -92,12 +95,12 @@ class Server:
 
     def peers(self) -> list[Peer]:
         """The other ends of all open connections."""
-        return [connection.peer for connection in self._connections]
+        return [connection.peer for connection in self._connections.values()]
 
     @property
     def connections(self) -> Collection[Connection]:
         """Those that are open."""
-        return self._connections
+        return self._connections.values()
 
     def bind(self, listener: str, host: str, port: int) -> int:
         """Takes an address; whoever connects is served from `start` on.
@@ -151,6 +154,8 @@ class Server:
         self._loop = loop
         self._answer = answer
         self._resume_accepting()
+        self._closed_peers = select.epoll()
+        loop.add_reader(self._closed_peers.fileno(), self._note_closed_peers)
         self._idle_check = loop.call_later(_IDLE_CHECK_S, self._close_idle)
 
     def _resume_accepting(self) -> None:
@@ -196,17 +201,23 @@ class Server:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes)
             self._per_ip[host] += 1
             self.counters[listener].created += 1
-            self._connections.add(
-                Connection(
-                    sock,
-                    Peer(host, f"{host}:{address[1]}", listener),
-                    loop=self._loop,
-                    answer=self._answer,
-                    scratch=self._scratch,
-                    max_request_bytes=self._limits.max_request_bytes,
-                    on_close=self._forget,
-                )
+            self._connections[sock.fileno()] = Connection(
+                sock,
+                Peer(host, f"{host}:{address[1]}", listener),
+                loop=self._loop,
+                answer=self._answer,
+                scratch=self._scratch,
+                max_request_bytes=self._limits.max_request_bytes,
+                on_close=self._forget,
             )
+            # Once for each connection; the kernel forgets a socket that is closed.
+            self._closed_peers.register(sock.fileno(), select.EPOLLRDHUP | select.EPOLLET)
+
+    def _note_closed_peers(self) -> None:
+        for fd, _ in self._closed_peers.poll(0):
+            connection = self._connections.get(fd)
+            if connection is not None:
+                connection.peer_closed()
 
     def _is_full(self) -> bool:
         """Whether max.connections are open: more wait until one is closed, as in Kafka."""
@@ -228,7 +239,7 @@ class Server:
         return True
 
     def _forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        del self._connections[connection.fd]
         self.counters[connection.peer.listener].closed += 1
         host = connection.peer.host
         self._per_ip[host] -= 1
@@ -242,12 +253,15 @@ class Server:
         self._idle_check = self._loop.call_later(_IDLE_CHECK_S, self._close_idle)
 
     def close_idle(self, now_s: float) -> None:
-        """Closes what has been silent for connections.max.idle.ms at `now_s` of the loop's time."""
+        """Closes what has been silent for connections.max.idle.ms at `now_s` of the loop's time.
+
+        As in Kafka, that includes connections whose requests wait for other clients.
+        """
         if self._limits.connections_max_idle_ms < 0:
             return
         line = now_s - self._limits.connections_max_idle_ms / 1000
-        for connection in list(self._connections):
-            if connection.last_active_s < line and not connection.is_waiting:
+        for connection in list(self._connections.values()):
+            if connection.last_active_s < line and not connection.is_working:
                 connection.close("it was idle for connections.max.idle.ms")
 
     def stop(self) -> None:
@@ -260,5 +274,8 @@ class Server:
         for _, sock in self._bound:
             sock.close()
         self._bound.clear()
-        for connection in list(self._connections):
-            connection.close(None)
+        for connection in list(self._connections.values()):
+            connection.close(None, abandon=True)
+        if self._loop is not None and not self._closed_peers.closed:
+            self._loop.remove_reader(self._closed_peers.fileno())
+            self._closed_peers.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from cordwood.testing.broker import RunningBroker
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.wire import Wire, request_body, request_frame
 
-METADATA, API_VERSIONS, FETCH, PRODUCE, DESCRIBE_CONFIGS = 3, 18, 1, 0, 32
+METADATA, API_VERSIONS, FETCH, PRODUCE, DESCRIBE_CONFIGS, JOIN_GROUP = 3, 18, 1, 0, 32, 11
 
 
 def connected(running: RunningBroker) -> socket.socket:
@@ -184,6 +186,127 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(running: RunningBr
         assert answers(busy, 1) == [2]
         look(idle_s + 1)
         assert is_closed(sock)
+
+
+_DAYS_24_MS = 24 * 86_400_000
+
+
+def _waiting_fetch(topic: str) -> bytes:
+    fields = _fetched(topic) | {"max_wait": _DAYS_24_MS, "min_bytes": 1}
+    return request_frame(FETCH, 12, 1, "c", request_body(FETCH, 12, fields))
+
+
+def _waiting_join(group: str) -> bytes:
+    """Joins a group of one other member, which does not join again: it is waited for."""
+    fields = {
+        "group_id": group,
+        "session_timeout": 300_000,
+        "rebalance_timeout": 300_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    return request_frame(JOIN_GROUP, 3, 1, "c", request_body(JOIN_GROUP, 3, fields))
+
+
+def _state(running: RunningBroker) -> tuple[int, int]:
+    """How many connections are open, and how many fetches wait."""
+
+    def look(broker: Broker) -> tuple[int, int]:
+        return running.node.server.connection_count, broker.metrics.delayed_fetches
+
+    return running.call(look)
+
+
+def _until(running: RunningBroker, expected: tuple[int, int]) -> None:
+    deadline = time.monotonic() + 30
+    while _state(running) != expected:
+        assert time.monotonic() < deadline, _state(running)
+        time.sleep(0.005)
+
+
+def test_a_wait_ends_when_its_client_has_gone_and_its_descriptor_is_released() -> None:
+    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
+        wire.ask("metadata", 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+        before = _state(running)
+        clients = [connected(running) for _ in range(100)]
+        for client in clients:
+            client.sendall(_waiting_fetch("t") + frame(2))  # one more is behind it
+        _until(running, (before[0] + 100, 100))
+        for client in clients:
+            client.close()
+        _until(running, before)
+
+
+def test_a_wait_of_a_client_that_leaves_before_it_is_read_ends_at_once() -> None:
+    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
+        wire.ask("metadata", 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+        before = _state(running)
+        created = running.node.server.counters["PLAINTEXT"].created
+
+        def leave(_: Broker) -> None:  # in the loop's own turn: it sees all of it at once
+            with connected(running) as client:
+                client.sendall(_waiting_fetch("t"))
+
+        running.call(leave)
+        deadline = time.monotonic() + 30
+        while running.node.server.counters["PLAINTEXT"].created == created:
+            assert time.monotonic() < deadline
+        _until(running, before)
+
+
+def test_a_member_that_waits_to_join_and_leaves_is_a_member_until_its_session_ends(
+    running: RunningBroker,
+) -> None:
+    with connected(running) as first, connected(running) as second:
+        for client in (first, second):
+            client.sendall(_waiting_join("g"))
+            answers(client, 1) if client is first else None
+        before, _ = _state(running)
+        second.close()
+        _until(running, (before - 1, 0))
+
+
+def test_what_a_client_sent_before_it_left_is_done(running: RunningBroker, wire: Wire) -> None:
+    wire.ask("metadata", 9, {"topics": [{"name": "last"}], "allow_auto_topic_creation": True})
+    records = build_batch([Record(0, 0, None, b"v")], base_offset=0)
+    with connected(running) as client:
+        body = request_body(PRODUCE, 9, _produced("last", records) | {"acks": 0})
+        client.sendall(request_frame(PRODUCE, 9, 1, "c", body) * 20)
+    deadline = time.monotonic() + 30
+    while running.call(lambda broker: broker.partition("last", 0).log.log_end_offset) < 20:
+        assert time.monotonic() < deadline
+
+
+def test_a_wait_that_outlasts_the_idle_time_is_closed() -> None:
+    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
+        wire.ask("metadata", 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+        with connected(running) as client:
+            client.sendall(_waiting_fetch("t"))
+            _until(running, (2, 1))
+            running.call(_aged(running))
+            server = running.node.server
+            running.call(lambda broker: server.close_idle(broker.loop.time()))
+            assert is_closed(client)
+            assert _state(running) == (0, 0)
+
+
+@pytest.mark.nightly
+def test_a_thousand_clients_that_wait_24_days_and_leave_cost_nothing() -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
+        wire.ask("metadata", 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+        before, opened = _state(running), descriptors()
+        for _ in range(10):
+            clients = [connected(running) for _ in range(100)]
+            for client in clients:
+                client.sendall(_waiting_fetch("t"))
+            for client in clients:
+                client.close()
+        _until(running, before)
+        assert descriptors() == opened
 
 
 def test_a_client_that_takes_its_answer_slowly_is_not_idle() -> None:

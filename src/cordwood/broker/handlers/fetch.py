@@ -340,4 +340,4 @@ def _count(broker: Broker, answers: list[PartitionAnswer]) -> None:
             each.bytes_out += answer.size_bytes
 
 
-API = Api(1, "Fetch", 4, 18, handle)
+API = Api(1, "Fetch", 4, 18, handle, parks=True)

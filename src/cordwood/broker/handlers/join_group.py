@@ -75,4 +75,4 @@ def _fields(answer: JoinAnswer, version: int) -> Fields:
     }
 
 
-API = Api(11, "JoinGroup", 0, 9, handle)
+API = Api(11, "JoinGroup", 0, 9, handle, parks=True)

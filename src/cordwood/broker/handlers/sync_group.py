@@ -53,4 +53,4 @@ def _fields(answer: SyncAnswer) -> Fields:
     return answer._asdict()
 
 
-API = Api(14, "SyncGroup", 0, 5, handle)
+API = Api(14, "SyncGroup", 0, 5, handle, parks=True)
