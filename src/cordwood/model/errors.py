@@ -48,6 +48,13 @@ def _rebuild_corrupt(
     return kind(reason, path=path, position=position)
 
 
+class ImpossibleOffsetError(CorruptError):
+    """A batch is whole, its CRC right, and its offsets are such as no append writes.
+
+    The CRC does not cover the base offset. To cut the log there would lose whole records.
+    """
+
+
 class UnsupportedVersionError(CorruptError):
     """A version of a format that this release does not know."""
 

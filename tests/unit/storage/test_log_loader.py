@@ -21,7 +21,7 @@ from cordwood.format.offset_index import parse_offset_index
 from cordwood.format.record_batch import HEADER_BYTES, Record
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import InconsistentTopicIdError
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
@@ -543,20 +543,16 @@ def test_a_negative_position_at_the_end_of_an_index_does_not_take_the_directory_
     assert reopened.log_end_offset == 20
 
 
-def test_a_damaged_offset_of_the_last_batch_costs_that_batch_and_not_the_log(
-    tmp_path: Path,
-) -> None:
+def test_a_damaged_offset_of_the_last_batch_is_refused_and_costs_nothing(tmp_path: Path) -> None:
     stored = StoredLog(tmp_path, LogConfig())
     log = filled(stored, 20)
-    expected = records_in(log)
     log.close()
     data = bytearray(log.active.path.read_bytes())
     data[-len(data) // 20] ^= 0x80  # the sign of its base offset
     log.active.path.write_bytes(data)
-    reopened = stored.open(clean=True, recovery_point=20)
-    assert records_in(reopened) == expected[:-1]
-    assert reopened.log_end_offset == 19
-    stored.require_settled(clean=True, recovery_point=20)
+    with pytest.raises(ImpossibleOffsetError, match="do not follow 18"):
+        stored.open(clean=True, recovery_point=20)
+    assert log.active.path.read_bytes() == data
 
 
 def test_recovery_stops_at_the_first_corrupt_batch_and_later_segments_go(
@@ -594,9 +590,7 @@ def test_corruption_below_the_recovery_point_is_not_looked_for(tmp_path: Path) -
     assert log.log_end_offset == 15
 
 
-def test_offsets_that_do_not_ascend_end_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_offsets_that_do_not_ascend_are_refused_and_nothing_is_cut_off(tmp_path: Path) -> None:
     stored = StoredLog(tmp_path, LogConfig(index_interval_bytes=1))
     stored.directory.mkdir()
     data = b"".join(batch_of(b"v", base_offset=offset) for offset in (0, 1, 2))
@@ -609,11 +603,10 @@ def test_offsets_that_do_not_ascend_end_the_log(
         batch_of(b"v", base_offset=10)
     )
     (stored.directory / segment_file_name(10, ".index")).write_bytes(b"")
-    log = stored.open()
-    assert "offsets 7 to 7 do not follow 9" in caplog.text
-    assert bases(log) == [0, 3]
-    assert log.log_end_offset == 10  # Kafka empties the segment
-    stored.require_settled()
+    before = {path.name: path.read_bytes() for path in stored.directory.glob("*.log")}
+    with pytest.raises(ImpossibleOffsetError, match="offsets 7 to 7 do not follow 9"):
+        stored.open()  # Kafka empties the segment
+    assert {path.name: path.read_bytes() for path in stored.directory.glob("*.log")} == before
 
 
 def test_a_torn_end_after_a_clean_stop_is_cut_off_before_anything_is_appended(

@@ -601,10 +601,12 @@ def test_a_split_into_one_when_out_of_reach_is(
 ) -> None:
     stored = StoredLog(tmp_path, LogConfig(index_interval_bytes=1))
     stored.directory.mkdir()
-    (stored.directory / segment_file_name(0, ".log")).write_bytes(b"".join(batches))
-    (stored.directory / segment_file_name(0, ".index")).write_bytes(b"")
+    behind = batch_of(b"z", base_offset=end)
+    for start, data in ((0, b"".join(batches)), (end, behind)):
+        (stored.directory / segment_file_name(start, ".log")).write_bytes(data)
+        (stored.directory / segment_file_name(start, ".index")).write_bytes(b"")
     log = stored.open()
-    assert list(log.segments.base_offsets) == [base]
-    assert log.log_end_offset == end
+    assert list(log.segments.base_offsets) == [base, end]
+    assert log.log_end_offset == end + 1
     assert log.log_start_offset == base
     stored.require_settled()

@@ -10,6 +10,7 @@ from cordwood.format.file_names import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METAD
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import ImpossibleOffsetError
 from cordwood.model.kafka_errors import InconsistentTopicIdError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
@@ -388,7 +389,10 @@ def batches_of(log: PartitionLog) -> list[bytes]:
 def test_a_segment_that_reaches_too_far_is_split_and_four_are_left(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     starts, batches = overflowed(directory)
-    assert split_overflowed(directory, INT_MAX, fs=OS) == [INT_MAX, 2 * INT_MAX + 1]
+    assert split_overflowed(directory, INT_MAX, next_base_offset=starts[-1], fs=OS) == [
+        INT_MAX,
+        2 * INT_MAX + 1,
+    ]
     log = new_log(tmp_path, index_interval_bytes=1)
     assert list(bases(log)) == sorted([*starts, 2 * INT_MAX + 1])
     assert batches_of(log) == batches
@@ -405,7 +409,7 @@ def test_a_loader_splits_a_segment_that_reaches_too_far(tmp_path: Path) -> None:
     assert names_with(log.directory, ".swap") == []
 
 
-def test_a_batch_whose_damaged_offset_is_far_off_is_split_off_once_and_ends_the_log(
+def test_a_batch_whose_damaged_offset_is_far_off_is_refused_and_the_log_left_as_it_is(
     tmp_path: Path,
 ) -> None:
     directory = tmp_path / "t-0"
@@ -413,9 +417,10 @@ def test_a_batch_whose_damaged_offset_is_far_off_is_split_off_once_and_ends_the_
     far = 1 << 59
     data = [batch_of(b"v", base_offset=base, leader_epoch=0) for base in (0, 1, far, 3)]
     write_segment(directory, 0, data)
-    log = new_log(tmp_path, clean=False)
-    assert bases(log) == (0, far)
-    assert batches_of(log) == data[:3]
+    with pytest.raises(ImpossibleOffsetError, match=r"offsets 3 to 3 do not follow 5764.* at byte"):
+        new_log(tmp_path, clean=False)
+    (left,) = directory.glob("*.log")
+    assert left.read_bytes() == b"".join(data)
 
 
 @pytest.mark.parametrize(
@@ -434,7 +439,7 @@ def test_a_segment_of_which_everything_is_too_far_becomes_one_with_another_base(
     directory.mkdir()
     data = [batch_of(*[b"v"] * n, base_offset=base, leader_epoch=0) for base, n in batches]
     write_segment(directory, 0, data)
-    assert split_overflowed(directory, 0, fs=OS) == [first]
+    assert split_overflowed(directory, 0, next_base_offset=2 * INT_MAX, fs=OS) == [first]
     log = new_log(tmp_path, index_interval_bytes=1)
     assert bases(log) == (first,)
     assert batches_of(log) == data

@@ -27,7 +27,7 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.time_index import parse_time_index
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import (
     InvalidTxnStateError,
     KafkaError,
@@ -417,11 +417,24 @@ def test_an_offset_out_of_reach_of_the_base_is_an_overflow(
 
 
 @BOTH
-def test_an_offset_below_the_base_ends_the_log(segments: Segments, *, native: bool) -> None:
+def test_an_offset_below_the_base_is_refused(segments: Segments, *, native: bool) -> None:
     data = batch(10, "a") + batch(5, "b") + batch(12, "c")
     segment = reopened_with(segments, data, 10)
-    assert segment.recover(native=native) == len(batch(5, "b") + batch(12, "c"))
-    assert bytes_of(segment) == batch(10, "a")
+    with pytest.raises(ImpossibleOffsetError, match="offsets 5 to 5 do not follow 10"):
+        segment.recover(native=native)
+    assert bytes_of(segment) == data
+
+
+@BOTH
+def test_an_offset_that_reaches_the_next_segment_is_refused(
+    segments: Segments, *, native: bool
+) -> None:
+    data = batch(0, "a") + batch(7, "b")
+    segment = reopened_with(segments, data)
+    assert segment.recover(next_base_offset=8, native=native) == 0
+    with pytest.raises(ImpossibleOffsetError, match="7 is not below 7, where the next segment"):
+        segment.recover(next_base_offset=7, native=native)
+    assert bytes_of(segment) == data
 
 
 @BOTH
@@ -429,17 +442,39 @@ def test_an_offset_below_the_base_ends_the_log(segments: Segments, *, native: bo
 @pytest.mark.parametrize(
     "wrong", [(8, 8), (9, 9), (0, 0), (9, 12), (3, 30)], ids=lambda wrong: f"{wrong[0]}-{wrong[1]}"
 )
-def test_a_batch_that_does_not_follow_the_one_before_ends_the_log(
-    segments: Segments, wrong: tuple[int, int], interval: int, *, native: bool
+@pytest.mark.parametrize("starts_at", [492, 511])
+def test_a_batch_that_does_not_follow_and_may_be_torn_ends_the_log(
+    segments: Segments, wrong: tuple[int, int], interval: int, starts_at: int, *, native: bool
 ) -> None:
     segments.index_interval_bytes = interval
-    good = b"".join(batch(offset, "a") for offset in (0, 7, 9))
-    first, last = wrong
-    stray = batch(first, *["a"] * (last - first + 1))
-    segment = reopened_with(segments, good + stray + batch(40, "b"))
-    assert segment.recover(native=native) == len(stray + batch(40, "b"))
+    good, stray, rest = stray_at(starts_at, *wrong)
+    segment = reopened_with(segments, good + stray + rest)
+    assert segment.recover(native=native) == len(stray + rest)
     assert bytes_of(segment) == good
     assert segment.read_next_offset() == 10
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "wrong", [(8, 8), (9, 9), (0, 0), (9, 12), (3, 30)], ids=lambda wrong: f"{wrong[0]}-{wrong[1]}"
+)
+@pytest.mark.parametrize(("starts_at", "flushed"), [(491, 0), (512, 0), (492, 11), (511, 1 << 63)])
+def test_a_batch_that_does_not_follow_and_cannot_be_torn_is_refused(
+    segments: Segments, wrong: tuple[int, int], starts_at: int, flushed: int, *, native: bool
+) -> None:
+    good, stray, rest = stray_at(starts_at, *wrong)
+    segment = reopened_with(segments, good + stray + rest)
+    with pytest.raises(ImpossibleOffsetError, match="do not follow 9"):
+        segment.recover(flushed_offset=flushed, native=native)
+    assert bytes_of(segment) == good + stray + rest
+
+
+def stray_at(position: int, first: int, last: int) -> tuple[bytes, bytes, bytes]:
+    """Batches up to offset 9, one with other offsets at that position of the file, and another."""
+    good = b"".join(batch(offset, "a") for offset in (0, 7))
+    sizes = range(position)
+    filler = next(b for n in sizes if len(good + (b := batch(9, "a" * n))) == position)
+    return good + filler, batch(first, *["a"] * (last - first + 1)), batch(40, "b")
 
 
 # ---- odd batches

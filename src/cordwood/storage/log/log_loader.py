@@ -4,7 +4,8 @@
    file at or below them says that not all of them had been renamed.
 2. Segments: an index without its log goes; a log without its offset index gets its indexes anew.
 3. After an unclean stop, segments from the recovery point on are walked: every batch's size and
-   CRC. At the first bad byte the log is cut, and the segments behind it go.
+   CRC. At the first bad byte the log is cut, and the segments behind it go. A whole batch with
+   offsets that no append writes is an error, and leaves the files as they are.
 4. Leader epochs are cut to the log's offsets, and the state of producers is brought up to its end
    from the newest good snapshot.
 
@@ -40,7 +41,7 @@ from cordwood.format.file_names import (
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CorruptError, NoSpaceError
+from cordwood.model.errors import CorruptError, ImpossibleOffsetError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     InvalidOffsetError,
@@ -66,6 +67,7 @@ from cordwood.storage.segment.segment_split import split_overflowed
 _log = logging.getLogger(__name__)
 
 _TRIES = 5
+_ALL = 1 << 63
 _UNDER_WAY = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, STAGED_SUFFIX)
 
 
@@ -94,6 +96,7 @@ def load_log(request: LoadRequest) -> PartitionLog:
     Raises:
         StorageError: a file of the directory could not be read or written.
         CorruptError: a file's name is no offset, or a file of another kind cannot be read.
+        ImpossibleOffsetError: a whole batch has offsets that no append writes; it is left as it is.
         InconsistentTopicIdError: the directory belongs to another topic of the same name.
     """
     context = request.context
@@ -139,7 +142,12 @@ class _Loader:
                 break
             except SegmentOffsetOverflowError as overflow:
                 _log.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
-                split_overflowed(self._directory, overflow.base_offset, fs=self._fs)
+                split_overflowed(
+                    self._directory,
+                    overflow.base_offset,
+                    next_base_offset=self._base_after(overflow.base_offset),
+                    fs=self._fs,
+                )
                 names = self._fs.names_in(self._directory)
         start = max(request.log_start_offset, self._segments.first.base_offset)
         producers = self._producers()
@@ -334,9 +342,11 @@ class _Loader:
             # A clean stop leaves no torn end: something else has written to the file.
             truncated = self._recover_one(self._segments.active)
         end = self._log_end()
-        if self._segments and end < self._segments.active.base_offset:
-            # Its last batch's offset is damaged. Were it believed, all of the log would go.
-            truncated = self._recover_one(self._segments.active) or truncated
+        active = self._segments.active if self._segments else None
+        if active is not None and end != active.base_offset and not active.can_hold(end - 1):
+            # Its last batch's offset is damaged. Were it believed, all of the log would go, or
+            # appends would go on far away.
+            truncated = self._recover_one(active) or truncated
             end = self._log_end()
         if self._segments and end < request.log_start_offset:
             _log.warning(
@@ -356,7 +366,10 @@ class _Loader:
         return min(request.recovery_point, end), end
 
     def _ends_whole(self, segment: LogSegment) -> bool:
-        return segment.valid_bytes() == segment.size_bytes
+        try:
+            return segment.valid_bytes() == segment.size_bytes
+        except InvalidOffsetError:  # no index can be made of its offsets
+            return False
 
     def _log_end(self) -> int:
         return self._segments.active.read_next_offset() if self._segments else 0
@@ -403,7 +416,7 @@ class _Loader:
     def _recover_one(self, segment: LogSegment) -> bool:
         try:
             return self._recover_segment(segment) > 0
-        except SegmentOffsetOverflowError:
+        except (SegmentOffsetOverflowError, ImpossibleOffsetError):
             raise
         except (InvalidOffsetError, InvalidRecordError, CorruptError) as error:
             _log.warning(
@@ -425,9 +438,21 @@ class _Loader:
             now_ms=self._context.clock.now_ms(),
             reload_from_clean_shutdown=False,
         )
-        truncated = segment.recover(producer_state=producers, leader_epochs=self._epochs)
+        request = self._request
+        truncated = segment.recover(
+            producer_state=producers,
+            leader_epochs=self._epochs,
+            flushed_offset=_ALL if request.clean_shutdown else request.recovery_point,
+            next_base_offset=self._base_after(segment.base_offset),
+        )
         _take_snapshot(producers)
         return truncated
+
+    def _base_after(self, base_offset: int) -> int | None:
+        """The base offset of the next segment; None behind the last one."""
+        return min(
+            (s.base_offset for s in self._segments if s.base_offset > base_offset), default=None
+        )
 
     def _remove_segments(self, doomed: list[LogSegment]) -> None:
         """The newest first, so that a crash leaves no gap."""

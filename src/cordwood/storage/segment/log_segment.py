@@ -364,11 +364,15 @@ class LogSegment(SegmentReads):
         *,
         producer_state: Producers[C] | None = None,
         leader_epochs: LeaderEpochs | None = None,
+        flushed_offset: int = 0,
+        next_base_offset: int | None = None,
         native: bool | None = None,
     ) -> int:
         """Checks every batch, cuts the log off at the first bad one, and makes the indexes anew.
 
         Args:
+            flushed_offset: batches below it were flushed, and are not torn by a crash.
+            next_base_offset: the next segment's base offset, which no offset here may reach.
             producer_state: that of the segment's base offset, brought up to its end; without one
                 the transaction index stays as it is.
             leader_epochs: told of epochs that begin here.
@@ -380,7 +384,8 @@ class LogSegment(SegmentReads):
         Raises:
             SegmentOffsetOverflowError: an offset is out of reach of the base offset; the log was
                 not cut.
-            InvalidOffsetError: offsets do not ascend; the log was not cut.
+            ImpossibleOffsetError: a whole batch has offsets that no append writes; the log was
+                not cut.
             KafkaError: the state of producers refuses a batch.
         """
         with self._index_lock:
@@ -394,6 +399,8 @@ class LogSegment(SegmentReads):
                 self.size_bytes,
                 builder,
                 path=self.path,
+                flushed_offset=flushed_offset,
+                next_base_offset=next_base_offset,
                 on_batch=None if producer_state is None else self._replayed_by(producer_state),
                 leader_epochs=leader_epochs,
             )

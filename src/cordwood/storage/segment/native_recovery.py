@@ -20,7 +20,6 @@ from cordwood.format.native import index_entries as state_of
 from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
 from cordwood.model.errors import CorruptError
 from cordwood.storage.segment.batch_walk import BatchHead
-from cordwood.storage.segment.segment_index import INT32_MAX
 
 if TYPE_CHECKING:
     from cordwood.storage.segment.segment_recovery import SegmentWalk
@@ -86,7 +85,7 @@ class NativeWalk:
             first = self._table[rows]
             walk.require_follows(int(first[rows_of.BASE_OFFSET]), int(first[rows_of.LAST_OFFSET]))
         relative = table[:, rows_of.LAST_OFFSET] - walk.builder.base_offset
-        far = np.flatnonzero((relative < 0) | (relative > INT32_MAX))
+        far = np.flatnonzero((relative < 0) | (relative > walk.reach))
         good = int(far[0]) if far.size else rows
         markers: dict[int, EndTxnMarker | None] = {}
         damage: CorruptError | None = None

@@ -1,7 +1,10 @@
 """A segment walked from its start: each batch's size and CRC checked, its indexes made anew.
 
-The walk stops at the first batch that cannot be; what is before it is the segment. Entries are a
-little less dense than those that appends leave: Kafka counts differently here.
+The walk stops at the first batch that is not whole or has a wrong CRC; what is before it is the
+segment. Entries are a little less dense than those that appends leave: Kafka counts differently.
+
+A whole batch with impossible offsets is no torn write, and ends the walk with an error. The one
+exception is a header that lies in two sectors of which the first may have been lost in a crash.
 
 Batches are checked one by one in plain Python. Where there are so many small ones that loading
 compiled code pays, blocks of them are checked by `cordwood.storage.segment.native_recovery`; what
@@ -31,7 +34,7 @@ from cordwood.format.record_batch import (
     parse_header,
 )
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import InvalidOffsetError, SegmentOffsetOverflowError
 from cordwood.storage.filesystem import File
 from cordwood.storage.segment.batch_walk import BatchHead, marker_of, parse_head, read_batch
@@ -46,6 +49,8 @@ WHOLE_BYTES = 8 << 20
 _PATIENCE_MAX = 1 << 14
 _CRC_V2 = struct.Struct(">I")
 _NONE = -1
+# What a disk writes wholly or not at all.
+_SECTOR_BYTES = 512
 
 #: Compiled code takes this long to load, counted in batches that are checked plainly meanwhile.
 NATIVE_FROM_BATCHES = 300_000
@@ -102,6 +107,18 @@ class LeaderEpochs(Protocol):
 
     def assign(self, epoch: int, start_offset: int, /) -> object:
         """Says where an epoch begins."""
+
+
+def impossible_offset(reason: str, *, path: Path, position: int) -> ImpossibleOffsetError:
+    """The error for a whole batch with offsets that no append writes."""
+    return ImpossibleOffsetError(
+        f"a batch whose CRC is right has impossible offsets: {reason}. They were changed after the "
+        "batch was written. The file is left as it is. Restore the partition's directory from a "
+        "replica or a backup, or move it out of the log directory to begin with an empty "
+        "partition. The batch is",
+        path=str(path),
+        position=position,
+    )
 
 
 #: Told of a batch with a producer id, and of the marker in it if it is a control batch.
@@ -206,6 +223,8 @@ class SegmentWalk:
         *,
         path: Path,
         checks_crc: bool = True,
+        flushed_offset: int = 0,
+        next_base_offset: int | None = None,
         on_batch: OnBatch | None = None,
         leader_epochs: LeaderEpochs | None = None,
     ) -> None:
@@ -217,6 +236,8 @@ class SegmentWalk:
             builder: told of each batch.
             path: named in errors.
             checks_crc: check the CRC of each batch, not only its header.
+            flushed_offset: batches below it were flushed, and are not torn by a crash.
+            next_base_offset: exclusive bound of the offsets: the next segment's base.
             on_batch: told of batches with a producer id, of as many as make a difference to the
                 state of producers.
             leader_epochs: told where epochs begin.
@@ -226,6 +247,11 @@ class SegmentWalk:
         self.builder = builder
         self.path = path
         self.checks_crc = checks_crc
+        self.flushed_offset = flushed_offset
+        #: By how much an offset may be above the base offset.
+        self.reach = INT32_MAX
+        if next_base_offset is not None:
+            self.reach = min(self.reach, next_base_offset - 1 - builder.base_offset)
         self.on_batch = on_batch
         self.leader_epochs = leader_epochs
         self.position = 0
@@ -246,7 +272,8 @@ class SegmentWalk:
 
         Raises:
             SegmentOffsetOverflowError: a batch's offset is out of reach of the base offset.
-            InvalidOffsetError: offsets do not ascend.
+            ImpossibleOffsetError: a whole batch has offsets that no append writes.
+            InvalidOffsetError: offsets do not ascend, where CRCs are not checked.
             KafkaError: whatever `on_batch` raises.
         """
         compiled: NativeWalk | None = None
@@ -268,6 +295,8 @@ class SegmentWalk:
                     break
                 steps += 1
                 wait = max(0, wait - 1)
+        except ImpossibleOffsetError:
+            raise
         except CorruptError as error:
             self.reason = error.located(path=str(self.path), base_position=0)
         finally:
@@ -373,35 +402,60 @@ class SegmentWalk:
     def require_follows(self, base_offset: int, last_offset: int) -> None:
         """Refuses a batch that does not lie behind the one before, where CRCs are checked too.
 
-        No CRC covers the base offset. Where the first sector of a write was lost, and began in a
-        header, all else may be right. Kafka empties the segment, what was flushed included.
-
         Raises:
-            CorruptError: it does not.
+            CorruptError: it does not, and a crash may have torn its header.
+            ImpossibleOffsetError: it does not, for no such reason.
+
+        Differs: Kafka goes on with such offsets, or empties the segment where an index entry falls
+        on the batch.
         """
         if self.checks_crc and not self.last_offset < base_offset <= last_offset:
-            raise CorruptError(
-                f"offsets {base_offset} to {last_offset} do not follow {self.last_offset}",
-                position=self.position,
+            raise self._impossible(
+                f"offsets {base_offset} to {last_offset} do not follow {self.last_offset}"
             )
+
+    def _impossible(self, reason: str) -> CorruptError:
+        """The error for the batch at `position`, whose CRC is right where CRCs are checked.
+
+        A crash may lose any sector of what was not flushed: then the part of a header before the
+        CRC may be lost where it lies in another sector. Else the base offset was changed later.
+        """
+        is_unflushed = self.last_offset + 1 >= self.flushed_offset
+        crc_end = self.position + CRC_START - 1
+        is_in_two = self.position // _SECTOR_BYTES != crc_end // _SECTOR_BYTES
+        if not self.checks_crc or (is_unflushed and is_in_two):
+            return CorruptError(reason, position=self.position)
+        return impossible_offset(reason, path=self.path, position=self.position)
 
     def require_in_range(self, last_offset: int) -> None:
         """Refuses an offset that the indexes cannot hold.
 
         Raises:
-            CorruptError: it is below the base offset. No split of the segment would help.
-            SegmentOffsetOverflowError: it is out of reach of the base offset.
+            CorruptError, ImpossibleOffsetError: it is below the base offset, or not below the next
+                segment's; or it is out of reach, and a crash may have torn the header.
+            SegmentOffsetOverflowError: it is out of reach of the base offset. Whether that may be
+                is for `split_overflowed` to say, which sees all batches.
         """
         base = self.builder.base_offset
         if last_offset < base:
-            raise CorruptError(
-                f"offset {last_offset} lies below the segment's base offset", position=self.position
+            raise self._impossible(f"offset {last_offset} lies below the segment's base offset")
+        if last_offset - base > self.reach:
+            if not self.checks_crc or last_offset - base > INT32_MAX:
+                self._raise_overflow(last_offset)
+            raise self._impossible(
+                f"offset {last_offset} is not below {base + self.reach + 1}, where the next "
+                "segment begins"
             )
-        if last_offset - base > INT32_MAX:
-            raise SegmentOffsetOverflowError(
-                f"Detected offset overflow at offset {last_offset} in segment {self.path}",
-                base_offset=base,
-            )
+
+    def _raise_overflow(self, last_offset: int) -> None:
+        base = self.builder.base_offset
+        error = self._impossible(f"offset {last_offset} is out of reach of {base}")
+        if self.checks_crc and not isinstance(error, ImpossibleOffsetError):
+            raise error
+        raise SegmentOffsetOverflowError(
+            f"Detected offset overflow at offset {last_offset} in segment {self.path}",
+            base_offset=base,
+        )
 
     def note_epoch(self, epoch: int, base_offset: int) -> None:
         """Tells of a leader epoch, if it is the largest so far."""

@@ -17,6 +17,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import FileSystem, FileWriter
 from cordwood.storage.replace import dispose_deleted, retire
 from cordwood.storage.segment.batch_walk import BatchHead, iter_heads
+from cordwood.storage.segment.segment_recovery import impossible_offset
 
 _log = logging.getLogger(__name__)
 
@@ -24,19 +25,32 @@ _REACH = (1 << 31) - 1
 _COPY_BYTES = 4 << 20
 
 
-def split_overflowed(directory: Path, base_offset: int, *, fs: FileSystem) -> list[int]:
+def split_overflowed(
+    directory: Path, base_offset: int, *, next_base_offset: int | None, fs: FileSystem
+) -> list[int]:
     """Puts several segments in the place of one; their base offsets, ascending.
 
-    Only logs are written: the loader makes the indexes.
+    Only logs are written: the loader makes the indexes. No Kafka since 0.10.2 appends beyond the
+    reach of an index, so that such offsets are believed only where what follows confirms them.
+
+    Args:
+        directory: of the partition.
+        base_offset: of the segment.
+        next_base_offset: of the segment behind it, None for the active one.
+        fs: where they are.
 
     Raises:
+        ImpossibleOffsetError: the offsets do not ascend, or reach the next segment, or nothing
+            follows the one that is out of reach. Nothing was changed.
         CorruptError: the log is damaged.
         OSError: a file could not be written.
     """
     path = directory / segment_file_name(base_offset, LOG_SUFFIX)
     facts = fs.facts_of(path)
     with closing(fs.open(path)) as source:
-        pieces = _pieces(list(iter_heads(source, 0, facts.size_bytes, path=path)))
+        heads = list(iter_heads(source, 0, facts.size_bytes, path=path))
+        _require_plausible(heads, base_offset, next_base_offset, path)
+        pieces = _pieces(heads)
         _log.info("Splitting overflowed segment %s into %s segments", path, len(pieces))
         for start, end, base in pieces:
             cleaned = directory / segment_file_name(base, LOG_SUFFIX + CLEANED_SUFFIX)
@@ -62,6 +76,39 @@ def split_overflowed(directory: Path, base_offset: int, *, fs: FileSystem) -> li
     fs.sync_directory(directory)
     dispose_deleted(directory, fs=fs)
     return bases
+
+
+def _require_plausible(
+    heads: list[BatchHead], base_offset: int, next_base_offset: int | None, path: Path
+) -> None:
+    """Source: Kafka refuses to split in most of these cases, as LocalLog.splitOverflowedSegment.
+
+    Differs: Kafka splits off a last batch that is out of reach, and goes on behind it.
+    """
+    last_offset = base_offset - 1
+    for head in heads:
+        if not last_offset < head.base_offset <= head.last_offset:
+            raise impossible_offset(
+                f"offsets {head.base_offset} to {head.last_offset} do not follow {last_offset}",
+                path=path,
+                position=head.position,
+            )
+        last_offset = head.last_offset
+    last = heads[-1]
+    if next_base_offset is not None and last_offset >= next_base_offset:
+        raise impossible_offset(
+            f"offset {last_offset} is not below {next_base_offset}, where the next segment begins",
+            path=path,
+            position=last.position,
+        )
+    before = heads[-2].last_offset if len(heads) > 1 else base_offset
+    if next_base_offset is None and before - base_offset <= _REACH:
+        raise impossible_offset(
+            f"offset {last_offset} is out of reach of the segment's base offset {base_offset}, and "
+            "nothing follows that confirms it",
+            path=path,
+            position=last.position,
+        )
 
 
 def _pieces(heads: list[BatchHead]) -> list[tuple[int, int, int]]:

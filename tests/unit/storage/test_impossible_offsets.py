@@ -1,0 +1,104 @@
+"""A bit flipped in a batch's offsets: what was flushed is not cut off, and no append goes far away.
+
+The CRC of a batch does not cover its base offset. It covers the last offset delta, so that a batch
+with a wrong one is damaged like any other.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cordwood.testing.offset_damage import (
+    BASE_OFFSET,
+    BATCHES,
+    LAST_OFFSET_DELTA,
+    RECORDS,
+    SEGMENTS,
+    Case,
+    Opened,
+    cases,
+    contents,
+    damage,
+    open_by_us,
+    write_log,
+)
+
+END = SEGMENTS * BATCHES * RECORDS
+#: Of the base offset: in reach of an index, the first out of reach, a high one, the sign.
+SOME_BITS = (0, 2, 4, 5, 6, 20, 30, 31, 62, 63)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("model") / "t-0"
+    write_log(directory)
+    return directory
+
+
+def opened(model: Path, root: Path, case: Case) -> tuple[Opened, bool]:
+    """What the loader made of it, and whether the logs are as they were."""
+    directory = root / case.name / "t-0"
+    shutil.copytree(model, directory)
+    damage(directory, case)
+    before = contents(directory)
+    found = open_by_us(directory, case)
+    is_same = contents(directory) == before
+    shutil.rmtree(directory.parent)
+    return found, is_same
+
+
+def require_sound(model: Path, root: Path, case: Case) -> None:
+    found, is_same = opened(model, root, case)
+    if case.field == LAST_OFFSET_DELTA:
+        # An ordinary damage; where it is looked at, the log is cut.
+        assert found.refused == "" or "InvalidOffset" not in found.refused
+        assert found.log_end_offset <= END or is_same
+        return
+    assert is_same, f"{case.name}: {found}"
+    if found.refused:
+        assert found.refused.startswith("ImpossibleOffsetError: "), found
+        return
+    if found.log_end_offset != END:
+        # Nothing lies behind the last batch that would tell: as in Kafka.
+        assert (case.segment, case.batch) == (SEGMENTS - 1, BATCHES - 1)
+        assert abs(found.log_end_offset - END) < 1 << 31
+
+
+def test_a_flipped_bit_of_an_offset_cuts_nothing_off(model: Path, tmp_path: Path) -> None:
+    for case in cases(SOME_BITS):
+        require_sound(model, tmp_path, case)
+
+
+@pytest.mark.nightly
+def test_any_flipped_bit_of_an_offset_cuts_nothing_off(model: Path, tmp_path: Path) -> None:
+    for case in cases():
+        require_sound(model, tmp_path, case)
+
+
+def case_of(*, bit: int, segment: int, batch: int) -> Case:
+    return Case(
+        field=BASE_OFFSET,
+        bit=bit,
+        segment=segment,
+        batch=batch,
+        has_indexes=True,
+        is_clean=False,
+        recovery_point=0,
+    )
+
+
+@pytest.mark.parametrize("batch", [0, BATCHES // 2, BATCHES - 1])
+@pytest.mark.parametrize("bit", [31, 62, 63])
+def test_an_offset_out_of_reach_in_the_active_segment_is_refused_with_its_place(
+    model: Path, tmp_path: Path, bit: int, batch: int
+) -> None:
+    case = case_of(bit=bit, segment=SEGMENTS - 1, batch=batch)
+    found, is_same = opened(model, tmp_path, case)
+    assert is_same
+    assert "00000000000000000070.log" in found.refused
+    assert "a batch whose CRC is right has impossible offsets" in found.refused
+    assert " at byte " in found.refused
+    assert "Restore the partition's directory" in found.refused
