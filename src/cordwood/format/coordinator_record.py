@@ -19,6 +19,7 @@ from cordwood.format.message_schema import (
     MessageValue,
     encode_message,
     read_message,
+    require_readable,
     schemas,
 )
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
@@ -83,13 +84,50 @@ class CoordinatorSchemas:
         return read_message(schema, version, ByteReader(value, _PREFIX.size))
 
     def encode_key(self, record_type: int, fields: Mapping[str, Any]) -> bytes:
-        """The bytes of a key of that type."""
+        """The bytes of a key of that type.
+
+        Raises:
+            EncodingError: a value does not fit its field.
+        """
         schema = self.keys[record_type]
         return _PREFIX.pack(record_type) + encode_message(schema, schema.versions.lowest, fields)
 
     def encode_value(self, record_type: int, version: int, fields: Mapping[str, Any]) -> bytes:
-        """The bytes of a value of that type and version."""
+        """The bytes of a value of that type and version.
+
+        Raises:
+            EncodingError: a value does not fit its field.
+            UnsupportedVersionError: the type has no such version.
+        """
         return _PREFIX.pack(version) + encode_message(self.values[record_type], version, fields)
+
+    def encode_readable_key(self, record_type: int, fields: Mapping[str, Any]) -> bytes:
+        """As `encode_key`; the key is read back and compared.
+
+        Raises:
+            EncodingError: a value does not fit its field, or reads back differently.
+        """
+        data = self.encode_key(record_type, fields)
+        schema = self.keys[record_type]
+        require_readable(schema, schema.versions.lowest, fields, _after_prefix(data))
+        return data
+
+    def encode_readable_value(
+        self, record_type: int, version: int, fields: Mapping[str, Any]
+    ) -> bytes:
+        """As `encode_value`; the value is read back and compared.
+
+        Raises:
+            EncodingError: a value does not fit its field, or reads back differently.
+            UnsupportedVersionError: the type has no such version.
+        """
+        data = self.encode_value(record_type, version, fields)
+        require_readable(self.values[record_type], version, fields, _after_prefix(data))
+        return data
+
+
+def _after_prefix(data: bytes) -> memoryview:
+    return memoryview(data)[_PREFIX.size :]
 
 
 def _prefix_of(data: bytes | None, what: str) -> int:

@@ -42,6 +42,17 @@ def decode_group_value(record_type: int, value: bytes | None) -> MessageValue | 
     return GROUP_RECORDS.decode_value(record_type, value)
 
 
+def describe_group_record(key: bytes | None) -> str:
+    """The type of a record that may be malformed, for errors: `GroupMetadata record`."""
+    if key is None or len(key) < 2:
+        return "record without a type"
+    (record_type,) = struct.unpack_from(">h", key)
+    schema = GROUP_RECORDS.keys.get(record_type)
+    if schema is None:
+        return f"record of unknown type {record_type}"
+    return f"{schema.name.removesuffix('Key')} record"
+
+
 def decode_consumer_subscription(data: bytes) -> MessageValue:
     """What a member of a classic consumer group subscribes to.
 

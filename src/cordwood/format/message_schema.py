@@ -24,67 +24,45 @@ Source: KIP-482 and Kafka's message generator (org.apache.kafka.message).
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.varint import Buffer, encode_unsigned_varint
-from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.format.message_codec import (
+    ALL_VERSIONS,
+    STRING_BYTES_MAX,
+    ZERO_UUID,
+    Codec,
+    Field,
+    VersionRange,
+    codec_of,
+    default_of,
+    uuid_bytes,
+    uuid_text,
+)
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
 
-_VERSION_MAX = 32767
-_UUID_BYTES = 16
-_STRING_BYTES_MAX = 32767
-_LAYOUTS = {
-    "int8": ">b",
-    "int16": ">h",
-    "uint16": ">H",
-    "int32": ">i",
-    "uint32": ">I",
-    "int64": ">q",
-    "float64": ">d",
-    "bool": ">?",
-}
-ZERO_UUID = "A" * 22
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRange:
-    """Versions `lowest` to `highest`, both inclusive."""
-
-    lowest: int
-    highest: int
-
-    def __contains__(self, version: int) -> bool:
-        return self.lowest <= version <= self.highest
-
-    @classmethod
-    def parse(cls, text: str) -> VersionRange:
-        """The range that `3`, `2+`, `0-4` or `none` names."""
-        if text == "none":
-            return cls(lowest=_VERSION_MAX, highest=_VERSION_MAX)
-        if text.endswith("+"):
-            return cls(lowest=int(text[:-1]), highest=_VERSION_MAX)
-        lowest, _, highest = text.partition("-")
-        return cls(lowest=int(lowest), highest=int(highest or lowest))
-
-
-ALL_VERSIONS = VersionRange(lowest=0, highest=_VERSION_MAX)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field of a message: `kind` is a type's name, or `struct` with `fields`."""
-
-    name: str
-    kind: str
-    is_array: bool
-    versions: VersionRange
-    nullable: VersionRange | None
-    tag: int | None
-    default: Any
-    fields: tuple[Field, ...]
+__all__ = [
+    "STRING_BYTES_MAX",
+    "ZERO_UUID",
+    "Field",
+    "MessageSchema",
+    "MessageValue",
+    "VersionRange",
+    "decode_message",
+    "encode_message",
+    "message_json",
+    "read_message",
+    "require_readable",
+    "schemas",
+    "uuid_bytes",
+    "uuid_text",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +74,22 @@ class MessageSchema:
     versions: VersionRange
     flexible: VersionRange
     fields: tuple[Field, ...]
+    codecs: dict[int, Codec] = dataclass_field(default_factory=dict, compare=False, repr=False)
+
+    def codec(self, version: int) -> Codec:
+        """What reads and writes that version.
+
+        Raises:
+            UnsupportedVersionError: the version is not one of the schema's.
+        """
+        found = self.codecs.get(version)
+        if found is None:
+            if version not in self.versions:
+                raise UnsupportedVersionError(f"{self.name} of version {version}")
+            found = self.codecs[version] = codec_of(
+                self.fields, version, is_flexible=version in self.flexible
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +145,7 @@ def read_message(schema: MessageSchema, version: int, reader: ByteReader) -> Mes
         UnsupportedVersionError: the version is not one of the schema's.
         CorruptError: the bytes are malformed.
     """
-    if version not in schema.versions:
-        raise UnsupportedVersionError(f"{schema.name} of version {version}")
-    is_flexible = version in schema.flexible
-    fields = _read_struct(schema.fields, version, is_flexible, reader)
-    return MessageValue(schema=schema, version=version, fields=fields)
+    return MessageValue(schema=schema, version=version, fields=schema.codec(version).read(reader))
 
 
 def encode_message(schema: MessageSchema, version: int, fields: Mapping[str, Any]) -> bytes:
@@ -163,10 +153,47 @@ def encode_message(schema: MessageSchema, version: int, fields: Mapping[str, Any
 
     Raises:
         UnsupportedVersionError: the version is not one of the schema's.
+        EncodingError: a value does not fit its field: a string of more than 32,767 bytes, null
+            where there must be a value, a number out of range.
     """
-    if version not in schema.versions:
-        raise UnsupportedVersionError(f"{schema.name} of version {version}")
-    return _build_struct(schema.fields, version, version in schema.flexible, fields)
+    out = bytearray()
+    codec = schema.codec(version)
+    try:
+        codec.write(out, fields)
+    except (struct.error, AttributeError, TypeError, UnicodeError, CorruptError) as error:
+        raise EncodingError(f"{schema.name} of version {version}: {error}") from error
+    return bytes(out)
+
+
+def require_readable(
+    schema: MessageSchema, version: int, fields: Mapping[str, Any], data: Buffer
+) -> None:
+    """Reads a message that is about to be written back, and compares it with what was meant.
+
+    Raises:
+        EncodingError: it cannot be read, or reads differently.
+    """
+    what = f"{schema.name} of version {version}"
+    try:
+        found = decode_message(schema, version, data).fields
+    except CorruptError as error:
+        raise EncodingError(f"{what} cannot be read back: {error}") from error
+    codec = schema.codec(version)
+    for name in codec.names:
+        if name in fields and not _is_same(fields[name], found[name]):
+            raise EncodingError(f"{what} reads back with another {name}")
+
+
+def _is_same(meant: Any, found: Any) -> bool:
+    if isinstance(meant, Mapping):
+        return isinstance(found, Mapping) and all(
+            _is_same(value, found[name]) for name, value in meant.items() if name in found
+        )
+    if isinstance(meant, list | tuple):
+        return len(meant) == len(found) and all(map(_is_same, meant, found))
+    if isinstance(meant, float) and math.isnan(meant):
+        return isinstance(found, float) and math.isnan(found)
+    return bool(meant == found)
 
 
 def message_json(value: MessageValue) -> dict[str, Any]:
@@ -178,29 +205,6 @@ def message_json(value: MessageValue) -> dict[str, Any]:
     Source: the generated *JsonConverter classes.
     """
     return _struct_json(value.schema.fields, value.version, value.fields)
-
-
-def uuid_text(data: bytes) -> str:
-    """The 16 bytes of a uuid as Kafka prints them.
-
-    Source: org.apache.kafka.common.Uuid.toString.
-    """
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a uuid that Kafka prints as `text`.
-
-    Raises:
-        CorruptError: it is not 22 characters of URL-safe base64.
-    """
-    try:
-        data = base64.urlsafe_b64decode(text + "==")
-    except ValueError:
-        data = b""
-    if len(text) != len(ZERO_UUID) or len(data) != _UUID_BYTES:
-        raise CorruptError(f"{text!r} is not a uuid of 22 characters")
-    return data
 
 
 def _parse_fields(lines: list[str], position: int, indent: str) -> tuple[tuple[Field, ...], int]:
@@ -251,164 +255,7 @@ def _parse_default(kind: str, is_array: bool, text: str | None) -> Any:
     return 0.0 if kind == "float64" else int(text or "0")
 
 
-def _default_of(field: Field) -> Any:
-    if field.kind == "struct" and not field.is_array and field.default is not None:
-        return {inner.name: _default_of(inner) for inner in field.fields}
-    return [] if field.is_array and field.default is not None else field.default
-
-
-def _read_struct(
-    fields: tuple[Field, ...], version: int, is_flexible: bool, reader: ByteReader
-) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for field in fields:
-        if field.tag is None and version in field.versions:
-            values[field.name] = _read_field(field, version, is_flexible, reader)
-        else:
-            values[field.name] = _default_of(field)
-    if is_flexible:
-        _read_tags(fields, version, values, reader)
-    return values
-
-
-def _read_tags(
-    fields: tuple[Field, ...], version: int, values: dict[str, Any], reader: ByteReader
-) -> None:
-    known = {field.tag: field for field in fields if field.tag is not None}
-    for _ in range(reader.unsigned_varint()):
-        tag = reader.unsigned_varint()
-        size_bytes = reader.unsigned_varint()
-        field = known.get(tag)
-        if field is None:
-            reader.take(size_bytes)
-            continue
-        if version not in field.versions:
-            raise CorruptError(f"Tag {tag} is not valid for version {version}")
-        # As in Kafka, what is known is read without a look at its size.
-        values[field.name] = _read_field(field, version, True, reader)
-
-
-def _read_field(field: Field, version: int, is_flexible: bool, reader: ByteReader) -> Any:
-    if field.is_array:
-        value = _read_array(field, version, is_flexible, reader)
-    elif field.kind == "struct" and field.nullable is not None and version in field.nullable:
-        is_present = reader.unsigned_varint() > 0 if field.tag is not None else reader.int8() >= 0
-        value = _read_one(field, version, is_flexible, reader) if is_present else None
-    else:
-        value = _read_one(field, version, is_flexible, reader)
-    if value is None and (field.nullable is None or version not in field.nullable):
-        raise CorruptError(
-            f"non-nullable field {field.name} was serialized as null", position=reader.position
-        )
-    return value
-
-
-def _read_array(
-    field: Field, version: int, is_flexible: bool, reader: ByteReader
-) -> list[Any] | None:
-    count = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
-    if count < 0:
-        return None
-    if count > reader.remaining:
-        raise CorruptError(
-            f"Tried to allocate a collection of size {count}, "
-            f"but there are only {reader.remaining} bytes remaining.",
-            position=reader.position,
-        )
-    elements = []
-    for _ in range(count):
-        element = _read_one(field, version, is_flexible, reader)
-        if element is None:
-            raise CorruptError(
-                f"non-nullable field {field.name} element was serialized as null",
-                position=reader.position,
-            )
-        elements.append(element)
-    return elements
-
-
-def _read_one(field: Field, version: int, is_flexible: bool, reader: ByteReader) -> Any:
-    if field.kind == "struct":
-        return _read_struct(field.fields, version, is_flexible, reader)
-    if field.kind == "uuid":
-        return uuid_text(reader.fixed(_UUID_BYTES))
-    if field.kind in {"string", "bytes"}:
-        if is_flexible:
-            size = reader.unsigned_varint() - 1
-        else:
-            size = reader.int16() if field.kind == "string" else reader.int32()
-        if size < 0:
-            return None
-        if field.kind == "string" and size > _STRING_BYTES_MAX:
-            raise CorruptError(f"string field {field.name} had invalid length {size}")
-        return reader.text(size) if field.kind == "string" else reader.take(size)
-    if field.kind == "bool":
-        return reader.int8() != 0
-    return _NUMBER_READERS[field.kind](reader)
-
-
-_NUMBER_READERS = {
-    "int8": ByteReader.int8,
-    "int16": ByteReader.int16,
-    "uint16": ByteReader.uint16,
-    "int32": ByteReader.int32,
-    "uint32": ByteReader.uint32,
-    "int64": ByteReader.int64,
-    "float64": ByteReader.float64,
-}
-
-
-def _build_struct(
-    fields: tuple[Field, ...], version: int, is_flexible: bool, values: Mapping[str, Any]
-) -> bytes:
-    out = bytearray()
-    tagged: list[tuple[int, bytes]] = []
-    for field in fields:
-        if version not in field.versions:
-            continue
-        value = values.get(field.name, _default_of(field))
-        if field.tag is None:
-            out += _build_field(field, version, is_flexible, value)
-        elif is_flexible and value != _default_of(field):
-            tagged.append((field.tag, _build_field(field, version, True, value)))
-    if is_flexible:
-        out += encode_unsigned_varint(len(tagged))
-        for tag, payload in sorted(tagged):
-            out += encode_unsigned_varint(tag) + encode_unsigned_varint(len(payload)) + payload
-    return bytes(out)
-
-
-def _build_field(field: Field, version: int, is_flexible: bool, value: Any) -> bytes:
-    if field.is_array:
-        count = -1 if value is None else len(value)
-        out = bytearray(_build_length("array", is_flexible, count))
-        for element in value or ():
-            out += _build_one(field, version, is_flexible, element)
-        return bytes(out)
-    if field.kind == "struct" and field.nullable is not None and version in field.nullable:
-        if value is None:
-            return b"\xff" if field.tag is None else b"\0"
-        return b"\x01" + _build_one(field, version, is_flexible, value)
-    return _build_one(field, version, is_flexible, value)
-
-
-def _build_one(field: Field, version: int, is_flexible: bool, value: Any) -> bytes:
-    if field.kind == "struct":
-        return _build_struct(field.fields, version, is_flexible, value)
-    if field.kind == "uuid":
-        return uuid_bytes(value)
-    if field.kind in {"string", "bytes"}:
-        if value is None:
-            return _build_length(field.kind, is_flexible, -1)
-        data: bytes = value.encode() if field.kind == "string" else value
-        return _build_length(field.kind, is_flexible, len(data)) + data
-    return struct.pack(_LAYOUTS[field.kind], value)
-
-
-def _build_length(kind: str, is_flexible: bool, length: int) -> bytes:
-    if is_flexible:
-        return encode_unsigned_varint(length + 1)
-    return struct.pack(">h" if kind == "string" else ">i", length)
+# ---- JSON
 
 
 def _struct_json(
@@ -418,7 +265,7 @@ def _struct_json(
         field.name: _field_json(field, version, values[field.name])
         for field in fields
         if version in field.versions
-        and (field.tag is None or values[field.name] != _default_of(field))
+        and (field.tag is None or values[field.name] != default_of(field))
     }
 
 

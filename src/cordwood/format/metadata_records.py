@@ -20,10 +20,11 @@ from cordwood.format.message_schema import (
     encode_message,
     message_json,
     read_message,
+    require_readable,
     schemas,
 )
-from cordwood.format.varint import Buffer, encode_unsigned_varint
-from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
 
 FRAME_VERSION = 1
 
@@ -249,6 +250,20 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
     return MetadataRecord(api_key=api_key, name=schema.name, version=version, fields=message.fields)
 
 
+def describe_metadata_record(value: Buffer | None) -> str:
+    """The type of a record that may be malformed, for errors: `PartitionRecord`."""
+    try:
+        reader = ByteReader(value or b"")
+        frame_version = reader.unsigned_varint()
+        api_key = reader.unsigned_varint()
+    except CorruptError:
+        return "record without a type"
+    if frame_version != FRAME_VERSION:
+        return f"record in a frame of version {frame_version}"
+    schema = SCHEMA_OF_API_KEY.get(api_key)
+    return f"record of unknown type {api_key}" if schema is None else schema.name
+
+
 def with_defaults(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a record with the defaults of those that are not given."""
     return {**_DEFAULTS[name], **fields}
@@ -260,13 +275,28 @@ def encode_metadata_record(name: str, version: int, fields: Mapping[str, Any]) -
     Raises:
         CorruptError: no record has that name.
         UnsupportedVersionError: the record has no such version.
+        EncodingError: a value does not fit its field.
     """
     schema = SCHEMAS.get(name)
     if schema is None:
         raise CorruptError(f"no metadata record is called {name}")
-    return (
-        encode_unsigned_varint(FRAME_VERSION)
-        + encode_unsigned_varint(schema.key)
-        + encode_unsigned_varint(version)
-        + encode_message(schema, version, fields)
-    )
+    return _frame(schema.key, version) + encode_message(schema, version, fields)
+
+
+def require_readable_record(
+    name: str, version: int, fields: Mapping[str, Any], value: bytes
+) -> None:
+    """Reads the value of a record that is about to be written back.
+
+    Raises:
+        EncodingError: it cannot be read, or reads differently from `fields`.
+    """
+    schema = SCHEMAS[name]
+    frame = _frame(schema.key, version)
+    if not value.startswith(frame):
+        raise EncodingError(f"{name} of version {version} is not framed as one")
+    require_readable(schema, version, fields, memoryview(value)[len(frame) :])
+
+
+def _frame(api_key: int, version: int) -> bytes:
+    return bytes((FRAME_VERSION, api_key, version))  # each a varint of one byte

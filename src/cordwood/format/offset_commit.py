@@ -12,9 +12,9 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from cordwood.format.message_schema import ZERO_UUID, uuid_bytes, uuid_text
+from cordwood.format.message_schema import STRING_BYTES_MAX, ZERO_UUID, uuid_bytes, uuid_text
 from cordwood.format.varint import decode_unsigned_varint, encode_unsigned_varint
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, EncodingError
 
 KEY_TYPE = 1
 VERSION = 4
@@ -55,8 +55,12 @@ _bytes_of = lru_cache(maxsize=4096)(uuid_bytes)
 
 
 def encode_offset_commit_key(key: OffsetCommitKey) -> bytes:
-    """The key's bytes."""
-    group, topic = key.group.encode(), key.topic.encode()
+    """The key's bytes.
+
+    Raises:
+        EncodingError: a value does not fit its field.
+    """
+    group, topic = _text(key.group, "group"), _text(key.topic, "topic")
     return b"".join(
         (
             _INT16.pack(KEY_TYPE),
@@ -70,8 +74,12 @@ def encode_offset_commit_key(key: OffsetCommitKey) -> bytes:
 
 
 def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """The value's bytes: of version 1 if it says when it expires, else of version 4."""
-    metadata = value.metadata.encode()
+    """The value's bytes: of version 1 if it says when it expires, else of version 4.
+
+    Raises:
+        EncodingError: a value does not fit its field.
+    """
+    metadata = _text(value.metadata, "metadata")
     if value.expire_timestamp != -1:
         return b"".join(
             (
@@ -91,6 +99,15 @@ def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
             tags,
         )
     )
+
+
+def _text(value: str, name: str) -> bytes:
+    data = value.encode()
+    if len(data) > STRING_BYTES_MAX:
+        raise EncodingError(
+            f"the string field {name} is too long to be serialized: {len(data)} bytes"
+        )
+    return data
 
 
 def decode_offset_commit_key(data: bytes | None) -> OffsetCommitKey | None:
@@ -124,7 +141,7 @@ def decode_offset_commit_value(data: bytes) -> OffsetCommitValue | None:
             start = _START.size + _INT16.size
         else:
             return None
-        if size < 0:
+        if not 0 <= size <= STRING_BYTES_MAX:
             return None
         end = start + size
         (commit_timestamp,) = _INT64.unpack_from(data, end)

@@ -51,6 +51,8 @@ def decode_unsigned_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]
     Raises:
         CorruptError: it runs past the end of `buffer`, or is longer than 5 bytes.
     """
+    if 0 <= position < len(buffer) and (value := buffer[position]) < 0x80:
+        return value, position + 1
     return _decode_groups(buffer, position, VARINT_BYTES_MAX, _MASK_32)
 
 

@@ -12,21 +12,29 @@ class CordwoodError(Exception):
 class CorruptError(CordwoodError):
     """Bytes that are not what the format says.
 
-    `path` and `position` (bytes from the start of the file or buffer) say where, when known.
+    `path` and `position` (bytes from the start of the file or buffer) say where, when known;
+    `remedy` says what to do.
     """
 
     def __init__(
-        self, reason: str, *, path: str | None = None, position: int | None = None
+        self,
+        reason: str,
+        *,
+        path: str | None = None,
+        position: int | None = None,
+        remedy: str | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.path = path
         self.position = position
+        self.remedy = remedy
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
         at = f" at byte {self.position}" if self.position is not None else ""
-        return f"{where}{self.reason}{at}"
+        remedy = f". {self.remedy}" if self.remedy else ""
+        return f"{where}{self.reason}{at}{remedy}"
 
     def located(self, *, path: str, base_position: int | None = None) -> CorruptError:
         """The same error with its file named and its position counted from the file's start.
@@ -36,16 +44,27 @@ class CorruptError(CordwoodError):
         position = self.position
         if base_position is not None:
             position = base_position + (self.position or 0)
-        return type(self)(self.reason, path=path, position=position)
+        return type(self)(self.reason, path=path, position=position, remedy=self.remedy)
+
+    def with_remedy(self, remedy: str) -> CorruptError:
+        """The same error with what to do."""
+        return type(self)(self.reason, path=self.path, position=self.position, remedy=remedy)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_corrupt, (type(self), self.reason, self.path, self.position))
+        return (
+            _rebuild_corrupt,
+            (type(self), self.reason, self.path, self.position, self.remedy),
+        )
 
 
 def _rebuild_corrupt(
-    kind: type[CorruptError], reason: str, path: str | None, position: int | None
+    kind: type[CorruptError],
+    reason: str,
+    path: str | None,
+    position: int | None,
+    remedy: str | None,
 ) -> CorruptError:
-    return kind(reason, path=path, position=position)
+    return kind(reason, path=path, position=position, remedy=remedy)
 
 
 class ImpossibleOffsetError(CorruptError):
@@ -57,6 +76,10 @@ class ImpossibleOffsetError(CorruptError):
 
 class UnsupportedVersionError(CorruptError):
     """A version of a format that this release does not know."""
+
+
+class EncodingError(CordwoodError):
+    """A value that a file format cannot hold: it was not written."""
 
 
 class ConfigError(CordwoodError):

@@ -26,7 +26,11 @@ from cordwood.format.control_record import (
     parse_kraft_control_value,
 )
 from cordwood.format.file_names import QUORUM_STATE, FileKind, classify
-from cordwood.format.metadata_records import MetadataRecord, decode_metadata_record
+from cordwood.format.metadata_records import (
+    MetadataRecord,
+    decode_metadata_record,
+    describe_metadata_record,
+)
 from cordwood.format.record import Record
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
@@ -285,15 +289,22 @@ def _replay_batch(
 ) -> bool:
     """Applies a batch's records from an offset on; whether the last one was a snapshot's footer."""
     is_footer = False
+    what = "record"
     try:
         for record in batch.iter_records():
             if record.offset < from_offset:
                 continue
+            what = f"record at offset {record.offset}"
             if batch.header.is_control:
                 is_footer = replay.take_control(record)
             else:
                 is_footer = False
+                what = f"{describe_metadata_record(record.value)} at offset {record.offset}"
                 replay.take(decode_metadata_record(record.value or b""))
     except CorruptError as error:
-        raise type(error)(error.reason, path=str(path), position=position) from error
+        raise type(error)(
+            f"{what} cannot be read: {error.reason}, in the batch",
+            path=str(path),
+            position=position,
+        ) from error
     return is_footer

@@ -12,12 +12,13 @@ from cordwood.format.message_schema import (
     decode_message,
     encode_message,
     message_json,
+    require_readable,
     schemas,
     uuid_bytes,
     uuid_text,
 )
 from cordwood.format.varint import CutOffError
-from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
 
 SCHEMAS = schemas(
     """
@@ -148,3 +149,55 @@ def test_other_text_is_no_uuid(text: str) -> None:
 def test_hostile_bytes_are_corrupt(schema: Any, version: int, data: bytes) -> None:
     with contextlib.suppress(CorruptError):
         message_json(decode_message(schema, version, data))
+
+
+TEXT = schemas(
+    """
+message Text key=8 versions=0-1 flexible=1+
+  name string
+  note string?
+  number int32
+"""
+)["Text"]
+LONGEST = "x" * 32_767
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["legacy", "compact"])
+def test_a_string_has_at_most_32767_bytes_in_every_version(version: int) -> None:
+    fields = {"name": LONGEST, "note": LONGEST, "number": 1}
+    assert decode_message(TEXT, version, encode_message(TEXT, version, fields)).fields == fields
+    for wrong in ({"name": LONGEST + "x"}, {"note": "\u00e9" * 16_384}):
+        with pytest.raises(EncodingError, match="too long to be serialized: 32768 bytes"):
+            encode_message(TEXT, version, wrong)
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["legacy", "compact"])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": None}, {"number": 1 << 31}, {"number": None}, {"name": 5}, {"name": "\ud800"}],
+    ids=["null", "too large", "no number", "no text", "surrogate"],
+)
+def test_a_value_that_does_not_fit_its_field_is_not_written(
+    version: int, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(EncodingError, match=f"Text of version {version}"):
+        encode_message(TEXT, version, wrong)
+
+
+def test_a_compact_string_that_is_too_long_is_not_read() -> None:
+    good = encode_message(TEXT, 1, {"name": "x", "note": None, "number": 1})
+    long = b"\x81\x80\x02" + b"x" * 32_768 + good[2:]
+    with pytest.raises(CorruptError, match="string field name had invalid length 32768"):
+        decode_message(TEXT, 1, long)
+
+
+def test_what_is_written_is_read_back_and_compared() -> None:
+    data = encode_message(NEW, 1, FULL)
+    require_readable(NEW, 1, FULL, data)
+    require_readable(NEW, 1, {**FULL, "many": tuple(FULL["many"])}, data)
+    with pytest.raises(EncodingError, match="reads back with another number"):
+        require_readable(NEW, 1, {**FULL, "number": 4}, data)
+    with pytest.raises(EncodingError, match="reads back with another many"):
+        require_readable(NEW, 1, {**FULL, "many": []}, data)
+    with pytest.raises(EncodingError, match="cannot be read back"):
+        require_readable(NEW, 1, FULL, data[:-1])

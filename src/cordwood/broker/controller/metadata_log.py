@@ -26,11 +26,23 @@ from cordwood.broker.controller.snapshots import (
     kraft_controls,
 )
 from cordwood.format.control_record import ControlType
-from cordwood.format.file_names import CLUSTER_METADATA_DIR, QUORUM_STATE, FileKind, classify
+from cordwood.format.file_names import (
+    CLUSTER_METADATA_DIR,
+    LOG_SUFFIX,
+    QUORUM_STATE,
+    FileKind,
+    classify,
+)
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import ConfigError, CorruptError, NoSpaceError
-from cordwood.model.kafka_errors import PolicyViolationError, StorageError
+from cordwood.model.errors import (
+    ConfigError,
+    CorruptError,
+    EncodingError,
+    NoSpaceError,
+    UnsupportedVersionError,
+)
+from cordwood.model.kafka_errors import PolicyViolationError, StorageError, UnknownServerError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
@@ -134,13 +146,14 @@ class MetadataLog:
 
         Raises:
             PolicyViolationError: they are too many, or too large, for one batch.
+            UnknownServerError: a value does not fit its record; nothing was written.
             StorageError: the disk refused; after anything but a lack of room, so does the log.
         """
         if len(records) > BATCH_RECORDS_MAX:
             raise PolicyViolationError("Unable to perform excessively large batch operation.")
         first = self.end_offset
         batch = data_batch(
-            [record.encode() for record in records],
+            _values_of(records),
             base_offset=first,
             timestamp_ms=timestamp_ms,
             epoch=self.epoch,
@@ -192,9 +205,12 @@ class MetadataLog:
         self._log.update_high_watermark(self.end_offset)
 
     def _read(self) -> Replay:
-        return replay_metadata_log(
-            self.directory, read_bytes=self._fs.read_bytes, names_in=self._fs.names_in
-        )
+        try:
+            return replay_metadata_log(
+                self.directory, read_bytes=self._fs.read_bytes, names_in=self._fs.names_in
+            )
+        except CorruptError as error:
+            raise error.with_remedy(_remedy(error)) from error
 
     def _quorum_state(self) -> dict[str, Any]:
         path = self.directory / QUORUM_STATE
@@ -229,6 +245,32 @@ class MetadataLog:
         )
         with self._context.failures.guard(self.directory.parent, "writing", QUORUM_STATE):
             self._fs.replace_durably(self.directory / QUORUM_STATE, state)
+
+
+def _remedy(error: CorruptError) -> str:
+    """What to do about a log, or a snapshot, that cannot be read."""
+    found = "Nothing was changed. "
+    if isinstance(error, UnsupportedVersionError):
+        found += "If a later Kafka wrote it, start that one; otherwise restore"
+    else:
+        found += "Restore"
+    found += " the log directory from a copy"
+    if error.path is None or error.position is None or not error.path.endswith(LOG_SUFFIX):
+        return found
+    return (
+        f"{found}, or give up this change and all later ones by cutting the file there: "
+        f"truncate -s {error.position} {error.path}"
+    )
+
+
+def _values_of(records: Sequence[ApiRecord]) -> list[bytes]:
+    try:
+        return [record.encode() for record in records]
+    except EncodingError as error:
+        _log.error("A change of the cluster's metadata was refused: %s", error)
+        raise UnknownServerError(
+            f"the metadata log cannot hold a value, and nothing was changed: {error}"
+        ) from error
 
 
 def _log_config(settings: ControllerSettings) -> LogConfig:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cordwood.format.message_schema import uuid_text
-from cordwood.format.metadata_records import encode_metadata_record
+from cordwood.format.metadata_records import encode_metadata_record, require_readable_record
 from cordwood.storage.cluster_image import (
     BrokerImage,
     ControllerImage,
@@ -41,8 +41,14 @@ class ApiRecord(NamedTuple):
     fields: Mapping[str, Any]
 
     def encode(self) -> bytes:
-        """The record's value in the log."""
-        return encode_metadata_record(self.name, self.version, self.fields)
+        """The record's value in the log, read back: what is written must be readable at a start.
+
+        Raises:
+            EncodingError: a value does not fit its field, or reads back differently.
+        """
+        value = encode_metadata_record(self.name, self.version, self.fields)
+        require_readable_record(self.name, self.version, self.fields, value)
+        return value
 
 
 def text_of(each: uuid.UUID) -> str:

@@ -47,6 +47,7 @@ from cordwood.format.message_schema import uuid_text
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.chance import Chance
 from cordwood.model.clock import Clock
+from cordwood.model.errors import EncodingError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.cluster_image import MetadataImage
@@ -55,7 +56,10 @@ from cordwood.storage.log.partition_log import PartitionLog
 
 CLASSIC = "classic"
 _TOMBSTONES_BYTES_MAX = 256 * 1024
+_KEY_BYTES = 10
 
+MakeRecord = Callable[[], KeyValue]
+"""Makes a record; raises EncodingError for a value that does not fit it."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -211,13 +215,14 @@ class GroupCoordinator:
         if group is None:
             reply(JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID, member_id=request.member_id))
             return
-        once = _Once(reply)
-        self._rebalancer.join(group, request, once)
         if is_new:
-            # Who looks for a coordinator after a failure must find the group there.
-            error = self._write_or_error(shard, [records.new_group_metadata(group)])
+            # Whoever loads this partition next must find the group there.
+            error = self._write_or_error(shard, [partial(records.new_group_metadata, group)])
             if error:
-                once(JoinAnswer(error_code=error))
+                shard.groups.pop(group_id)
+                reply(JoinAnswer(error_code=error))
+                return
+        self._rebalancer.join(group, request, reply)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
         """Tells a member what it is assigned, once the leader has said so."""
@@ -285,7 +290,7 @@ class GroupCoordinator:
         )
         if not offsets:
             return
-        first = self._write(shard, [records.offset_commit(*each) for each in offsets])
+        first = self._write(shard, [partial(records.offset_commit, *each) for each in offsets])
         for number, (key, offset) in enumerate(offsets):
             shard.offsets.put(key, offset._replace(record_offset=first + number))
 
@@ -449,21 +454,30 @@ class GroupCoordinator:
 
     # ---- writing
 
-    def _write(self, shard: GroupShard, written: Sequence[KeyValue]) -> int:
-        """Appends records; the offset of the first."""
-        batch = records.batch_of(
-            written, now_ms=self._broker.clock.now_ms(), codec=self.settings.topic_codec
-        )
+    def _write(self, shard: GroupShard, written: Iterable[MakeRecord]) -> int:
+        """Appends records; the offset of the first.
+
+        Raises:
+            GroupRequestError: nothing was written; the code is what clients are answered.
+        """
         try:
+            batch = records.batch_of(
+                [make() for make in written],
+                now_ms=self._broker.clock.now_ms(),
+                codec=self.settings.topic_codec,
+            )
             result = self._broker.append(
                 GROUP_METADATA_TOPIC, shard.partition, batch, origin=AppendOrigin.COORDINATOR
             )
+        except EncodingError as error:
+            _LOG.error("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, shard.partition, error)
+            raise GroupRequestError(GroupError.UNKNOWN_SERVER_ERROR, str(error)) from error
         except KafkaError as error:
             _LOG.warning("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, shard.partition, error)
             raise GroupRequestError(error_of_append(error), str(error)) from error
         return result.first_offset
 
-    def _write_or_error(self, shard: GroupShard, written: Sequence[KeyValue]) -> int:
+    def _write_or_error(self, shard: GroupShard, written: Iterable[MakeRecord]) -> int:
         try:
             self._write(shard, written)
         except KafkaError as error:
@@ -475,7 +489,7 @@ class GroupCoordinator:
             shard = self._shard(group.group_id)
         except KafkaError as error:
             return error.code
-        return self._write_or_error(shard, [records.group_metadata(group, assignments)])
+        return self._write_or_error(shard, [partial(records.group_metadata, group, assignments)])
 
     def _try_to_forget(
         self, shard: GroupShard, keys: Sequence[OffsetKey], group_ids: Sequence[str]
@@ -491,20 +505,29 @@ class GroupCoordinator:
         self, shard: GroupShard, keys: Sequence[OffsetKey], group_ids: Sequence[str]
     ) -> None:
         """Writes tombstones, offsets before groups, in batches that any log takes."""
-        pending: list[tuple[KeyValue, Callable[[], None]]] = [
-            (records.offset_tombstone(key), partial(shard.offsets.remove, key)) for key in keys
+        pending: list[tuple[MakeRecord, str, Callable[[], None]]] = [
+            (
+                partial(records.offset_tombstone, key),
+                key.group_id + key.topic,
+                partial(shard.offsets.remove, key),
+            )
+            for key in keys
         ]
         pending += [
-            (records.group_tombstone(group_id), partial(self._end_group, shard, group_id))
+            (
+                partial(records.group_tombstone, group_id),
+                group_id,
+                partial(self._end_group, shard, group_id),
+            )
             for group_id in group_ids
         ]
         start, size_bytes = 0, 0
-        for number, (record, _) in enumerate(pending):
-            size_bytes += len(record.key)
+        for number, (_, names, _) in enumerate(pending):
+            size_bytes += len(names.encode()) + _KEY_BYTES
             if size_bytes >= _TOMBSTONES_BYTES_MAX or number == len(pending) - 1:
                 part = pending[start : number + 1]
-                self._write(shard, [each for each, _ in part])
-                for _, apply in part:
+                self._write(shard, [make for make, _, _ in part])
+                for _, _, apply in part:
                     apply()
                 start, size_bytes = number + 1, 0
 
@@ -512,18 +535,6 @@ class GroupCoordinator:
         group = shard.groups.pop(group_id, None)
         if group is not None:
             self._rebalancer.end(group)
-
-
-class _Once:
-    """A reply that is heard the first time only."""
-
-    def __init__(self, reply: JoinReply) -> None:
-        self._reply: JoinReply | None = reply
-
-    def __call__(self, answer: JoinAnswer) -> None:
-        reply, self._reply = self._reply, None
-        if reply is not None:
-            reply(answer)
 
 
 def _listed(shard: GroupShard) -> list[ListedGroup]:

@@ -42,6 +42,7 @@ from cordwood.broker.groups.member import (
 )
 from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.groups.timers import CallLater, Timers
+from cordwood.format.message_schema import STRING_BYTES_MAX
 
 Store = Callable[[ClassicGroup, Mapping[str, bytes]], int]
 """Writes a group with the assignments of its members, by their ids; 0 or an error code."""
@@ -111,6 +112,10 @@ class Rebalancer:
         instance = request.group_instance_id
         prefix = request.client.client_id if instance is None else instance
         member_id = f"{prefix}-{self._unique_id()}"
+        if len(member_id.encode()) > STRING_BYTES_MAX:
+            # No answer and no record could hold the id.
+            reply(refused(request, GroupError.UNKNOWN_SERVER_ERROR))
+            return
         if instance is not None:
             existing = group.static_member_id(instance)
             if existing is not None:

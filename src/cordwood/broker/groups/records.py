@@ -1,5 +1,8 @@
 """Records of `__consumer_offsets`: what a group and a committed offset are written as.
 
+Each is read back before it is given: what is written must be readable when the groups are loaded.
+The functions raise EncodingError for a value that does not fit its record.
+
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers (4.3.0).
 """
 
@@ -11,14 +14,22 @@ from typing import NamedTuple
 from cordwood.broker.groups.group import ClassicGroup
 from cordwood.broker.groups.offsets import CommittedOffset, OffsetKey
 from cordwood.format.compression import Codec
-from cordwood.format.group_metadata import GROUP_METADATA_TYPE, GROUP_RECORDS
+from cordwood.format.group_metadata import (
+    GROUP_METADATA_TYPE,
+    GROUP_RECORDS,
+    decode_group_value,
+)
 from cordwood.format.offset_commit import (
+    KEY_TYPE,
     OffsetCommitKey,
     OffsetCommitValue,
+    decode_offset_commit_key,
+    decode_offset_commit_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.errors import EncodingError
 
 _GROUP_METADATA_VERSION = 3
 
@@ -40,7 +51,13 @@ def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
         expire_timestamp=offset.expire_timestamp_ms,
         topic_id=offset.topic_id,
     )
-    return KeyValue(_offset_key(key), encode_offset_commit_value(value))
+    data = encode_offset_commit_value(value)
+    # The quick reader knows no version that says itself when it expires.
+    if value.expire_timestamp != -1:
+        decode_group_value(KEY_TYPE, data)
+    elif decode_offset_commit_value(data) != value:
+        raise EncodingError(f"{value} does not read back as it is written")
+    return KeyValue(_offset_key(key), data)
 
 
 def offset_tombstone(key: OffsetKey) -> KeyValue:
@@ -99,16 +116,20 @@ def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes
 
 
 def _offset_key(key: OffsetKey) -> bytes:
-    return encode_offset_commit_key(OffsetCommitKey(key.group_id, key.topic, key.partition))
+    fields = OffsetCommitKey(key.group_id, key.topic, key.partition)
+    data = encode_offset_commit_key(fields)
+    if decode_offset_commit_key(data) != fields:
+        raise EncodingError(f"{fields} does not read back as it is written")
+    return data
 
 
 def _group_key(group_id: str) -> bytes:
-    return GROUP_RECORDS.encode_key(GROUP_METADATA_TYPE, {"group": group_id})
+    return GROUP_RECORDS.encode_readable_key(GROUP_METADATA_TYPE, {"group": group_id})
 
 
 def _group(group: ClassicGroup, fields: Mapping[str, object]) -> KeyValue:
     timestamp = group.state_timestamp_ms
-    value = GROUP_RECORDS.encode_value(
+    value = GROUP_RECORDS.encode_readable_value(
         GROUP_METADATA_TYPE,
         _GROUP_METADATA_VERSION,
         {**fields, "currentStateTimestamp": -1 if timestamp is None else timestamp},

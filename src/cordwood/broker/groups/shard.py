@@ -9,6 +9,7 @@ GroupMetadataManager.replay.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,9 @@ from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.offset_commit import decode_offset_commit_key, decode_offset_commit_value
 from cordwood.model.clock import Clock
 from cordwood.model.errors import UnsupportedVersionError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+
+_LOG = logging.getLogger(__name__)
 
 _OTHER_PROTOCOLS = {3: "consumer", 11: "share", 17: "streams"}
 """By the type of the record that a group of that protocol begins and ends with."""
@@ -51,7 +55,7 @@ class GroupShard:
     def replay(
         self, record_offset: int, producer_id: int, key: bytes | None, value: bytes | None
     ) -> None:
-        """Takes in a record of the log; those of unknown types are left alone.
+        """Takes in a record of the log; those of unknown types are logged and left alone.
 
         Args:
             record_offset: where it lies.
@@ -60,23 +64,31 @@ class GroupShard:
             value: its value, None for a tombstone.
 
         Raises:
-            CorruptError: it is malformed.
+            CorruptError: it is malformed, or its value is of an unknown version.
         """
         if self._replay_quickly(record_offset, producer_id, key, value):
             return
         try:
             decoded = decode_group_key(key)
-            if decoded.record_type in OFFSET_COMMIT_TYPES:
-                self._replay_offset(record_offset, producer_id, decoded, value)
-            elif decoded.record_type == GROUP_METADATA_TYPE:
-                self._replay_group(decoded.fields["group"], value)
-            elif decoded.record_type in _OTHER_PROTOCOLS:
-                self._replay_other(
-                    decoded.fields["groupId"],
-                    None if value is None else _OTHER_PROTOCOLS[decoded.record_type],
-                )
-        except UnsupportedVersionError:
+        except UnsupportedVersionError as error:
+            _LOG.warning(
+                "The record at offset %d of %s-%d is ignored: %s. It may be left over from an "
+                "aborted upgrade.",
+                record_offset,
+                GROUP_METADATA_TOPIC,
+                self.partition,
+                error,
+            )
             return
+        if decoded.record_type in OFFSET_COMMIT_TYPES:
+            self._replay_offset(record_offset, producer_id, decoded, value)
+        elif decoded.record_type == GROUP_METADATA_TYPE:
+            self._replay_group(decoded.fields["group"], value)
+        elif decoded.record_type in _OTHER_PROTOCOLS:
+            self._replay_other(
+                decoded.fields["groupId"],
+                None if value is None else _OTHER_PROTOCOLS[decoded.record_type],
+            )
 
     def _replay_quickly(
         self, record_offset: int, producer_id: int, key: bytes | None, value: bytes | None

@@ -177,7 +177,10 @@ def _load(log: PartitionLog, clock: Clock) -> GroupShard | None:
     """A partition's groups; None if they cannot be read, which is logged."""
     try:
         shard = load_shard(log, clock)
-    except (CordwoodError, OSError):
+    except (CordwoodError, OSError) as error:
+        _LOG.error("Cannot load the groups of %s: %s", log.topic_partition, error)
+        return None
+    except Exception:  # clients would be told for ever to come back
         _LOG.exception("Cannot load the groups of %s", log.topic_partition)
         return None
     level = logging.INFO if shard.groups else logging.DEBUG

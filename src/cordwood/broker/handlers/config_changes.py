@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.configs.alter import Outcome
 from cordwood.broker.controller.model import ConfigChange
+from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.model.kafka_errors import KafkaError
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ def carry_out(
     return {
         "responses": [
             {
-                "error_code": 0 if error is None else error.code,
-                "error_message": None if error is None else str(error) or None,
+                **error_fields(error),
                 "resource_type": resource.resource_type,
                 "resource_name": resource.resource_name,
             }

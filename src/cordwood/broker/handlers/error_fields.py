@@ -9,16 +9,20 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from cordwood.model.errors import ConfigError
-from cordwood.model.kafka_errors import InvalidConfigError, KafkaError
+from cordwood.model.kafka_errors import InvalidConfigError, KafkaError, UnknownServerError
 
 T = TypeVar("T")
 
 
 def error_fields(error: KafkaError | None) -> dict[str, object]:
-    """An error's code and text; an error without a text of its own has none."""
+    """An error's code and text; an unexpected one, or one without a text of its own, has none."""
     if error is None:
         return {"error_code": 0, "error_message": None}
-    return {"error_code": error.code, "error_message": str(error) or None}
+    is_unexpected = error.code == UnknownServerError.code
+    return {
+        "error_code": error.code,
+        "error_message": None if is_unexpected else str(error) or None,
+    }
 
 
 def all_or_error(

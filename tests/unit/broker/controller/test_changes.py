@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from cordwood.model.kafka_errors import (
     InvalidRequestError,
     InvalidUpdateVersionError,
     KafkaError,
+    UnknownServerError,
 )
 from cordwood.testing.controller_under_test import ControllerUnderTest, names_of
 
@@ -329,3 +331,29 @@ def test_a_broker_that_is_forgotten_leads_nothing(
     assert controller.image.topics["t"].partitions[0].leader == -1
     controller.close()
     assert place.serve().image.topics["t"].partitions[0].leader == 1
+
+
+@pytest.mark.parametrize("setting", ["quota", "configs", "topic"])
+def test_a_value_that_no_record_can_hold_changes_nothing(
+    place: ControllerUnderTest, controller: Controller, setting: str
+) -> None:
+    name = "u" * 40_000
+    before, batches = controller.image, len(place.batches())
+    seen: list[object] = []
+    controller.subscribe(lambda old, new: seen.append((old, new)))
+    quota = QuotaChange(entity={"user": name}, ops=[("producer_byte_rate", 1.0)])
+    config = ConfigChange(resource_type=ConfigResource.GROUP, name=name, values={"a": "1"})
+    topic = NewTopic(name="new", configs={"a": name})
+    changes: dict[str, Callable[[], object]] = {
+        "quota": lambda: controller.alter_client_quotas([quota]),
+        "configs": lambda: controller.alter_configs([config]),
+        "topic": lambda: controller.create_topics([topic]),
+    }
+    with pytest.raises(UnknownServerError, match="too long to be serialized"):
+        changes[setting]()
+    assert controller.image is before
+    assert len(place.batches()) == batches
+    assert not seen
+    controller.create_topics([NewTopic(name="after")])
+    again = place.restarted(controller)
+    assert set(again.image.topics) == {"t", "after"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 
 from cordwood.broker.controller.controller import Controller
 from cordwood.broker.controller.model import ConfigChange, CreatedTopic, NewTopic
+from cordwood.format.metadata_records import encode_metadata_record
+from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
+from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.testing.controller_under_test import ControllerUnderTest
 from cordwood.testing.manual_clock import ManualClock
@@ -210,3 +214,60 @@ def test_a_power_loss_during_the_first_start_is_made_good() -> None:
             again.abandon()
         at += 1
     assert at > 10
+
+
+def with_record(place: ControllerUnderTest, value: bytes | None) -> tuple[Path, int, int]:
+    """Appends a record to a stopped metadata log: its file, position and offset."""
+    controller = place.serve()
+    controller.close()
+    path = place.directory / "00000000000000000000.log"
+    data = place.fs.read_bytes(path)
+    *_, (_, last) = iter_batches(data)
+    assert isinstance(last, RecordBatch)
+    offset = last.header.next_offset
+    batch = build_batch(
+        [Record(offset, 1, None, value)],
+        base_offset=offset,
+        partition_leader_epoch=last.header.partition_leader_epoch,
+    )
+    path.write_bytes(data + batch)
+    return path, len(data), offset
+
+
+def long_quota() -> bytes:
+    """A ClientQuotaRecord with a user name that no broker reads."""
+    fields = {
+        "entity": [{"entityType": "user", "entityName": "u"}],
+        "key": "k",
+        "value": 1.0,
+        "remove": False,
+    }
+    good = encode_metadata_record("ClientQuotaRecord", 0, fields)
+    return good.replace(b"\x02u", b"\xc1\xb8\x02" + b"u" * 40_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (long_quota(), "ClientQuotaRecord at offset {} .* entityName had invalid length 40000"),
+        (b"\x01\x63\x00", "record of unknown type 99 at offset {}"),
+        (b"\x01\x02\x09\x00", "TopicRecord at offset {} .* of version 9"),
+        (b"\x01\x02\x00\x05ab", "TopicRecord at offset {} "),
+        (b"\x07\x02\x00", "record in a frame of version 7 at offset {}"),
+        (None, "record without a type at offset {}"),
+    ],
+    ids=["long string", "unknown type", "unknown version", "cut off", "frame", "null"],
+)
+def test_a_damaged_record_is_reported_with_its_place_its_type_and_what_to_do(
+    tmp_path: Path, value: bytes | None, words: str
+) -> None:
+    place = ControllerUnderTest(tmp_path / "d")
+    path, position, offset = with_record(place, value)
+    before = path.read_bytes()
+    with pytest.raises(CorruptError, match=words.format(offset)) as caught:
+        place.open()
+    assert (caught.value.path, caught.value.position) == (str(path), position)
+    assert f"truncate -s {position} {path}" in str(caught.value)
+    assert path.read_bytes() == before
+    os.truncate(path, position)  # what it says to do
+    place.serve().close()

@@ -235,14 +235,45 @@ def test_clients_are_told_to_come_back_while_a_large_log_is_read(broker: GroupBr
     assert run.offset("topic" * 10, 2_999) == 2_999
 
 
+OFFSET_KEY = GROUP_RECORDS.encode_key(1, {"group": "g", "topic": "t", "partition": 0})
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (KeyValue(OFFSET_KEY, b"\0\3short"), "OffsetCommit record at offset 1 cannot be read"),
+        (KeyValue(OFFSET_KEY[:-4], b"\0\4"), "OffsetCommit record at offset 1 cannot be read"),
+        (KeyValue(OFFSET_KEY, b"\0\x63\0"), "OffsetCommitValue of version 99"),
+        (KeyValue(b"\0\2\0\1g", b"\0\3\0\5ab"), "GroupMetadata record at offset 1"),
+        (KeyValue(b"", b"\0\3"), "record without a type at offset 1"),
+    ],
+    ids=["value", "key", "version of the value", "group", "no key"],
+)
 def test_log_that_cannot_be_read_has_no_coordinator(
-    broker: GroupBroker, caplog: pytest.LogCaptureFixture
+    broker: GroupBroker, caplog: pytest.LogCaptureFixture, record: KeyValue, words: str
 ) -> None:
-    key = GROUP_RECORDS.encode_key(1, {"group": "g", "topic": "t", "partition": 0})
-    write(broker, KeyValue(key, b"\0\3short"))
+    write(broker, offset_commit(T0, CommittedOffset(1)))
+    write(broker, record)
     run = GroupRun(broker)
     assert run.commit(1) == GroupError.NOT_COORDINATOR
-    assert "Cannot load the groups" in caplog.text
+    assert run.groups.list_groups() == []
+    (logged,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    text = logged.getMessage()
+    assert words in text
+    assert str(broker.root / f"{GROUP_METADATA_TOPIC}-0" / "00000000000000000000.log") in text
+    assert "restore the partition's directory" in text
+    assert logged.exc_info is None
+
+
+def test_record_of_an_unknown_type_is_logged_and_the_others_are_read(
+    broker: GroupBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(broker, KeyValue(b"\0\x63abc", b"x"))
+    write(broker, offset_commit(T0, CommittedOffset(1)))
+    assert GroupRun(broker).offset() == 1
+    assert (
+        "The record at offset 0 of __consumer_offsets-0 is ignored: record type 99" in caplog.text
+    )
 
 
 def test_groups_without_their_topic_have_no_coordinator(tmp_path: Path) -> None:

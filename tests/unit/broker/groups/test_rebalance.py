@@ -9,7 +9,7 @@ import pytest
 
 from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.member import LeavingMember, Protocol
+from cordwood.broker.groups.member import Client, LeavingMember, Protocol
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
 from cordwood.testing.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
 
@@ -409,6 +409,61 @@ def test_new_group_that_cannot_be_written_refuses_its_first_member(
     broker.fails_with = UnknownTopicOrPartitionError("gone")
     answers = run.join(needs_member_id=False)
     assert codes(answers) == [GroupError.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_new_group_that_no_record_can_hold_is_refused_and_not_kept(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    name = "g" * 40_000
+    assert codes(run.join(group=name, needs_member_id=False)) == [GroupError.UNKNOWN_SERVER_ERROR]
+    assert run.state(name) is None
+    assert run.commit(1, topic=name) == GroupError.UNKNOWN_SERVER_ERROR
+    assert run.offset(name) == -1
+    assert broker.records() == []
+    assert run.timers.pending == 0
+
+
+@pytest.mark.parametrize("instance", [None, "i" * 32_731], ids=["client id", "instance id"])
+def test_member_whose_id_no_record_can_hold_is_refused_and_not_kept(
+    run: GroupRun, instance: str | None
+) -> None:
+    client = Client("c" * 32_731, "/127.0.0.1")
+    answers = run.join(group_instance_id=instance, client=client, needs_member_id=False)
+    assert codes(answers) == [GroupError.UNKNOWN_SERVER_ERROR]
+    group = run.groups.describe("g")
+    assert group is not None
+    assert len(group) == len(group.pending_joins) == run.timers.pending == 0
+
+
+def test_assignment_that_no_record_can_hold_is_refused_and_the_group_goes_on(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    (first,) = run.stable()
+    broad = Client("client", "/" + "h" * 40_000)
+    second = run.member_id(client=broad)
+    waiting = [run.join(first), run.join(second, client=broad)]
+    assert codes(waiting[0]) == codes(waiting[1]) == [GroupError.NONE]
+    written = broker.records()
+    syncs = [run.sync(second, 2), run.sync(first, 2, {first: b"a", second: b"b"})]
+    assert [codes(each) for each in syncs] == [[GroupError.UNKNOWN_SERVER_ERROR]] * 2
+    assert broker.records() == written
+    assert run.state() is GroupState.PREPARING_REBALANCE
+    again = run.join(first)
+    run.timers.advance(SESSION_MS)  # the other does not come back
+    assert codes(again) == [GroupError.NONE]
+    assert codes(run.sync(first, 3, {first: b"a"})) == [GroupError.NONE]
+    assert run.state() is GroupState.STABLE
+    assert run.restarted().state() is GroupState.STABLE
+
+
+def test_session_that_ends_in_a_group_that_cannot_be_written_leaves_it_empty(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    run.stable()
+    broker.fails_with = StorageError("disk")
+    run.timers.advance(SESSION_MS)
+    assert run.state() is GroupState.EMPTY
+    assert run.timers.pending == 0
 
 
 def test_closed_coordinator_sends_those_who_wait_away(run: GroupRun) -> None:
