@@ -50,6 +50,10 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"os", "shutil", "fcntl", "open", "unlink", "mkdir", "rmdir", "chmod"},
         "the one place that changes files for good",
     ),
+    "storage/directory_lock.py": (
+        {"os", "fcntl", "open"},
+        "the `.lock` of a log directory",
+    ),
     "storage/overlay_filesystem.py": ({"os"}, "the system's words for errors"),
     "storage/metadata_image.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
@@ -77,10 +81,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"os", "shutil", "signal", "tempfile", "open"},
         "finds Java, starts and ends the virtual machine, and hides what it prints",
     ),
-    "surfaces/settings.py": (
-        {"read_bytes", "read_text"},
-        "reads the files that options name, whole",
-    ),
+    "surfaces/settings.py": ({"read_text"}, "reads the files that options name, whole"),
     "surfaces/cli/entry.py": (
         {"io", "open", "os"},
         "ends the process when the reader of a pipe is gone",

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
+from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileFacts
 from cordwood.storage.log_dir import Checkpoints
@@ -64,20 +67,18 @@ def capture(
         read_only: mend nothing.
 
     Raises:
-        CorruptError: an index or a segment's name cannot be read.
-        OSError: a file cannot be reached.
+        CorruptError: an index, a checkpoint or a segment's name cannot be read, or the active
+            segment has an impossible offset. Nothing has been mended then.
+        OSError: a file cannot be reached, or is no regular file.
     """
-    loaded, warnings = load_segments(
-        directory, index_interval_bytes=config.index_interval_bytes, read_only=read_only
-    )
-    if not loaded:
+    loaded = load_segments(directory, index_interval_bytes=config.index_interval_bytes)
+    segments = loaded.segments
+    if not segments:
         raise FileNotFoundError(errno.ENOENT, "no segment is left", str(directory))
-    segments = tuple(loaded)
+    warnings = list(loaded.warnings)
+    _require_readable_epochs(directory)
     active = segments[-1]
-    position = min(active.last_indexed_position, active.size_bytes)
-    end, active_bytes = end_of(
-        active.path(), active.base_offset, position=position, end=active.size_bytes
-    )
+    end, active_bytes = _end_of(active)
     if active_bytes < active.size_bytes:
         warnings.append(
             f"Found invalid messages in log segment {active.path()} at byte offset {active_bytes}: "
@@ -99,23 +100,14 @@ def capture(
     if not clean_shutdown:
         high_watermark = min(high_watermark, checkpoints.recovery_point.get(topic_partition, 0))
     high_watermark = min(max(high_watermark, log_start), end)
-    had_snapshots = bool(snapshot_offsets(directory))
-    if not read_only:
-        tidy_snapshots(
-            directory,
-            [segment.base_offset for segment in segments],
-            log_start_offset=log_start,
-            log_end_offset=end,
-            clean_shutdown=clean_shutdown,
-        )
     unstable = None
     producers: tuple[ProducerEntry, ...] = ()
-    if had_snapshots or not clean_shutdown:
+    if snapshot_offsets(directory) or not clean_shutdown:
         # Without any after a clean stop, a loader takes the log to have no producers.
         state, more = load_producer_state(
             topic_partition,
             directory,
-            loaded,
+            segments,
             log_start_offset=log_start,
             log_end_offset=end,
             end_position=active_bytes,
@@ -127,6 +119,15 @@ def capture(
         unstable = state.first_unstable_offset
         producers = tuple(state.entries())
     aborted = {entry for segment in segments for entry in segment.aborted_transactions()}
+    if not read_only:  # after all that could be refused
+        loaded.repair()
+        tidy_snapshots(
+            directory,
+            [segment.base_offset for segment in segments],
+            log_start_offset=log_start,
+            log_end_offset=end,
+            clean_shutdown=clean_shutdown,
+        )
     return Captured(
         view=LogView(
             topic_partition=topic_partition,
@@ -146,6 +147,34 @@ def capture(
         warnings=tuple(warnings),
         beyond_end=beyond_end,
     )
+
+
+def _end_of(active: SegmentFacts) -> tuple[int, int]:
+    """(log end offset, position after the last whole batch) of the active segment.
+
+    It is read from its last index entry on, or from its start if the entry points at no batch.
+    """
+    position = min(active.last_indexed_position, active.size_bytes)
+    if position:
+        end, after = _read_end(active, position)
+        if after > position:
+            return end, after
+    return _read_end(active, 0)
+
+
+def _read_end(active: SegmentFacts, position: int) -> tuple[int, int]:
+    return end_of(active.path(), active.base_offset, position=position, end=active.size_bytes)
+
+
+def _require_readable_epochs(directory: Path) -> None:
+    """Checks the leader epochs, which are needed once segments have been removed."""
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    try:
+        parse_leader_epoch_checkpoint(OS.read_bytes(path))
+    except FileNotFoundError:
+        return
+    except CorruptError as error:
+        raise error.located(path=str(path)) from error
 
 
 def _view_of(segment: SegmentFacts, *, compact: bool) -> SegmentView:

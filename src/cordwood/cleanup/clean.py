@@ -27,6 +27,8 @@ from cordwood.cleanup.commit import (
     restart_log,
 )
 from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
+from cordwood.cleanup.named_topics import missing_topics
+from cordwood.cleanup.places import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import (
     CleanRequest,
@@ -40,11 +42,17 @@ from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
-from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.log_dir import LogDir, PartitionDir
-from cordwood.storage.replace import recover_directory
+from cordwood.model.errors import (
+    CordwoodError,
+    CorruptError,
+    EngineError,
+    NoSpaceError,
+)
+from cordwood.storage.filesystem import OS
+from cordwood.storage.log_dir import LogDir, PartitionDir, require_closed
+from cordwood.storage.replace import JOURNAL_NAME, recover_directory
 from cordwood.storage.reread import reread
+from cordwood.storage.trash import Trash
 
 _PASSES_MAX = 8
 
@@ -93,17 +101,23 @@ def clean(
         listener: hears of progress.
 
     Raises:
+        ConfigError: no topic has a name that was asked for, or the trash cannot be used.
         DirectoryInUseError: a broker, or another cleaning, runs on a directory.
         NotALogDirError: a directory is not Kafka's.
         EngineError: there is something to compact and the engine cannot be had.
     """
     started = clock.monotonic_s()
     run = _Run(request, clock, listener or Silence())
-    log_dirs = [LogDir(path) for path in request.log_dirs]
-    if request.dry_run:
-        run.note_processes_on(log_dirs)
-    with _locked([] if request.dry_run else log_dirs):
-        run.find_targets(log_dirs)
+    log_dirs = open_log_dirs(request.log_dirs)
+    with locked(log_dirs, dry_run=request.dry_run) as locks:
+        places = find_places(log_dirs)
+        run.report.warnings += missing_topics(
+            {place.partition.topic_partition.topic for place in places}, request
+        )
+        run.find_targets(places, locks)
+        run.report.in_use = locks.in_use
+        if run.trash is not None:
+            run.trash.prepare([each.path for each in log_dirs], read_only=request.dry_run)
         run.capture_all()
         if not request.dry_run and run.rounds_wanted():
             require_engine()
@@ -116,18 +130,6 @@ def clean(
     return run.report
 
 
-@contextmanager
-def _locked(log_dirs: Sequence[LogDir]) -> Iterator[None]:
-    locks: list[DirectoryLock] = []
-    try:
-        for path in sorted({log_dir.path.resolve() for log_dir in log_dirs}):
-            locks.append(DirectoryLock(path))
-        yield
-    finally:
-        for lock in locks:
-            lock.release()
-
-
 class _Run:
     """One call of `clean`."""
 
@@ -136,49 +138,40 @@ class _Run:
         self._clock = clock
         self._listener = listener
         self._targets: list[_Target] = []
+        self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
 
     # ---- capture
 
-    def note_processes_on(self, log_dirs: Sequence[LogDir]) -> None:
-        """Reports which of the directories another process uses at this moment."""
-        for path in sorted({log_dir.path.resolve() for log_dir in log_dirs}):
-            pid = DirectoryLock.holder(path)
-            if pid is not None:
-                self.report.in_use.append({"log_dir": str(path), "pid": pid})
+    def find_targets(self, places: Sequence[Place], locks: Locks) -> None:
+        """Every partition: those to be cleaned, which are locked, and the others with the reason.
 
-    def find_targets(self, log_dirs: Sequence[LogDir]) -> None:
-        """Every partition: those to be cleaned, and those left alone with the reason."""
-        seen: dict[str, Path] = {}
-        for log_dir in log_dirs:
-            for place in log_dir.partitions():
-                name = str(place.topic_partition)
-                report = PartitionReport(
-                    topic=place.topic_partition.topic,
-                    partition=place.topic_partition.partition,
-                    log_dir=str(log_dir.path),
-                    status=Status.LEFT_ALONE,
-                )
-                config = self._config_of(place, report)
-                if config is None:
-                    if report.reason != "not asked for":
-                        self.report.partitions.append(report)
-                    continue
-                if name in seen and seen[name] != place.path.resolve():
-                    report.status = Status.FAILED
-                    report.reason = (
-                        f"Duplicate log directories found: {seen[name]}, {place.path}! Kafka would "
-                        "not start with both; remove the one that is stale"
-                    )
+        Raises:
+            DirectoryInUseError: a directory that really holds one of them is in use.
+        """
+        for place in places:
+            partition = place.partition
+            report = PartitionReport(
+                topic=partition.topic_partition.topic,
+                partition=partition.topic_partition.partition,
+                log_dir=str(place.log_dir.path),
+                status=Status.LEFT_ALONE,
+            )
+            config = self._config_of(partition, report)
+            if config is None:
+                if report.reason != "not asked for":
                     self.report.partitions.append(report)
-                    continue
-                seen[name] = place.path.resolve()
-                report.status = Status.UNCHANGED
-                report.policy = ",".join(sorted(config.cleanup_policy))
-                self.report.partitions.append(report)
-                self._targets.append(
-                    _Target(log_dir=log_dir, place=place, report=report, config=config)
-                )
+                continue
+            self.report.partitions.append(report)
+            refused = place.refused or locks.take_for(place)
+            if refused is not None:
+                report.status, report.reason = Status.FAILED, refused
+                continue
+            report.status = Status.UNCHANGED
+            report.policy = ",".join(sorted(config.cleanup_policy))
+            self._targets.append(
+                _Target(log_dir=place.log_dir, place=partition, report=report, config=config)
+            )
 
     def _config_of(self, place: PartitionDir, report: PartitionReport) -> LogConfig | None:
         topic = place.topic_partition.topic
@@ -219,18 +212,17 @@ class _Run:
         self.report.timing.capture += self._clock.monotonic_s() - started
 
     def _recover(self, target: _Target) -> None:
-        found = recover_directory(target.place.path, dispose=self._request.dispose)
+        found = recover_directory(target.place.path, dispose=self.trash)
         target.report.warnings += [
             f"{change} (an earlier run was cut off)" for change in found.changes
         ]
         if found.plan is None:
             return
-        round_ = replace(
-            Round.from_json(found.plan).in_directory(target.place.path),
+        target.resumed = replace(
+            _round_of(found.plan, target.place.path),
             groups_done=found.groups_done,
             before=found.after or [[], []],
         )
-        target.resumed = round_
 
     def _capture(self, target: _Target) -> None:
         if not self._request.dry_run:
@@ -413,7 +405,7 @@ class _Run:
             if offset is None or target.failed:
                 continue
             with self._guard(target):
-                restart_log(target.captured, offset, dispose=self._request.dispose)
+                restart_log(target.captured, offset, dispose=self.trash)
                 target.changed = True
                 self._capture(target)
 
@@ -428,7 +420,8 @@ class _Run:
                 planned = self._clock.monotonic_s()
                 self.report.timing.plan += planned - begun
                 if plan.expired:
-                    commit_retention(target.captured, plan, dispose=self._request.dispose)
+                    require_closed(target.place.path)
+                    commit_retention(target.captured, plan, dispose=self.trash)
                     target.changed = True
                     self._note_plan(target, plan, None, None)
                     self._capture(target)
@@ -520,7 +513,7 @@ class _Run:
 
     def _committer(self, round_: Round) -> RoundCommitter:
         directory = Path(round_.directory)
-        return RoundCommitter(round_, JournalledPlacement(directory, dispose=self._request.dispose))
+        return RoundCommitter(round_, JournalledPlacement(directory, dispose=self.trash))
 
     def _settle(self, target: _Target, committer: RoundCommitter) -> None:
         result = committer.result
@@ -578,6 +571,21 @@ class _Run:
         )
         if target.changed and not target.failed:
             report.status = Status.CLEANED
+
+
+def _round_of(plan: dict[str, Any], directory: Path) -> Round:
+    """The round that a journal names, in the directory where it lies now.
+
+    Raises:
+        CorruptError: it is none.
+    """
+    try:
+        return Round.from_json(plan).in_directory(directory)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(
+            f"not a round's plan ({error}); remove it to have the round planned again",
+            path=str(directory / JOURNAL_NAME),
+        ) from error
 
 
 def _still_holds(round_: Round, captured: Captured) -> bool:

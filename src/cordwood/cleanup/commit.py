@@ -44,7 +44,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.log_dir import LogDir
+from cordwood.storage.log_dir import LogDir, require_closed
 from cordwood.storage.replace import (
     STAGED_SUFFIX,
     Dispose,
@@ -203,6 +203,7 @@ class JournalledPlacement:
     def __init__(
         self, directory: Path, *, dispose: Dispose | None = None, fs: FileSystem = OS
     ) -> None:
+        self._directory = directory
         self._journal = RoundJournal(directory, fs=fs)
         self._dispose = dispose
         self._fs = fs
@@ -213,6 +214,7 @@ class JournalledPlacement:
 
     def place(self, round_: Round, number: int, manifest: Manifest) -> None:
         """As `Placement.place`; the intent is made to last first."""
+        require_closed(self._directory, fs=self._fs)
         if not self._begun:
             self._journal.begin(round_.to_json())
             self._begun = True

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.model.config import LogConfig
-from cordwood.storage.replace import Dispose
 
 
 class Engine(Protocol):
@@ -57,13 +56,16 @@ class CleanRequest:
     """What is to be done.
 
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
-    for all. Sizes are in bytes, `throttle_bytes` a second.
+    for all. `named_topics` are topics that have settings of their own, by the option that gives
+    them. Sizes are in bytes, `throttle_bytes` a second. Removed files are moved to `trash`, or
+    deleted if it is None.
     """
 
     log_dirs: tuple[Path, ...]
     resolve: Callable[[str], Resolved | None]
     now_ms: int
     topics: tuple[str, ...] = ()
+    named_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     producer_expiration_ms: int = 86_400_000
     dry_run: bool = False
     force: bool = False
@@ -72,4 +74,4 @@ class CleanRequest:
     max_extra_bytes: int | None = None
     throttle_bytes: int | None = None
     verify: bool = False
-    dispose: Dispose | None = None
+    trash: Path | None = None

@@ -108,6 +108,10 @@ class DirectoryInUseError(CordwoodError):
     """Another process holds the directory's `.lock`."""
 
 
+class NotARegularFileError(OSError):
+    """A FIFO, a socket or a device where a file of a log belongs."""
+
+
 class NoSpaceError(CordwoodError):
     """The file system has no room for the work asked for."""
 

@@ -38,3 +38,12 @@ class TopicPartition:
         if topic_name_fault(topic) is not None:
             raise CordwoodError(f"{topic!r} is not a legal topic name")
         return cls(topic, int(number))
+
+    @classmethod
+    def is_name(cls, name: str) -> bool:
+        """Whether a directory called `name` holds a partition."""
+        try:
+            cls.parse(name)
+        except CordwoodError:
+            return False
+        return True

@@ -16,24 +16,21 @@ import fcntl
 import os
 import resource
 import shutil
-import struct
+import stat
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import DirectoryInUseError, NoSpaceError
+from cordwood.model.errors import NoSpaceError, NotARegularFileError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 # IOV_MAX of Linux: what one call takes.
 _PARTS_MAX = 1024
-# Linux's struct flock of 64 bits: type, whence, start, length, process.
-_FLOCK = "hhqqi4x"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +137,35 @@ class FileSystem(ABC):
         """Bytes of the file system that holds `path`: in all, and left to use; -1 if not known."""
         return -1, self.free_bytes(path)
 
+    def identity_of(self, path: Path) -> object:
+        """What two paths have in common exactly if they lead to the same file or directory.
+
+        Raises:
+            OSError: it cannot be reached.
+        """
+        return path.resolve()
+
+    def require_regular(self, path: Path) -> None:
+        """Checks that a file, if there is one, is a regular one or a link to one.
+
+        Raises:
+            NotARegularFileError, IsADirectoryError: it is something else.
+        """
+        if self.is_directory(path):
+            raise _not_regular(path, is_directory=True)
+
+    def is_open_for_writing(self, path: Path) -> bool:
+        """Whether another process has a file open for writing; False where that is not known."""
+        return False
+
     @abstractmethod
     def open(self, path: Path, *, write: bool = False) -> File:
-        """Opens a file that is there."""
+        """Opens a file that is there.
+
+        Raises:
+            NotARegularFileError, IsADirectoryError: it is no regular file.
+            OSError: it cannot be opened.
+        """
 
     # ---- changing
 
@@ -316,6 +339,12 @@ def room_for(path: Path) -> Iterator[None]:
         raise
 
 
+def _not_regular(path: Path, *, is_directory: bool) -> OSError:
+    if is_directory:
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return NotARegularFileError(errno.EINVAL, "not a regular file", str(path))
+
+
 class OsFile:
     """A `File` of the operating system."""
 
@@ -325,7 +354,12 @@ class OsFile:
         self._handle = -1
         self._path = path
         with room_for(path):
-            self._handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+            # Without O_NONBLOCK the open of a FIFO waits for its other end.
+            self._handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+        mode = os.fstat(self._handle).st_mode
+        if not stat.S_ISREG(mode):
+            self.close()
+            raise _not_regular(path, is_directory=stat.S_ISDIR(mode))
 
     def __del__(self) -> None:
         self.close()
@@ -404,13 +438,22 @@ class OsFile:
         return OSError(error.errno, error.strerror, str(self._path))
 
 
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a circle of links
+        return False
+
+
 class OsFileSystem(FileSystem):
     """The machine's."""
 
     def entries_in(self, directory: Path) -> list[Entry]:
         """As `FileSystem.entries_in`."""
         with os.scandir(directory) as found:
-            entries = [Entry(entry.name, entry.is_dir(), entry.is_symlink()) for entry in found]
+            entries = [
+                Entry(entry.name, _is_directory(entry), entry.is_symlink()) for entry in found
+            ]
         entries.sort(key=lambda entry: entry.name)
         return entries
 
@@ -433,6 +476,31 @@ class OsFileSystem(FileSystem):
             uid=status.st_uid,
             gid=status.st_gid,
         )
+
+    def identity_of(self, path: Path) -> tuple[int, int]:
+        """As `FileSystem.identity_of`: device and inode, which bind mounts share."""
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+
+    def require_regular(self, path: Path) -> None:
+        """As `FileSystem.require_regular`."""
+        with suppress(FileNotFoundError):
+            mode = os.stat(path).st_mode
+            if not stat.S_ISREG(mode):
+                raise _not_regular(path, is_directory=stat.S_ISDIR(mode))
+
+    def is_open_for_writing(self, path: Path) -> bool:
+        """As `FileSystem.is_open_for_writing`: the kernel then refuses a read lease.
+
+        Not known are files of other users, to all but root, and those of network file systems.
+        """
+        with closing(OsFile(path, os.O_RDONLY)) as file:
+            try:
+                fcntl.fcntl(file.fileno(), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+                fcntl.fcntl(file.fileno(), fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            except OSError as error:
+                return error.errno == errno.EAGAIN
+        return False
 
     def free_bytes(self, path: Path) -> int:
         """As `FileSystem.free_bytes`."""
@@ -499,8 +567,10 @@ class OsFileSystem(FileSystem):
                 os.chown(path, model.uid, model.gid)
             path.chmod(model.mode)
 
-    def lock(self, directory: Path) -> DirectoryLock:
+    def lock(self, directory: Path) -> Lock:
         """As `FileSystem.lock`."""
+        from cordwood.storage.directory_lock import DirectoryLock  # noqa: PLC0415  # no cycle
+
         return DirectoryLock(directory)
 
     def move_away(self, path: Path, target: Path) -> None:
@@ -512,80 +582,3 @@ class OsFileSystem(FileSystem):
 
 #: The file system of this machine.
 OS = OsFileSystem()
-
-
-class DirectoryLock:
-    """Kafka's `.lock`: while held, no broker starts on the directory, nor a second `clean`.
-
-    Source: org.apache.kafka.storage.internals.utils.FileLock (a POSIX record lock on an empty
-    file, removed again when released).
-    """
-
-    # A process does not exclude itself by such a lock, and loses it when it closes the file again.
-    # The value is the process: a forked child has the names, and not the locks.
-    _held: ClassVar[dict[Path, int]] = {}
-    _guard: ClassVar[threading.Lock] = threading.Lock()
-
-    def __init__(self, directory: Path) -> None:
-        self._path = directory.resolve() / ".lock"
-        with self._guard:
-            if self._held.get(self._path) == os.getpid():
-                raise self._in_use(directory)
-            existed = self._path.exists()
-            with room_for(self._path):
-                self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(self._handle)
-                if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                    raise
-                raise self._in_use(directory) from None
-            self._held[self._path] = os.getpid()
-        if not existed:
-            OS.take_after_directory(self._path, directory)
-
-    @staticmethod
-    def _in_use(directory: Path) -> DirectoryInUseError:
-        return DirectoryInUseError(
-            f"Failed to acquire lock on file .lock in {directory}. A Kafka instance in another "
-            "process or thread is using this directory."
-        )
-
-    @classmethod
-    def holder(cls, directory: Path) -> int | None:
-        """The process that holds the lock, None if none does; the lock is not taken to see it.
-
-        0 stands for a process of another machine or container.
-
-        Raises:
-            OSError: the file cannot be opened.
-        """
-        path = directory.resolve() / ".lock"
-        with cls._guard:
-            if cls._held.get(path) == os.getpid():  # closing the file would let go of the lock
-                return os.getpid()
-            try:
-                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return None
-            try:
-                asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                kind, _, _, _, pid = struct.unpack(
-                    _FLOCK, fcntl.fcntl(handle, fcntl.F_GETLK, asked)
-                )
-            finally:
-                os.close(handle)
-        return None if kind == fcntl.F_UNLCK else max(0, pid)
-
-    def release(self) -> None:
-        """Removes the file and lets go of the lock, of this even if the file cannot be removed."""
-        try:
-            self._path.unlink(missing_ok=True)
-        finally:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        with self._guard:
-            self._held.pop(self._path, None)
-            os.close(self._handle)

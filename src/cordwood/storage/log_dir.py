@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,21 +28,39 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.meta_properties import MetaProperties, parse_meta_properties
 from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
-from cordwood.model.errors import CordwoodError, CorruptError, NotALogDirError
+from cordwood.model.errors import (
+    CordwoodError,
+    CorruptError,
+    DirectoryInUseError,
+    NotALogDirError,
+    NotARegularFileError,
+)
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileFacts, FileSystem, Lock
 
 _SEGMENT_LOG = re.compile(r"\d{20}\.log")
+_LOG_DIR_FILES = (
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLEAN_SHUTDOWN,
+)
 _SUFFIXED = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDir:
-    """A partition's directory, and why it is left alone, if it is."""
+    """A partition's directory.
+
+    `left_alone` says why it is not cleaned, `unreadable` why it cannot be read.
+    """
 
     path: Path
     topic_partition: TopicPartition
     left_alone: str | None = None
+    unreadable: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +74,32 @@ class Checkpoints:
 
 
 class LogDir:
-    """A log directory, or the part of one that a single partition's directory is.
+    """A log directory, or those of its partitions whose directories were named.
 
-    `path` is the entry of log.dirs; `only` is the one partition when its directory was named.
+    `path` is the entry of log.dirs; `only` are the names of the partitions' directories, None for
+    all of them.
     """
 
     def __init__(self, path: Path, *, fs: FileSystem = OS) -> None:
-        """Looks at the directory.
+        """Reads what says which directory it is; nothing is locked.
+
+        A partition's directory that is named by a symbolic link belongs to the directory in which
+        the link lies, if that is a log directory, as it does for Kafka; else to the directory that
+        really holds it.
 
         Raises:
             NotALogDirError: it is neither a log directory nor a partition's.
+            OSError: it cannot be read.
         """
         self.fs = fs
         named = path
-        if not fs.is_directory(path):
+        if not _is_directory(path, fs):
             raise NotALogDirError(f"{path}: there is no such directory")
-        self.only: str | None = None
-        if is_partition_dir(path, fs=fs):
-            self.only = path.resolve().name
-            path = path.resolve().parent
+        self.only: frozenset[str] | None = None
+        partition = _named_partition(path, fs)
+        if partition is not None:
+            self.only = frozenset({partition.name})
+            path = partition.parent
         self.path = path
         self.meta = self._read_meta()
         if self.only is None and self.meta is None and not self._has_partitions():
@@ -81,6 +107,11 @@ class LogDir:
                 f"{named}: not an entry of a Kafka broker's log.dirs (it has no {META_PROPERTIES} "
                 "and no directory of a partition), nor a partition's directory"
             )
+
+    def include(self, other: LogDir) -> None:
+        """Adds what another value names of the same directory."""
+        both = None if self.only is None or other.only is None else self.only | other.only
+        self.only = both
 
     def _read_meta(self) -> MetaProperties | None:
         path = self.path / META_PROPERTIES
@@ -90,12 +121,13 @@ class LogDir:
             return None
         except CorruptError as error:
             raise error.located(path=str(path)) from error
+        except (NotARegularFileError, IsADirectoryError) as error:
+            raise NotALogDirError(f"{path}: {error.strerror}") from error
 
     def _has_partitions(self) -> bool:
         return any(
-            is_partition_dir(self.path / entry.name, fs=self.fs)
+            entry.is_directory and is_partition_dir(self.path / entry.name, fs=self.fs)
             for entry in self.fs.entries_in(self.path)
-            if entry.is_directory
         )
 
     @property
@@ -119,11 +151,22 @@ class LogDir:
         """
         found = []
         for entry in self.fs.entries_in(self.path):
-            if not entry.is_directory or entry.name == REMOTE_LOG_INDEX_CACHE:
+            if entry.name == REMOTE_LOG_INDEX_CACHE:
                 continue
-            if self.only is not None and entry.name != self.only:
+            if self.only is not None and entry.name not in self.only:
                 continue
-            found.append(_partition_dir(self.path / entry.name, self.fs))
+            path = self.path / entry.name
+            if entry.is_directory:
+                with suppress(FileNotFoundError):  # deleted meanwhile, by a broker that runs
+                    found.append(_partition_dir(path, self.fs))
+            elif entry.is_link and TopicPartition.is_name(entry.name):
+                found.append(
+                    PartitionDir(
+                        path=path,
+                        topic_partition=TopicPartition.parse(entry.name),
+                        unreadable=f"{path}: a symbolic link that leads to no directory",
+                    )
+                )
         return found
 
     def checkpoints(self) -> tuple[Checkpoints, list[str]]:
@@ -199,13 +242,54 @@ class LogDir:
         return path if self.fs.is_directory(path) else None
 
 
+def is_log_dir(path: Path, *, fs: FileSystem = OS) -> bool:
+    """Whether a directory has a file that only an entry of log.dirs has."""
+    return any(fs.exists(path / name) for name in _LOG_DIR_FILES)
+
+
 def is_partition_dir(path: Path, *, fs: FileSystem = OS) -> bool:
-    """Whether a directory holds a partition: its name says so, and it has a segment."""
-    try:
-        TopicPartition.parse(path.resolve().name)
-    except CordwoodError:
+    """Whether a directory holds a partition: its name says so, and it has a segment.
+
+    One that cannot be read holds none.
+    """
+    if not TopicPartition.is_name(path.name):
         return False
-    return any(_SEGMENT_LOG.fullmatch(name) for name in fs.names_in(path))
+    try:
+        return any(_SEGMENT_LOG.fullmatch(name) for name in fs.names_in(path))
+    except OSError:
+        return False
+
+
+def require_closed(directory: Path, *, fs: FileSystem = OS) -> None:
+    """Checks that no process has a partition's active segment open for writing.
+
+    A broker has, also one that reaches the directory by a path whose `.lock` nobody else sees.
+
+    Raises:
+        DirectoryInUseError: a process has.
+    """
+    logs = [name for name in fs.names_in(directory) if is_log_file(name)]
+    if logs and fs.is_open_for_writing(directory / logs[-1]):
+        raise DirectoryInUseError(
+            f"{directory / logs[-1]} is open for writing in another process. A Kafka instance uses "
+            "this partition, perhaps through a link, a mount or a hard link. Stop it, or make a "
+            "copy of the files."
+        )
+
+
+def _is_directory(path: Path, fs: FileSystem) -> bool:
+    try:
+        return fs.is_directory(path)
+    except OSError as error:
+        raise NotALogDirError(f"{path}: {error.strerror}") from error
+
+
+def _named_partition(path: Path, fs: FileSystem) -> Path | None:
+    """The partition's directory that `path` names, below its log directory; None for another."""
+    named, real = path.absolute(), path.resolve()
+    if named.name != ".." and is_log_dir(named.parent, fs=fs) and is_partition_dir(named, fs=fs):
+        return named
+    return real if is_partition_dir(real, fs=fs) else None
 
 
 def _partition_dir(path: Path, fs: FileSystem) -> PartitionDir:
@@ -233,6 +317,12 @@ def _partition_dir(path: Path, fs: FileSystem) -> PartitionDir:
         return PartitionDir(
             path=path, topic_partition=partition, left_alone="the cluster metadata log"
         )
-    if not any(is_log_file(name) for name in fs.names_in(path)):
+    try:
+        names = fs.names_in(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return PartitionDir(path=path, topic_partition=partition, unreadable=str(error))
+    if not any(is_log_file(name) for name in names):
         return PartitionDir(path=path, topic_partition=partition, left_alone="it has no segment")
     return PartitionDir(path=path, topic_partition=partition)

@@ -67,23 +67,6 @@ class StagedSegment:
         }
 
 
-class Trash:
-    """Disposes of files by moving them to `<trash>/<partition>/<name>`, numbered where taken."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def __call__(self, path: Path) -> None:
-        """Moves one `.deleted` file."""
-        name = path.name.removesuffix(DELETED_SUFFIX)
-        target = self._directory / path.parent.name / name
-        number = 0
-        while OS.exists(target):  # a segment that was rewritten before, or an older trash
-            number += 1
-            target = target.with_name(f"{name}.{number}")
-        OS.move_away(path, target)
-
-
 class RoundJournal:
     """The plan of a round under way, and how far it has come; one JSON document a line."""
 
@@ -127,10 +110,12 @@ class RoundJournal:
             plan = json.loads(lines[0])
             # The last line may be cut off by a crash: then it was not acted upon.
             intents = [json.loads(line) for line in lines[1:-1] if line]
-            for intent in intents:
-                if not isinstance(intent["group"], int) or not isinstance(intent["token"], str):
+            for number, intent in enumerate(intents):
+                if not isinstance(intent["token"], str) or not isinstance(intent["after"], list):
                     raise TypeError(f"{intent!r} is no intent")
-        except (ValueError, KeyError, TypeError) as error:
+                if not isinstance(plan["groups"][intent["group"]][0], int):
+                    raise TypeError(f"intent {number} is of a group without an offset")
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             raise CorruptError(
                 f"not a round's journal ({error}); remove it to have the round planned anew",
                 path=str(self.path),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from cordwood.model.config_file import ConfigFile, merge_set_options, parse_conf
 from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.properties import parse_properties
+from cordwood.storage.filesystem import OS
 from cordwood.storage.metadata_image import MetadataImage, read_metadata_image
 
 
@@ -30,11 +31,15 @@ class SettingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings by topic; `warnings` are about the sources themselves."""
+    """Settings by topic; `warnings` are about the sources themselves.
+
+    `named_topics` are the topics that options name, by the option that does.
+    """
 
     resolve: Callable[[str], Resolved | None]
     producer_expiration_ms: int
     warnings: tuple[str, ...]
+    named_topics: Mapping[str, tuple[str, ...]]
 
 
 def read_settings(options: SettingOptions) -> Settings:
@@ -94,6 +99,7 @@ def read_settings(options: SettingOptions) -> Settings:
         resolve=resolve,
         producer_expiration_ms=broker.config.producer_id_expiration_ms,
         warnings=tuple(warnings),
+        named_topics={"--set": tuple(topic_set), "--config-file": tuple(file.topics)},
     )
 
 
@@ -112,8 +118,8 @@ def _metadata_of(options: SettingOptions) -> MetadataImage | None:
             place,
             place.resolve().parent / CLUSTER_METADATA_DIR,
         ):
-            if candidate.name == CLUSTER_METADATA_DIR and candidate.is_dir():
-                return read_metadata_image(candidate)
+            if candidate.name == CLUSTER_METADATA_DIR and _is_directory(candidate):
+                return read_metadata_image(candidate, read_bytes=OS.read_bytes)
     if options.metadata_dir is not None:
         raise ConfigError(
             f"--metadata-dir {options.metadata_dir}: no {CLUSTER_METADATA_DIR} directory is there"
@@ -121,11 +127,18 @@ def _metadata_of(options: SettingOptions) -> MetadataImage | None:
     return None
 
 
+def _is_directory(path: Path) -> bool:
+    try:
+        return OS.is_directory(path)
+    except OSError:
+        return False
+
+
 def _node_id_of(log_dirs: Sequence[Path]) -> int | None:
     for place in log_dirs:
         for candidate in (place / META_PROPERTIES, place.resolve().parent / META_PROPERTIES):
             try:
-                return parse_meta_properties(candidate.read_bytes()).node_id
+                return parse_meta_properties(OS.read_bytes(candidate)).node_id
             except (OSError, CorruptError):
                 continue
     return None

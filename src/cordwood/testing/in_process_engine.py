@@ -17,7 +17,7 @@ from cordwood.cleanup.clean import clean
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.commit import RoundCommitter
 from cordwood.cleanup.report import Report
-from cordwood.cleanup.request import CleanRequest, Engine, Resolved
+from cordwood.cleanup.request import CleanRequest, Engine, Listener, Resolved
 from cordwood.cleanup.supervise import begin_all, commit_ready
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.config import LogConfig
@@ -88,7 +88,7 @@ def in_process() -> Iterator[Engine]:
 def clean_in_process(
     log_dir: Path, configs: Mapping[str, LogConfig], *, now_ms: int, **options: Any
 ) -> Report:
-    """Cleans a log directory without Spark; `options` are fields of `CleanRequest`.
+    """Cleans a log directory without Spark; `options` are fields of `CleanRequest`, or `listener`.
 
     Topics without an entry in `configs` are those that no source describes.
     """
@@ -97,5 +97,8 @@ def clean_in_process(
         config = configs.get(topic)
         return None if config is None else Resolved(config=config, origin={})
 
+    listener: Listener | None = options.pop("listener", None)
     given: dict[str, Any] = {"log_dirs": (log_dir,), "resolve": resolve, "now_ms": now_ms}
-    return clean(CleanRequest(**given | options), in_process, clock=SystemClock())
+    return clean(
+        CleanRequest(**given | options), in_process, clock=SystemClock(), listener=listener
+    )

@@ -274,7 +274,7 @@ class SimulatedFileSystem(FileSystem):
         """As `FileSystem.open`."""
         with self._mutex:
             node_id = self._tree.find(path)
-            if write and isinstance(self._tree.nodes[node_id], DirectoryNode):
+            if isinstance(self._tree.nodes[node_id], DirectoryNode):
                 raise system_error(errno.EISDIR, path)
             self._announce(Operation(Kind.OPEN, path))
             return self._opened(node_id, path, write=write)

@@ -14,10 +14,10 @@ from cordwood.model.errors import CorruptError
 from cordwood.storage.replace import (
     RoundJournal,
     StagedSegment,
-    Trash,
     put_in_place,
     recover_directory,
 )
+from cordwood.storage.trash import Trash
 from cordwood.testing.log_builder import LogBuilder
 
 OLD, NEW = b"old", b"new"

@@ -17,8 +17,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cordwood.model.errors import DirectoryInUseError, NoSpaceError
-from cordwood.storage.filesystem import OS, DirectoryLock, Entry, File, FileSystem, FileWriter
+from cordwood.model.errors import DirectoryInUseError, NoSpaceError, NotARegularFileError
+from cordwood.storage.directory_lock import DirectoryLock
+from cordwood.storage.filesystem import OS, Entry, File, FileSystem, FileWriter
+from cordwood.testing.failing_disks import fill, may_mount, small_disk
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 
 
@@ -428,10 +430,51 @@ def test_file_closes_itself_when_nothing_refers_to_it(tmp_path: Path) -> None:
         os.readlink(f"/proc/self/fd/{handle}")
 
 
-def test_full_device_is_told_as_such() -> None:
-    file = OS.open(Path("/dev/full"), write=True)
-    with pytest.raises(NoSpaceError, match="/dev/full: the file system is full"):
-        file.write_at([b"x"], 0)
+@pytest.mark.skipif(bool(may_mount()), reason=may_mount())
+def test_full_disk_is_told_as_such(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        file = OS.create(disk / "file")
+        fill(disk)
+        with pytest.raises(NoSpaceError, match="file: the file system is full"):
+            file.write_at([b"x"], 0)
+        file.close()
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_fifo_and_device_are_refused_without_waiting(tmp_path: Path, write: bool) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/null")):
+        with pytest.raises(NotARegularFileError, match="not a regular file"):
+            OS.open(path, write=write)
+        with pytest.raises(NotARegularFileError):
+            OS.create(path)
+        with pytest.raises(NotARegularFileError):
+            OS.require_regular(path)
+
+
+def test_file_that_a_process_writes_to_is_known_by_any_of_its_names(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    (tmp_path / "hard").hardlink_to(path)
+    (tmp_path / "soft").symlink_to(path)
+    names = [path, tmp_path / "hard", tmp_path / "soft"]
+    assert not any(OS.is_open_for_writing(name) for name in names)
+    reader = OS.open(path)
+    assert not any(OS.is_open_for_writing(name) for name in names)
+    writer = OS.open(path, write=True)
+    assert all(OS.is_open_for_writing(name) for name in names)
+    writer.close()
+    reader.close()
+    assert not any(OS.is_open_for_writing(name) for name in names)
+
+
+def test_circle_of_links_is_no_directory_and_hides_no_other_name(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "x").mkdir()
+    assert OS.entries_in(tmp_path) == [
+        Entry("circle", is_directory=False, is_link=True),
+        Entry("x", is_directory=True),
+    ]
 
 
 def test_simulated_file_has_no_descriptor(tmp_path: Path) -> None:

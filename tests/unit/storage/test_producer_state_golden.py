@@ -64,7 +64,7 @@ class Comparison:
 
 def loaded(directory: Path, log_start: int, now_ms: int) -> ProducerStateManager:
     """The state that Kafka had after it had opened a cleanly stopped log."""
-    segments, _ = load_segments(directory, index_interval_bytes=4096, read_only=True)
+    segments = load_segments(directory, index_interval_bytes=4096).segments
     active = segments[-1]
     end, position = end_of(active.path(), active.base_offset, position=0, end=active.size_bytes)
     state, warnings = load_producer_state(

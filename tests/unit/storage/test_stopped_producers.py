@@ -22,7 +22,7 @@ def built(tmp_path: Path, log: LogBuilder) -> Path:
 def load(
     directory: Path, log: LogBuilder, *, log_start: int = 0, now_ms: int = NOW_MS
 ) -> tuple[ProducerStateManager, list[str]]:
-    segments, _ = load_segments(directory, index_interval_bytes=4096, read_only=True)
+    segments = load_segments(directory, index_interval_bytes=4096).segments
     active = segments[-1]
     end, position = end_of(active.path(), active.base_offset, position=0, end=active.size_bytes)
     return load_producer_state(

@@ -139,9 +139,11 @@ def _producer_batches(
 
 def _marker_at(path: Path, position: int, size_bytes: int, fs: FileSystem) -> EndTxnMarker | None:
     with closing(fs.open(path)) as file:
-        batch = parse_batch(file.read_at(size_bytes, position))
-    assert isinstance(batch, RecordBatch), "its header was read just now"
+        data = file.read_at(size_bytes, position)
     try:
+        batch = parse_batch(data)
+        if not isinstance(batch, RecordBatch):
+            raise CorruptError("a control batch that has changed since its header was read")
         return marker_of(batch)
     except CorruptError as error:
         raise error.located(path=str(path), base_position=position) from error

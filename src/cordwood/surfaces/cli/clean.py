@@ -22,7 +22,6 @@ from cordwood.model.errors import (
     NotALogDirError,
 )
 from cordwood.model.extras import SPARK, require_extra
-from cordwood.storage.replace import Trash
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli import clean_progress
 from cordwood.surfaces.cli.clean_progress import CleanProgress
@@ -38,9 +37,12 @@ from cordwood.surfaces.cli.log_options import (
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table
-from cordwood.surfaces.cli.values import format_bytes, parse_size, parse_time
+from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
+_MASTERS = ("local", "spark://", "k8s://", "sc://")
+# Less holds neither the driver nor a worker: the limit would be no limit.
+_MEMORY_BYTES_MIN = 256 << 20
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 
 EPILOG = """\b
@@ -59,7 +61,7 @@ def clean_command(
     context: typer.Context,
     log_dirs: Annotated[
         list[Path],
-        typer.Argument(metavar="LOG_DIR", hidden=True),
+        typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True),
     ],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
@@ -70,14 +72,23 @@ def clean_command(
     ] = None,
     config_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help='JSON or YAML: {"topics": {...}, "broker": {...}}.'),
+        typer.Option(
+            parser=parse_path,
+            metavar="FILE",
+            help='JSON or YAML: {"topics": {...}, "broker": {...}}.',
+        ),
     ] = None,
     server_properties: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The broker's server.properties.")
+        Path | None,
+        typer.Option(parser=parse_path, metavar="FILE", help="The broker's server.properties."),
     ] = None,
     metadata_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where __cluster_metadata-0 is, if not in LOG_DIR."),
+        typer.Option(
+            parser=parse_path,
+            metavar="DIR",
+            help="Where __cluster_metadata-0 is, if not in LOG_DIR.",
+        ),
     ] = None,
     defaults: Annotated[
         bool, typer.Option("--defaults", help="Kafka's defaults for topics no source describes.")
@@ -99,7 +110,11 @@ def clean_command(
     ] = False,
     trash: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Move removed files here instead of deleting them."),
+        typer.Option(
+            parser=parse_path,
+            metavar="DIR",
+            help="Move removed files here instead of deleting them.",
+        ),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read back every rewritten segment before it counts.")
@@ -155,27 +170,28 @@ def clean_command(
         # A broker that runs may be writing to its metadata log.
         settings = reread(lambda: read_settings(options)) if dry_run else read_settings(options)
         clock = SystemClock()
-        extra = parse_size(max_extra_bytes, option="--max-extra-bytes") if max_extra_bytes else None
-        rate = parse_size(throttle, option="--throttle") if throttle else None
+        _require_master(master)
+        memory_bytes = _memory_bytes(memory)
         request = CleanRequest(
             log_dirs=tuple(log_dirs),
             resolve=settings.resolve,
             now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
             topics=tuple(topic or ()),
+            named_topics=settings.named_topics,
             producer_expiration_ms=settings.producer_expiration_ms,
             dry_run=dry_run,
             force=force,
             retention=not compaction_only,
             compaction=not retention_only,
-            max_extra_bytes=extra,
-            throttle_bytes=rate,
+            max_extra_bytes=_size_of(max_extra_bytes, "--max-extra-bytes"),
+            throttle_bytes=_size_of(throttle, "--throttle"),
             verify=verify,
-            dispose=Trash(trash) if trash else None,
+            trash=trash,
         )
         with _display(screen, shown=not json_ and screen.is_terminal) as display:
             engine = _Engine(
                 master=master,
-                memory_bytes=_memory_bytes(memory),
+                memory_bytes=memory_bytes,
                 log_dirs=log_dirs,
                 display=display,
             )
@@ -205,10 +221,21 @@ def clean_command(
 
 def _memory_bytes(option: str | None) -> int:
     if option is not None:
-        return parse_size(option, option="--memory")
+        return parse_size(option, option="--memory", least=_MEMORY_BYTES_MIN)
     from cordwood.cleanup.spark.session import default_memory_bytes  # noqa: PLC0415  # if needed
 
     return default_memory_bytes()
+
+
+def _size_of(text: str | None, option: str) -> int | None:
+    return None if text is None else parse_size(text, option=option)
+
+
+def _require_master(master: str) -> None:
+    if master != "yarn" and not master.startswith(_MASTERS):
+        raise ConfigError(
+            f"--master {master}: expected local[N], spark://..., yarn, k8s://... or sc://..."
+        )
 
 
 def _stop(error: Exception, code: int) -> None:

@@ -4,45 +4,81 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import typer
 
 from cordwood.model.errors import ConfigError
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?(?:/s)?", re.IGNORECASE)
+_SIZE = re.compile(
+    r"(\d{1,40}(?:\.\d{1,40})?)\s*([kmgt]?)(?:i?b)?(?:/s)?", re.IGNORECASE | re.ASCII
+)
+_SIZE_MAX = (1 << 63) - 1
+#: The last millisecond that ISO 8601 can write: of the year 9999.
+_TIME_MS_MAX = 253_402_300_799_999
+_DIGITS_MAX = 40
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])", re.ASCII)
+
+
+def parse_path(text: str) -> Path:
+    """A path.
+
+    Raises:
+        BadParameter: it is empty, as that of a variable that is not set.
+    """
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
 
 
 def parse_time(text: str, *, option: str) -> int:
     """Milliseconds since the epoch, from such a number or from ISO 8601 (UTC unless it says).
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither, or not of the years 1970 to 9999.
     """
-    if text.isascii() and text.isdigit():
-        return int(text)
+    is_number = text.isascii() and text.isdigit()
     try:
-        moment = datetime.fromisoformat(text)
+        if is_number:
+            time_ms = int(text[:_DIGITS_MAX])
+        else:
+            moment = datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            time_ms = int(moment.timestamp() * 1000)
     except ValueError:
         raise ConfigError(
             f"{option} {text}: expected milliseconds since the epoch, or ISO 8601 such as "
             "2026-01-31T12:00:00Z"
         ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    if not 0 <= time_ms <= _TIME_MS_MAX:
+        raise ConfigError(
+            f"{option} {text[:_DIGITS_MAX]}: expected a time of the years 1970 to 9999, which is "
+            f"at most {_TIME_MS_MAX} ms since the epoch"
+        )
+    return time_ms
 
 
-def parse_size(text: str, *, option: str) -> int:
+def parse_size(text: str, *, option: str, least: int = 1) -> int:
     """Bytes, from a number with an optional unit: 1048576, 64M, 1.5GiB, 20MB/s.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is none, less than `least`, or beyond 64 bits.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"{option} {text}: expected a number of bytes, such as 512M or 2GiB")
-    return int(float(match[1]) * (1 << _UNITS[match[2].lower()]))
+        raise ConfigError(
+            f"{option} {text[:_DIGITS_MAX]}: expected a number of bytes, such as 512M or 2GiB"
+        )
+    size = int(Fraction(match[1]) * (1 << _UNITS[match[2].lower()]))
+    if not least <= size <= _SIZE_MAX:
+        raise ConfigError(
+            f"{option} {text}: expected {format_bytes(least)} bytes at least, {_SIZE_MAX} at most"
+        )
+    return size
 
 
 def parse_duration(text: str, *, option: str) -> int:

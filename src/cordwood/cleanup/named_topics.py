@@ -1,0 +1,34 @@
+"""Topics that options name, compared with those that are there."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection
+
+from cordwood.cleanup.request import CleanRequest
+from cordwood.model.errors import ConfigError
+
+
+def missing_topics(topics: Collection[str], request: CleanRequest) -> list[str]:
+    """A warning for each option that names topics of which none of `topics` is one.
+
+    Raises:
+        ConfigError: nothing that is named is there, or no topic matches `--topic`. A name with a
+            typing error must not have all topics cleaned by other settings than it was meant to.
+    """
+    warnings = [
+        f"no topic in LOG_DIR matches --topic {glob}"
+        for glob in request.topics
+        if not any(fnmatch.fnmatchcase(topic, glob) for topic in topics)
+    ]
+    none_chosen = bool(request.topics) and len(warnings) == len(request.topics)
+    named_count, missing_count = len(request.topics), len(warnings)
+    for option, names in request.named_topics.items():
+        missing = [name for name in names if name not in topics]
+        named_count += len(names)
+        missing_count += len(missing)
+        if missing:
+            warnings.append(f"no partition of topic {', '.join(missing)} in LOG_DIR ({option})")
+    if none_chosen or (named_count and missing_count == named_count):
+        raise ConfigError("; ".join(warnings))
+    return warnings
