@@ -34,6 +34,7 @@ from cordwood.broker.dispatch import Dispatcher
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.handlers import served_apis
+from cordwood.broker.open_transactions import warn_of_open_transactions
 from cordwood.broker.server import Server, ServerLimits
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
@@ -170,6 +171,7 @@ class Node:
         controller.subscribe(broker.publish)
         broker.publish(None, controller.image)
         controller.unfence()
+        warn_of_open_transactions(broker.led_partitions())
         broker.moves.resume()
         broker.schedule("metadata-snapshot", _SNAPSHOT_CHECK_MS, controller.snapshot_if_due)
         self._follow_settings(broker)

@@ -25,6 +25,7 @@ from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
+from cordwood.broker.refused_transactions import RefusedTransactions
 from cordwood.cleanup.paused_changes import update_topic_config
 from cordwood.format.message_schema import uuid_bytes, uuid_text
 from cordwood.model.append_origin import AppendOrigin
@@ -113,6 +114,7 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             settings.max_incremental_fetch_session_cache_slots, clock, logs.context.chance
         )
+        self.refused_transactions = RefusedTransactions()
         self._producer_ids = range(0)
         self.directory_reports = DirectoryReports(
             self, failure_timeout_ms=settings.integer("log.dir.failure.timeout.ms")

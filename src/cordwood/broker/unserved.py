@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_TRANSACTIONS = "there is no coordinator of transactions; an idempotent producer needs none"
+_TRANSACTIONS = (
+    "there is no coordinator of transactions: FindCoordinator refuses a transactional id for good"
+)
 _CONSUMER = "groups speak the classic protocol; clients fall back to it or say so (KIP-848)"
 _SHARE = "share groups are not served (KIP-932)"
 _STREAMS = "streams groups are not served; Kafka Streams uses classic groups (KIP-1071)"
@@ -20,7 +22,6 @@ UNSERVED: Final[Mapping[int, str]] = {
     24: _TRANSACTIONS,
     25: _TRANSACTIONS,
     26: _TRANSACTIONS,
-    27: _TRANSACTIONS,
     28: _TRANSACTIONS,
     51: "nobody is authenticated: passwords would be kept for nothing",
     52: _BETWEEN_BROKERS,

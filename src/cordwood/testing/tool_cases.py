@@ -539,6 +539,14 @@ TRANSACTIONS: Sequence[Case] = (
     Case(f"{TRANSACT} describe-producers --topic %a --partition 0", bootstrap=False),
     Case(f"{PRODUCE} %a --request-required-acks 1", b"1\n"),
     Case(f"{TRANSACT} describe-producers --topic %a --partition 0", bootstrap=False),
+    Case(f"{TRANSACT} abort --topic %a", bootstrap=False),
+    Case(f"{TRANSACT} abort --topic %a --partition 0", bootstrap=False),
+    Case(f"{TRANSACT} abort --topic %a --partition 0 --start-offset 7", bootstrap=False),
+    Case(f"{TRANSACT} find-hanging", bootstrap=False),
+    Case(f"{TRANSACT} find-hanging --partition 0", bootstrap=False),
+    Case(f"{TRANSACT} find-hanging --topic %a", bootstrap=False),
+    Case(f"{TRANSACT} find-hanging --topic %a --partition 0", bootstrap=False),
+    Case(f"{TRANSACT} find-hanging --broker-id 1", bootstrap=False),
     Case("topics --delete --topic %a"),
 )
 

@@ -39,9 +39,10 @@ from cordwood.broker.controller.model import (
 )
 from cordwood.broker.controller.registration import Node
 from cordwood.broker.controller.settings import (
-    SUPPORTED_FEATURES,
+    KNOWN_FEATURES,
     ControllerSettings,
     fresh_uuid,
+    served_level,
 )
 from cordwood.broker.controller.snapshot_keeper import SnapshotKeeper
 from cordwood.format.metadata_records import with_defaults
@@ -478,8 +479,13 @@ class Controller:
         self._commit([] if validate_only else records)
 
     def finalized_features(self) -> Mapping[str, int]:
-        """The levels in force as ApiVersions shows them, `kraft.version` among them."""
-        found = dict(self.image.features)
+        """The levels in force as ApiVersions shows them, `kraft.version` among them.
+
+        The metadata log of a Kafka may hold levels that are not served here. They stay in the log,
+        and clients are told the highest level that is served.
+        """
+        served = {name: served_level(name, level) for name, level in self.image.features.items()}
+        found = {name: level for name, level in served.items() if level}
         if self._log.kraft_version:
             found["kraft.version"] = self._log.kraft_version
         return found
@@ -582,7 +588,7 @@ def _endpoints(listeners: Iterable[ListenerAddress]) -> tuple[Endpoint, ...]:
 
 def _require_supported(image: MetadataImage) -> None:
     for name, level in image.features.items():
-        lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+        lowest, highest = KNOWN_FEATURES.get(name, (0, 0))
         if not lowest <= level <= highest:
             raise UnsupportedVersionError(
                 f"the cluster has {name} at level {level}, and this broker supports {lowest} to "

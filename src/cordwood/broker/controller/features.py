@@ -16,7 +16,7 @@ from cordwood.broker.controller.metadata_records import (
     has_elr,
 )
 from cordwood.broker.controller.model import FeatureUpdate, Records
-from cordwood.broker.controller.settings import SUPPORTED_FEATURES
+from cordwood.broker.controller.settings import KNOWN_FEATURES, SUPPORTED_FEATURES
 from cordwood.broker.controller.topics import MIN_ISR
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import InvalidUpdateVersionError
@@ -114,7 +114,7 @@ def _require_supported(view: ClusterView, node_id: int, update: FeatureUpdate) -
         if (lowest, highest) == (0, 0):
             raise _invalid(update, f"{who} does not support this feature.")
         raise _invalid(update, f"{who} only supports versions {lowest}-{highest}")
-    if update.name not in SUPPORTED_FEATURES:
+    if update.name not in KNOWN_FEATURES:
         raise _invalid(update, f"Feature {update.name} not found.")
 
 

@@ -13,9 +13,9 @@ from cordwood.model.chance import Chance
 _MIB: Final = 1 << 20
 _HOUR_MS: Final = 3_600_000
 
-#: The lowest and the highest level of each feature, both inclusive, as Kafka 4.3 has them.
-#: Source: MetadataVersion, Feature; KIP-584.
-SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+#: The lowest and the highest level of each feature, both inclusive, as Kafka 4.3 has them: levels
+#: that the metadata log of a directory may have. Source: MetadataVersion, Feature; KIP-584.
+KNOWN_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "metadata.version": (7, 30),
     "kraft.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
@@ -25,15 +25,24 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "transaction.version": (0, 2),
 }
 
-#: Levels that a cluster formatted with Kafka 4.3's defaults begins with, in the order written.
+#: Those of which this broker serves more than level 0: what it registers with and advertises.
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    name: KNOWN_FEATURES[name]
+    for name in ("metadata.version", "kraft.version", "eligible.leader.replicas.version")
+}
+
+#: Levels that a cluster formatted here begins with, in the order written: the highest that are
+#: served.
 DEFAULT_FEATURES: Final[Mapping[str, int]] = {
     "metadata.version": 30,
     "eligible.leader.replicas.version": 1,
-    "group.version": 1,
-    "share.version": 1,
-    "streams.version": 1,
-    "transaction.version": 2,
 }
+
+
+def served_level(name: str, level: int) -> int:
+    """The highest level of a feature, up to a finalized one, that this broker serves."""
+    _, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+    return min(level, highest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,6 +164,22 @@ class GroupCoordinator:
         """Calls `then` once all groups are known, at once if they are."""
         self._loads.load_all(then)
 
+    def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """A marker was written: offsets that a transaction commits count now, or are dropped.
+
+        Source: GroupCoordinatorService.completeTransaction.
+        """
+        self._loads.shard(partition).offsets.end_transaction(producer_id, commit=commit)
+
+    def require_loaded(self, partition: int) -> None:
+        """Checks that a partition's groups are known, and begins to load them if not.
+
+        Raises:
+            GroupRequestError: COORDINATOR_LOAD_IN_PROGRESS, or NOT_COORDINATOR where they cannot be
+                read.
+        """
+        self._loads.shard(partition)
+
     def on_resigned(self, partition: int) -> None:
         """This broker leads a partition no more: its groups are no longer this coordinator's.
 

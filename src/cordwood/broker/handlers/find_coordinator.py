@@ -3,8 +3,8 @@
 Versions: 1 kinds of keys, 3 flexible, 4 several keys at once (KIP-699), 6 share groups. The topic
 that groups are kept in is made when somebody first asks; that client is told to ask again.
 
-Not served: coordinators of transactions (COORDINATOR_NOT_AVAILABLE) and of share groups
-(INVALID_REQUEST, as of a Kafka without them).
+Not served: coordinators of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take
+for final) and of share groups (INVALID_REQUEST, as of a Kafka without them).
 
 Source: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 """
@@ -37,8 +37,9 @@ _MESSAGES = {
 
 
 class _Found(NamedTuple):
-    error_code: GroupError
+    error_code: int
     node: dict[str, Any]
+    message: str
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
@@ -53,42 +54,48 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     found = _find(broker, kind, request.key, call)
     return {
         "error_code": found.error_code,
-        "error_message": _MESSAGES[found.error_code],
+        "error_message": found.message,
         **found.node,
     }
 
 
 def _coordinator(broker: Broker, kind: int, key: str, call: Call) -> dict[str, Any]:
     found = _find(broker, kind, key, call)
-    is_known = kind in {_GROUP, _TRANSACTION, _SHARE}
+    is_silent = kind in {_GROUP, _SHARE}
     return {
         "key": key,
         "error_code": found.error_code,
-        "error_message": "" if is_known else _MESSAGES[found.error_code],
+        "error_message": "" if is_silent else found.message,
         **found.node,
     }
 
 
 def _find(broker: Broker, kind: int, key: str, call: Call) -> _Found:
     if kind == _TRANSACTION:
-        return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
+        refusal = broker.refused_transactions.refuse(key, call)
+        return _Found(refusal.code, _NO_NODE, str(refusal))
     if kind != _GROUP:
-        return _Found(GroupError.INVALID_REQUEST, _NO_NODE)
+        return _no_coordinator(GroupError.INVALID_REQUEST)
     image = broker.image
     if GROUP_METADATA_TOPIC not in image.topics:
         (error,) = broker.auto_create_topics([GROUP_METADATA_TOPIC])
         if error is not None:
             _log.warning("Auto topic creation of %s failed: %s", GROUP_METADATA_TOPIC, error)
-        return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
+        return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
     partition = image.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(call.listener)
     if leader is None or endpoint is None:
-        return _Found(GroupError.COORDINATOR_NOT_AVAILABLE, _NO_NODE)
+        return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
     return _Found(
         GroupError.NONE,
         {"node_id": leader.broker_id, "host": endpoint.host, "port": endpoint.port},
+        _MESSAGES[GroupError.NONE],
     )
+
+
+def _no_coordinator(error: GroupError) -> _Found:
+    return _Found(error, _NO_NODE, _MESSAGES[error])
 
 
 API = Api(10, "FindCoordinator", 0, 6, handle)

@@ -4,8 +4,8 @@ Versions: 2 flexible, 3 the id it had before (KIP-360), 5 transactions of versio
 
 Ids come in blocks of a thousand, each of which is in the metadata log before the first is given.
 
-Not served: a transactional id is refused (UNSUPPORTED_VERSION), for there is no coordinator of
-transactions.
+Not served: a transactional id is refused (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take
+for final), for there is no coordinator of transactions.
 
 Source: kafka.server.KafkaApis.handleInitProducerIdRequest, RPCProducerIdManager.
 """
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
 
 _INVALID_REQUEST = 42
-_UNSUPPORTED_VERSION = 35
 _NONE = {"producer_id": -1, "producer_epoch": -1}
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Gives the next id, with epoch 0."""
     if request.transactional_id is not None:
-        code = _UNSUPPORTED_VERSION if request.transactional_id else _INVALID_REQUEST
-        return _NONE | {"error_code": code}
+        if not request.transactional_id:
+            return _NONE | {"error_code": _INVALID_REQUEST}
+        refusal = broker.refused_transactions.refuse(request.transactional_id, call)
+        return _NONE | {"error_code": refusal.code}
     if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
         return _NONE | {"error_code": _INVALID_REQUEST}
     return {"producer_id": broker.next_producer_id(), "producer_epoch": 0}

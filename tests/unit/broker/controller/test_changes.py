@@ -261,12 +261,28 @@ class TestQuotas:
         assert [said(each) for each in errors] == [(42, text)] * 2
 
 
+ELR = "eligible.leader.replicas.version"
+
+
 class TestFeatures:
     def test_down_and_up_again(self, controller: Controller) -> None:
+        controller.update_features([FeatureUpdate(ELR, 0, 2)])
+        assert ELR not in controller.image.features
+        controller.update_features([FeatureUpdate(ELR, 1)])
+        assert controller.image.features[ELR] == 1
+
+    def test_levels_of_a_directory_that_are_not_served_can_be_lowered_only(
+        self, tmp_path: Path
+    ) -> None:
+        levels = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+        controller = ControllerUnderTest(tmp_path / "d", features=levels).serve()
+        assert controller.image.features == levels
+        assert controller.finalized_features() == {"metadata.version": 30, "kraft.version": 1}
+        for update in (FeatureUpdate("transaction.version", 2), FeatureUpdate("share.version", 1)):
+            with pytest.raises(InvalidUpdateVersionError, match="does not support this feature"):
+                controller.update_features([update])
         controller.update_features([FeatureUpdate("group.version", 0, 2)])
-        assert "group.version" not in controller.image.features
-        controller.update_features([FeatureUpdate("group.version", 1)])
-        assert controller.image.features["group.version"] == 1
+        assert controller.image.features == {"metadata.version": 30, "transaction.version": 2}
 
     def test_with_eligible_leader_replicas_brokers_lose_their_own_min_insync_replicas(
         self, controller: Controller
@@ -282,14 +298,15 @@ class TestFeatures:
     @pytest.mark.parametrize(
         ("update", "text"),
         [
-            (("group.version", -1, 1), "A feature version cannot be less than 0."),
+            ((ELR, -1, 1), "A feature version cannot be less than 0."),
             (
-                ("group.version", 0, 1),
+                (ELR, 0, 1),
                 "Can't downgrade the version of this feature without setting the upgrade type to "
                 "either safe or unsafe downgrade.",
             ),
-            (("group.version", 0, 9), "The controller does not support the given upgrade type."),
-            (("group.version", 2, 1), "Local controller 1 only supports versions 0-1"),
+            ((ELR, 0, 9), "The controller does not support the given upgrade type."),
+            ((ELR, 2, 1), "Local controller 1 only supports versions 0-1"),
+            (("group.version", 1, 1), "Local controller 1 does not support this feature."),
             (("nope", 1, 1), "Local controller 1 does not support this feature."),
             (("nope", 0, 1), "Feature nope not found."),
             (("kraft.version", 0, 2), "Can't downgrade the version of this feature."),

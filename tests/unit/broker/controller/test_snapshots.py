@@ -195,7 +195,7 @@ def test_one_is_due_after_so_many_bytes(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", snapshot_bytes=4000)
     controller = place.serve()
     assert not controller.snapshot_if_due()
-    controller.create_topics([NewTopic(name="t", num_partitions=40)])
+    controller.create_topics([NewTopic(name="t", num_partitions=50)])
     assert controller.snapshot_if_due()
     assert not controller.snapshot_if_due()
 

@@ -195,14 +195,15 @@ def test_quotas_are_altered_and_described(wire: Wire) -> None:
 
 
 def test_features_and_brokers(wire: Wire) -> None:
-    update = {"feature": "share.version", "max_version_level": 0, "upgrade_type": 1}
+    feature = "eligible.leader.replicas.version"
+    update = {"feature": feature, "max_version_level": 0, "upgrade_type": 1}
     asked = {"feature_updates": [update], "validate_only": False, **WAIT}
     answer = wire.ask("update_features", 2, asked)
     assert answer["error_code"] == "invalid_update_version"
     assert answer["error_message"].startswith("The update failed for all features since")
     update["upgrade_type"] = 2
     answer = wire.ask("update_features", 1, asked)
-    assert [each["feature"] for each in answer["results"]] == ["share.version"]
+    assert [each["feature"] for each in answer["results"]] == [feature]
     answer = wire.ask("unregister_broker", 0, {"broker_id": 77})
     assert answer["error_code"] == "broker_id_not_registered"
 

@@ -1,4 +1,4 @@
-"""`cordwood transactions`: list, describe and describe-producers of kafka-transactions.
+"""`cordwood transactions`: what kafka-transactions does, but for forceTerminateTransaction.
 
 Source: org.apache.kafka.tools.TransactionsCommand, ToolsUtils.prettyPrintTable (4.3.0).
 """
@@ -37,14 +37,18 @@ _REQUIRED = {
     "list": (),
     "describe": ("transactional-id",),
     "describe-producers": ("topic", "partition"),
+    "abort": ("topic", "partition"),
+    "find-hanging": (),
 }
+_TIMEOUT_MINUTES = 15
+_MS_PER_MINUTE = 60_000
 _HINT = "Enable debug logging for additional detail."
 
 USAGE = Usage(
     tool="transactions",
     summary=(
         "This tool is used to analyze the transactional state of producers in the cluster. "
-        "Commands: list, describe, describe-producers."
+        "Commands: list, describe, describe-producers, abort, find-hanging."
     ),
     options=(
         BOOTSTRAP,
@@ -52,15 +56,27 @@ USAGE = Usage(
         Option("duration-filter", "With list: only those that run longer.", "MS"),
         Option("transactional-id-pattern", "With list: only ids that match.", "REGEX"),
         Option("transactional-id", "With describe: the id.", "ID"),
-        Option("topic", "With describe-producers: the topic.", "NAME"),
-        Option("partition", "With describe-producers: the partition.", "N"),
-        Option("broker-id", "With describe-producers: the replica to ask.", "ID"),
+        Option("topic", "With describe-producers, abort, find-hanging: the topic.", "NAME"),
+        Option("partition", "With describe-producers, abort, find-hanging: the partition.", "N"),
+        Option("broker-id", "With describe-producers, find-hanging: the replica to ask.", "ID"),
+        Option("start-offset", "With abort: the first offset of the transaction.", "OFFSET"),
+        Option("producer-id", "With abort: the producer's id.", "ID"),
+        Option("producer-epoch", "With abort: the producer's epoch.", "EPOCH"),
+        Option("coordinator-epoch", "With abort: the epoch of the coordinator.", "EPOCH"),
+        Option(
+            "max-transaction-timeout",
+            "With find-hanging: only transactions without a record for so long; 15 by default.",
+            "MINUTES",
+        ),
         *COMMON,
     ),
     examples="""\
   cordwood transactions --bootstrap-server localhost:9092 list
   cordwood transactions --bootstrap-server localhost:9092 describe-producers \\
     --topic orders --partition 0
+  cordwood transactions --bootstrap-server localhost:9092 find-hanging --broker-id 1
+  cordwood transactions --bootstrap-server localhost:9092 abort \\
+    --topic orders --partition 0 --start-offset 1200
 """,
 )
 
@@ -119,8 +135,12 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
             _list(options, cluster, terminal)
         elif command == "describe":
             _describe(options, cluster, terminal)
-        else:
+        elif command == "describe-producers":
             _describe_producers(options, cluster, terminal)
+        elif command == "abort":
+            _abort(options, cluster)
+        else:
+            _find_hanging(options, cluster, terminal)
     return 0
 
 
@@ -173,20 +193,11 @@ def _describe(options: Options, cluster: Cluster, terminal: Terminal) -> None:
 
 
 def _describe_producers(options: Options, cluster: Cluster, terminal: Terminal) -> None:
-    partition = options.number("partition")
-    assert partition is not None, "checked before"
-    tp = TopicPartition(options.required("topic"), partition)
+    tp = _partition(options)
     broker = options.number("broker-id")
     where = "leader" if broker is None else f"broker {broker}"
     try:
-        if broker is None:
-            ((broker, _),) = Offsets(cluster).leaders([tp]).items()
-        else:
-            Admin(cluster).describe_cluster()
-        topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
-        answer = cluster.call("describe_producers", {"topics": [topic]}, node_id=broker)
-        ((state,),) = (topic.partitions for topic in answer.topics)
-        require(state.error_code, state.error_message)
+        producers = _producers(cluster, tp, broker)
     except ClientError as error:
         raise ToolError(
             f"Failed to describe producers for partition {tp} on {where}: {error}. {_HINT}"
@@ -204,9 +215,165 @@ def _describe_producers(options: Options, cluster: Cluster, terminal: Terminal) 
             one.last_timestamp,
             "None" if one.current_txn_start_offset < 0 else one.current_txn_start_offset,
         ]
-        for one in state.active_producers
+        for one in producers
     ]
     _show(headers, rows, options, terminal)
+
+
+def _partition(options: Options) -> TopicPartition:
+    partition = options.number("partition")
+    assert partition is not None, "checked before"
+    return TopicPartition(options.required("topic"), partition)
+
+
+def _producers(cluster: Cluster, tp: TopicPartition, broker: int | None = None) -> Sequence[Any]:
+    """The producers of a partition, as its leader or another replica knows them.
+
+    Raises:
+        ClientError: the broker cannot tell.
+    """
+    if broker is None:
+        ((broker, _),) = Offsets(cluster).leaders([tp]).items()
+    else:
+        Admin(cluster).describe_cluster()
+    topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
+    answer = cluster.call("describe_producers", {"topics": [topic]}, node_id=broker)
+    ((state,),) = (topic.partitions for topic in answer.topics)
+    require(state.error_code, state.error_message)
+    found: Sequence[Any] = state.active_producers
+    return found
+
+
+def _abort(options: Options, cluster: Cluster) -> None:
+    """Source: TransactionsCommand.AbortTransactionCommand, AbortTransactionHandler."""
+    tp = _partition(options)
+    marker = _named_marker(options)
+    try:
+        if marker is None:
+            marker = _marker_of_open_transaction(options, cluster, tp)
+        topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
+        ((leader, _),) = Offsets(cluster).leaders([tp]).items()
+        answer = cluster.call(
+            "write_txn_markers",
+            {"markers": [{**marker, "transaction_result": False, "topics": [topic]}]},
+            node_id=leader,
+        )
+        (((written,),),) = ((topic.partitions for topic in each.topics) for each in answer.markers)
+        require(written.error_code)
+    except ClientError as error:
+        raise ToolError(
+            f"Failed to abort transaction in partition {tp}: {error}. {_HINT}"
+        ) from error
+
+
+def _named_marker(options: Options) -> dict[str, int] | None:
+    """The marker that the flags describe; None if they give the first offset instead.
+
+    Raises:
+        _RefusedFlagsError: they do neither.
+    """
+    if options.has("start-offset"):
+        return None
+    numbers = {
+        name.replace("-", "_"): options.number(name, bound=LONG_MAX)
+        for name in ("producer-id", "producer-epoch", "coordinator-epoch")
+    }
+    named = {name: number for name, number in numbers.items() if number is not None}
+    if len(named) < len(numbers):
+        raise _RefusedFlagsError(
+            "The transaction to abort must be identified either with --start-offset (for brokers "
+            "on 3.0 or above) or with --producer-id, --producer-epoch, and --coordinator-epoch "
+            "(for older brokers)"
+        )
+    return named
+
+
+def _marker_of_open_transaction(
+    options: Options, cluster: Cluster, tp: TopicPartition
+) -> dict[str, int]:
+    offset = options.number("start-offset", bound=LONG_MAX)
+    for one in _producers(cluster, tp):
+        if one.current_txn_start_offset == offset:
+            return {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "coordinator_epoch": max(one.coordinator_epoch, 0),
+            }
+    raise ToolError(
+        f"Could not find any open transactions starting at offset {offset} on partition {tp}"
+    )
+
+
+def _find_hanging(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+    """Lists old transactions that no coordinator has under way.
+
+    Source: TransactionsCommand.FindHangingTransactionsCommand.
+    """
+    minutes = options.number("max-transaction-timeout")
+    span_ms = (_TIMEOUT_MINUTES if minutes is None else minutes) * _MS_PER_MINUTE
+    now_ms = terminal.clock.now_ms()
+    broker = options.number("broker-id")
+    try:
+        candidates = [
+            (tp, one)
+            for tp in _searched(options, cluster)
+            for one in _producers(cluster, tp, broker)
+            if one.current_txn_start_offset >= 0 and now_ms - one.last_timestamp > span_ms
+        ]
+        under_way = _under_way(cluster) if candidates else {}
+    except ClientError as error:
+        raise ToolError(f"Failed to find hanging transactions: {error}. {_HINT}") from error
+    headers = [
+        *("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset"),
+        *("LastTimestamp", "Duration(min)"),
+    ]
+    rows = [
+        [
+            *(tp.topic, tp.partition, one.producer_id, one.producer_epoch),
+            *(one.coordinator_epoch, one.current_txn_start_offset, one.last_timestamp),
+            (now_ms - one.last_timestamp) // _MS_PER_MINUTE,
+        ]
+        for tp, one in candidates
+        if str(tp) not in under_way.get(one.producer_id, ())
+    ]
+    _show(headers, rows, options, terminal)
+
+
+def _searched(options: Options, cluster: Cluster) -> list[TopicPartition]:
+    """The partitions that the flags limit the search to.
+
+    Raises:
+        _RefusedFlagsError: they name neither a topic nor a broker.
+    """
+    topic, partition = options.value("topic"), options.number("partition")
+    broker = options.number("broker-id")
+    if topic is None and partition is not None:
+        raise _RefusedFlagsError("The --partition argument requires --topic to be provided")
+    if topic is None and broker is None:
+        raise _RefusedFlagsError(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope "
+            "of the search"
+        )
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    return [
+        TopicPartition(each.name, one.partition)
+        for each in Admin(cluster).topics(None if topic is None else [topic])
+        for one in each.partitions
+        if broker is None or broker in one.replicas
+    ]
+
+
+def _under_way(cluster: Cluster) -> dict[int, set[str]]:
+    """The partitions of the transactions that coordinators have under way, by producer id."""
+    found: dict[int, set[str]] = {}
+    for node in Admin(cluster).describe_cluster().nodes:
+        answer = cluster.call("list_transactions", {}, node_id=node.id)
+        require(answer.error_code)
+        for state in answer.transaction_states:
+            described = describe_transaction(cluster, state.transactional_id)
+            found.setdefault(described.producer_id, set()).update(described.partitions)
+    return found
 
 
 def _show(

@@ -1,0 +1,90 @@
+"""WriteTxnMarkers (27), version 1: transactions that a Kafka left open are ended.
+
+kafka-transactions and `cordwood transactions abort` ask for this. There is no coordinator of
+transactions that could ask for it by itself. Version 2, which tells the level of
+transaction.version, is not served.
+
+Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-664.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from cordwood.broker.api import Api, Call, Response
+from cordwood.format.control_record import ControlType, build_end_txn_marker
+from cordwood.model.kafka_errors import KafkaError, UnknownServerError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+
+def handle(broker: Broker, request: Any, _call: Call) -> Response:
+    """Writes a marker to each partition; each is answered once, however often it is named."""
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [
+                            {
+                                "partition_index": index,
+                                "error_code": _write(broker, marker, topic.name, index),
+                            }
+                            for index in dict.fromkeys(topic.partition_indexes)
+                        ],
+                    }
+                    for topic in marker.topics
+                ],
+            }
+            for marker in request.markers
+        ]
+    }
+
+
+def _write(broker: Broker, marker: Any, topic: str, index: int) -> int:
+    """The error's code; 0 if the transaction is ended."""
+    try:
+        if marker.producer_epoch < 0:
+            raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
+        broker.partition(topic, index)
+        if topic == GROUP_METADATA_TOPIC:
+            broker.groups.require_loaded(index)
+        batch = build_end_txn_marker(
+            offset=0,
+            timestamp=broker.clock.now_ms(),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            control_type=ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+        result = broker.append(topic, index, batch)
+    except KafkaError as error:
+        _log.warning(
+            "Cannot write a marker of producer %s to %s-%s: %s",
+            marker.producer_id,
+            topic,
+            index,
+            error,
+        )
+        return error.code
+    _log.info(
+        "Producer %s's transaction in %s-%s is %s by the marker at offset %s",
+        marker.producer_id,
+        topic,
+        index,
+        "committed" if marker.transaction_result else "aborted",
+        result.first_offset,
+    )
+    if topic == GROUP_METADATA_TOPIC:
+        broker.groups.end_transaction(index, marker.producer_id, commit=marker.transaction_result)
+    return 0
+
+
+API = Api(27, "WriteTxnMarkers", 1, 1, handle)

@@ -1,0 +1,44 @@
+"""The answer to clients that want transactions, which are not served, and its line in the log.
+
+The answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of all errors of FindCoordinator it is the one
+that every stock client takes for final at once. librdkafka retries any other until it times out.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from cordwood.broker.api import Call
+from cordwood.model.kafka_errors import TransactionalIdAuthorizationError
+
+_log = logging.getLogger(__name__)
+
+_LOGGED_MAX: Final = 1_000
+_SHOWN_CHARACTERS_MAX: Final = 249
+REFUSAL: Final = (
+    "Transactions are not served by this broker: use a producer without transactional.id"
+)
+
+
+class RefusedTransactions:
+    """Which transactional ids were refused; each is logged once, and at most 1,000 of them."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def refuse(self, transactional_id: str, call: Call) -> TransactionalIdAuthorizationError:
+        """The error for a client's transactional id."""
+        shown = transactional_id[:_SHOWN_CHARACTERS_MAX]
+        if shown not in self._logged and len(self._logged) < _LOGGED_MAX:
+            self._logged.add(shown)
+            _log.warning(
+                "Refusing transactional id %r of client %s at %s. %s.",
+                shown,
+                call.client_id,
+                call.client_host,
+                REFUSAL,
+            )
+            if len(self._logged) == _LOGGED_MAX:
+                _log.warning("Further transactional ids are refused without a line in the log")
+        return TransactionalIdAuthorizationError(REFUSAL)
