@@ -223,6 +223,8 @@ class Node:
             cluster_id=cluster_id,
             clock=self.clock,
             controller_endpoints=self._controller_endpoints(),
+            # Where a directory is formatted already, the voters are known there.
+            has_dynamic_voters=not found,
             fs=fs,
         )
         return cluster_id, dict(zip(log_dirs, ids, strict=True))

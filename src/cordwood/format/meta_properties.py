@@ -69,5 +69,5 @@ def _number(found: dict[str, str], key: str) -> int | None:
         return None
     digits = text.strip().removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 10:
-        raise CorruptError(f"{key}={text!r} is not a number")
+        raise CorruptError(f"Unable to read {key} as a base-10 number.")
     return int(text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,19 @@ def format_directories(
     clock: Clock,
     controller_endpoints: Sequence[Endpoint],
     features: Mapping[str, int] = DEFAULT_FEATURES,
+    metadata_dir: Path | None = None,
+    has_dynamic_voters: bool = True,
+    on_format: Callable[[Path], object] = lambda _: None,
     chance: Chance | None = None,
     fs: FileSystem = OS,
 ) -> list[uuid.UUID]:
     """Formats directories for a node that is broker and the one controller; their ids in order.
 
-    Directories that are formatted already stay as they are, so that one can be added later. The
-    first holds the metadata log. `controller_endpoints` are those of the node's controller
-    listeners, which a real Kafka that is started on the directories listens at.
+    Directories that are formatted already stay as they are, so that one can be added later.
+    `metadata_dir`, or else the first, holds the metadata log. `controller_endpoints` are those of
+    the node's controller listeners, which a real Kafka that is started on the directories listens
+    at. Without `has_dynamic_voters` no voters are written: controller.quorum.voters names them, or
+    another node has them. `on_format` is called before each directory that is formatted.
 
     Raises:
         ConfigError: a directory is another node's or cluster's.
@@ -73,8 +78,9 @@ def format_directories(
     for log_dir, directory_id in zip(log_dirs, ids, strict=True):
         if log_dir not in new:
             continue
+        on_format(log_dir)
         fs.make_directory(log_dir)
-        if log_dir == log_dirs[0] and len(new) == len(log_dirs):
+        if has_dynamic_voters and log_dir == (metadata_dir or log_dirs[0]):
             voter = _voter(node_id, directory_id, controller_endpoints)
             _write_voters(log_dir / CLUSTER_METADATA_DIR, voter, clock.now_ms(), fs)
         _write_bootstrap(log_dir, features, clock.now_ms(), fs)

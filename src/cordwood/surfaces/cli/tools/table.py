@@ -17,6 +17,7 @@ MODULES: Mapping[str, str] = {
     "consumer-groups": "consumer_groups",
     "transactions": "transactions",
     "broker-api-versions": "api_versions",
+    "storage": "storage",
 }
 
 

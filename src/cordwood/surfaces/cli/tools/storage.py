@@ -1,0 +1,500 @@
+"""`cordwood storage`: what kafka-storage does.
+
+Source: kafka.tools.StorageTool, org.apache.kafka.metadata.storage.Formatter (4.3.0); KIP-853,
+KIP-1022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cordwood.broker.configs.keys import broker_keys
+from cordwood.broker.configs.listeners import listeners_of
+from cordwood.broker.configs.values import BrokerValues, java_order, parse_texts
+from cordwood.broker.controller.formatting import format_directories, read_directory, require_own
+from cordwood.broker.controller.releases import (
+    LATEST_RELEASE,
+    RELEASES,
+    FeatureLevelError,
+    feature_levels,
+    release_name,
+    release_of,
+)
+from cordwood.broker.controller.settings import fresh_uuid
+from cordwood.format.file_names import META_PROPERTIES
+from cordwood.format.message_schema import uuid_text
+from cordwood.format.meta_properties import MetaProperties
+from cordwood.model.chance import SystemChance
+from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
+from cordwood.model.properties import parse_properties
+from cordwood.storage.cluster_image import Endpoint
+from cordwood.storage.filesystem import OS
+from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
+from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, run_tool
+
+_COMMANDS: Final = ("info", "format", "random-uuid")
+_SHORT: Final = {
+    "-c": "--config",
+    "-t": "--cluster-id",
+    "-S": "--add-scram",
+    "-g": "--ignore-formatted",
+    "-r": "--release-version",
+    "-f": "--feature",
+    "-s": "--standalone",
+    "-N": "--no-initial-controllers",
+    "-I": "--initial-controllers",
+    "-h": "--help",
+}
+_LONG: Final = {long: short for short, long in _SHORT.items()}
+_FORMAT_ONLY: Final = frozenset(
+    {
+        "cluster-id",
+        "add-scram",
+        "ignore-formatted",
+        "release-version",
+        "feature",
+        "standalone",
+        "no-initial-controllers",
+        "initial-controllers",
+    }
+)
+_EXCLUSIVE: Final = ("standalone", "no-initial-controllers", "initial-controllers")
+_ENSEMBLE: Final = "org.apache.kafka.metadata.properties.MetaPropertiesEnsemble"
+_SHORT_MIN, _SHORT_MAX = -(1 << 15), (1 << 15) - 1
+
+USAGE = Usage(
+    tool="storage",
+    summary="The Kafka storage tool. Commands: info (what is known of the log directories), format "
+    "(format those that are not), random-uuid (print an id for a new cluster).",
+    options=(
+        Option("config", "With info and format: the server.properties (-c).", "FILE"),
+        Option("cluster-id", "With format: the id of the cluster (-t).", "ID"),
+        Option("standalone", "The node is the one voter of a dynamic quorum (-s)."),
+        Option("no-initial-controllers", "No voters are known yet (-N)."),
+        Option("ignore-formatted", "Pass over directories that are formatted already (-g)."),
+        Option(
+            "release-version",
+            f"The release whose levels of features to begin with (-r), from {RELEASES[0]} to "
+            f"{LATEST_RELEASE}.",
+            "RELEASE",
+        ),
+        Option("feature", "The level of a feature, such as group.version=1 (-f).", "NAME=LEVEL"),
+        Option("initial-controllers", "Not served: a quorum of several nodes (-I).", "VOTERS"),
+        Option("add-scram", "Not served: credentials of SASL/SCRAM (-S).", "CREDENTIAL"),
+        *COMMON,
+    ),
+    examples="""\
+  cordwood storage random-uuid
+  cordwood storage format --standalone -t "$(cordwood storage random-uuid)" -c server.properties
+  cordwood storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties --ignore-formatted
+  cordwood storage info -c server.properties
+""",
+)
+
+
+class _RefusedFlagsError(ToolError):
+    """Flags that do not go together, told below a short usage."""
+
+
+class _JavaError(ToolError):
+    """What Kafka's tool ends with a stack trace for, whose first line remains."""
+
+    def __init__(self, java_class: str, text: str) -> None:
+        super().__init__(f"{java_class}: {text}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Config:
+    """What the tool takes from a server.properties; `directories` are sorted."""
+
+    node_id: int
+    roles: frozenset[str]
+    directories: tuple[str, ...]
+    metadata_dir: str
+    controller_endpoints: tuple[Endpoint, ...]
+    has_static_voters: bool
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Does what the flags say; gives the exit code."""
+    command = _command(arguments)
+    given = [_SHORT.get(word, word) for word in arguments]
+    if command is not None:
+        given.remove(command)
+    return run_tool(
+        USAGE,
+        given or [""],
+        terminal,
+        lambda options, terminal: _body(command, options, arguments, terminal),
+        on_error=_explain,
+    )
+
+
+def _command(arguments: Sequence[str]) -> str | None:
+    """The first word that is no flag nor a flag's value."""
+    with_value = {f"--{each.name}" for each in USAGE.options if each.placeholder}
+    is_value = False
+    for word in arguments:
+        if is_value:
+            is_value = False
+        elif word.startswith("-"):
+            is_value = _SHORT.get(word, word) in with_value
+        else:
+            return word
+    return None
+
+
+def _explain(error: CordwoodError, terminal: Terminal) -> None:
+    if isinstance(error, _RefusedFlagsError | OptionError):
+        terminal.error(f"usage: cordwood storage {{{','.join(_COMMANDS)}}} ...")
+        terminal.error(f"cordwood storage: error: {error}")
+    else:
+        terminal.error(str(error))
+
+
+def _body(command: str | None, options: Options, words: Sequence[str], terminal: Terminal) -> int:
+    _check(command, options, words)
+    if command == "random-uuid":
+        return _random_uuid(options, terminal)
+    config = _read_config(options.required("config"))
+    if command == "info":
+        return _info(config, options, terminal)
+    _format(config, options, terminal)
+    return 0
+
+
+def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
+    if command is None:
+        raise _RefusedFlagsError("too few arguments")
+    if command not in _COMMANDS:
+        shown = ", ".join(f"'{name}'" for name in _COMMANDS)
+        raise _RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+    extra = [word for word in _plain(words) if word != command]
+    own = {each.name for each in COMMON}
+    known = {"info": {"config"}, "format": {"config", *_FORMAT_ONLY}, "random-uuid": set()}
+    extra += [f"--{name}" for name, _ in options.given if name not in known[command] | own]
+    if extra:
+        raise _RefusedFlagsError(f"unrecognized arguments: '{extra[0]}'")
+    chosen = [name for name in _EXCLUSIVE if options.has(name)]
+    if len(chosen) > 1:
+        first, second = (f"--{name}/{_LONG[f'--{name}']}" for name in chosen[:2])
+        raise _RefusedFlagsError(f"argument {second}: not allowed with argument {first}")
+    required = {"info": ("config",), "format": ("cluster-id", "config"), "random-uuid": ()}
+    for name in required[command]:
+        if not options.has(name):
+            raise _RefusedFlagsError(f"argument --{name}/{_LONG[f'--{name}']} is required")
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    """The words that are no flags nor their values."""
+    rest, found = list(words), []
+    while (word := _command(rest)) is not None:
+        found.append(word)
+        rest.remove(word)
+    return found
+
+
+def _read_config(path: str) -> _Config:
+    """What server.properties says, as far as this tool needs it.
+
+    Raises:
+        ToolError: it cannot be read, or a value is such that Kafka refuses it.
+    """
+    try:
+        data = OS.read_bytes(Path(path))
+    except FileNotFoundError:
+        raise _JavaError("java.nio.file.NoSuchFileException", path) from None
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}") from error
+    try:
+        texts = dict(parse_properties(data.decode("latin-1"), name=path))
+        if "process.roles" not in texts:
+            raise ConfigError(
+                'Missing required configuration "process.roles" which has no default value.'
+            )
+        number = texts.get("node.id", texts.get("broker.id", "-1"))
+        given = {"broker.id": number, "node.id": number, **texts}
+        values = BrokerValues(parse_texts(given, broker_keys()))
+        controllers = {name.upper() for name in values.strings("controller.listener.names")}
+        listed = listeners_of(values, given)
+    except ConfigError as error:
+        raise _JavaError("org.apache.kafka.common.config.ConfigException", str(error)) from error
+    log_dirs = values.strings("log.dirs") or values.strings("log.dir")
+    metadata_dir = values.text("metadata.log.dir") or log_dirs[0]
+    return _Config(
+        node_id=values.integer("node.id"),
+        roles=frozenset(values.strings("process.roles")),
+        directories=tuple(sorted({*log_dirs, metadata_dir})),
+        metadata_dir=metadata_dir,
+        controller_endpoints=tuple(
+            Endpoint(name=each.name, host=each.host or "localhost", port=each.port)
+            for each in listed
+            if each.name in controllers
+        ),
+        has_static_voters=bool(values.strings("controller.quorum.voters")),
+    )
+
+
+# ---- random-uuid
+
+
+def _random_uuid(options: Options, terminal: Terminal) -> int:
+    text = uuid_text(fresh_uuid(SystemChance()).bytes)
+    if options.has("json"):
+        terminal.document({"uuid": text})
+    else:
+        terminal.line(text)
+    return 0
+
+
+# ---- info
+
+
+def _info(config: _Config, options: Options, terminal: Terminal) -> int:
+    found: list[str] = []
+    problems: list[str] = []
+    first: MetaProperties | None = None
+    for name in config.directories:
+        directory = Path(name)
+        if not OS.is_directory(directory):
+            exists = OS.exists(directory)
+            problems.append(f"{name} {'is not a directory' if exists else 'does not exist'}")
+            continue
+        found.append(name)
+        try:
+            properties = read_directory(directory)
+        except (CorruptError, OSError) as error:
+            reason = error.reason if isinstance(error, CorruptError) else str(error.strerror)
+            problems.append(f"Error loading {directory / META_PROPERTIES}: {reason}")
+            continue
+        if properties is None:
+            problems.append(f"{name} is not formatted.")
+        elif first is None:
+            first = properties
+        elif first.cluster_id != properties.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif first.node_id != properties.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
+    if first is not None and first.version == 0:
+        problems.append(
+            "The kafka configuration file appears to be for a cluster in KRaft mode, but the "
+            "directories are formatted for legacy mode."
+        )
+    metadata = {} if first is None else _properties(first)
+    if options.has("json"):
+        terminal.document({"directories": found, "metadata": metadata, "problems": problems})
+        return 1 if problems else 0
+    _section(terminal, "Found log director", ("y:", "ies:"), found)
+    if metadata:
+        shown = ", ".join(f"{key}={value}" for key, value in metadata.items())
+        terminal.line(f"Found metadata: {{{shown}}}\n")
+    _section(terminal, "Found problem", (":", "s:"), problems)
+    return 1 if problems else 0
+
+
+def _section(
+    terminal: Terminal, title: str, endings: tuple[str, str], entries: Sequence[str]
+) -> None:
+    if entries:
+        terminal.line(title + endings[len(entries) > 1])
+        for entry in entries:
+            terminal.line(f"  {entry}")
+        terminal.line("")
+
+
+def _properties(properties: MetaProperties) -> dict[str, str]:
+    values = {
+        "broker.id" if properties.version == 0 else "node.id": properties.node_id,
+        "cluster.id": properties.cluster_id,
+        "directory.id": properties.directory_id,
+        "version": properties.version,
+    }
+    return {key: str(values[key]) for key in sorted(values) if values[key] is not None}
+
+
+# ---- format
+
+
+def _format(config: _Config, options: Options, terminal: Terminal) -> None:
+    for name, remedy in (
+        ("initial-controllers", "a node of Cordwood's is its cluster's only controller"),
+        ("add-scram", "SASL is not served"),
+    ):
+        if options.has(name):
+            raise ToolError(f"--{name} is not served: {remedy}. Use kafka-storage.")
+    release = _release(options)
+    wanted = _features(options)
+    _require_fitting_quorum(config, options)
+    if config.node_id < 0:
+        raise _JavaError(
+            "java.lang.RuntimeException", "You must specify a valid non-negative node ID."
+        )
+    is_dynamic = not config.has_static_voters and any(map(options.has, _EXCLUSIVE))
+    levels = _levels(release, wanted, is_dynamic=is_dynamic)
+    _format_directories(config, options, levels, terminal)
+
+
+def _release(options: Options) -> str | None:
+    text = options.value("release-version")
+    if text is None:
+        return None
+    release = release_of(text)
+    if release is None:
+        raise ToolError(
+            f"Unknown metadata.version '{text}'. Supported metadata.version are: "
+            f"{', '.join(RELEASES)}"
+        )
+    return release
+
+
+def _features(options: Options) -> dict[str, int]:
+    found = {}
+    for text in options.values("feature"):
+        name, equals, level = text.partition("=")
+        refusal = f"Can't parse feature=level string {text}: "
+        if not equals:
+            raise _JavaError("java.lang.RuntimeException", f"{refusal}equals sign not found.")
+        digits = level.strip().removeprefix("-")
+        number = int(level) if digits.isascii() and digits.isdigit() else _SHORT_MAX + 1
+        if not _SHORT_MIN <= number <= _SHORT_MAX:
+            raise _JavaError(
+                "java.lang.RuntimeException", f"{refusal}unable to parse {level} as a short."
+            )
+        found[name.strip()] = number
+    return found
+
+
+def _require_fitting_quorum(config: _Config, options: Options) -> None:
+    """Raises ToolError where flags and roles do not say which controllers there are.
+
+    Source: StorageTool.runFormatCommand.
+    """
+    is_controller = "controller" in config.roles
+    if options.has("standalone"):
+        if config.has_static_voters:
+            raise ToolError(
+                "You cannot specify controller.quorum.voters and format the node with "
+                "--initial-controllers or --standalone. If you want to use dynamic quorum, please "
+                "remove controller.quorum.voters and specify controller.quorum.bootstrap.servers "
+                "instead."
+            )
+        if not is_controller:
+            raise ToolError("You can only use --standalone on a controller.")
+    if is_controller and not config.has_static_voters and not any(map(options.has, _EXCLUSIVE)):
+        raise ToolError(
+            "Because controller.quorum.voters is not set on this controller, you must specify one "
+            "of the following: --standalone, --initial-controllers, or --no-initial-controllers."
+        )
+
+
+def _levels(release: str | None, wanted: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
+    try:
+        return feature_levels(release, wanted, is_dynamic=is_dynamic)
+    except FeatureLevelError as error:
+        if error.java_class:
+            raise _JavaError(error.java_class, str(error)) from error
+        raise ToolError(str(error)) from error
+
+
+def _format_directories(
+    config: _Config, options: Options, levels: Mapping[str, int], terminal: Terminal
+) -> None:
+    cluster_id = options.required("cluster-id")
+    formatted, empty, failed = _looked_at(config, cluster_id, terminal)
+    if formatted and not options.has("ignore-formatted"):
+        raise ToolError(
+            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore "
+            "this directory and format the others."
+        )
+    for name in failed:
+        terminal.line(f"I/O error trying to read log directory {name}. Ignoring...")
+    if not empty:
+        if not formatted:
+            raise ToolError("No available log directories to format.")
+        terminal.line("All of the log directories are already formatted.")
+        return
+    records = ", ".join(
+        f"ApiMessageAndVersion(FeatureLevelRecord(name='{name}', featureLevel={level}) at version "
+        "0)"
+        for name, level in levels.items()
+    )
+    version = levels["metadata.version"]
+    is_json = options.has("json")
+    if not is_json:
+        terminal.line(
+            f"Bootstrap metadata: BootstrapMetadata(records=[{records}], "
+            f"metadataVersionLevel={version}, source=format command)"
+        )
+    release = release_name(version)
+
+    def show(directory: Path) -> None:
+        if not is_json:
+            kind = _kind(directory, config, options)
+            terminal.line(f"Formatting {kind} {directory} with metadata.version {release}.")
+
+    try:
+        format_directories(
+            [Path(each) for each in java_order([*formatted, *empty])],
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            clock=terminal.clock,
+            controller_endpoints=config.controller_endpoints,
+            features=levels,
+            metadata_dir=Path(config.metadata_dir),
+            has_dynamic_voters=options.has("standalone"),
+            on_format=show,
+        )
+    except OSError as error:
+        raise ToolError(
+            f"Error while writing meta.properties file {error.filename}: {error.strerror}"
+        ) from error
+    if is_json:
+        terminal.document(
+            {"clusterId": cluster_id, "nodeId": config.node_id, "formatted": empty}
+            | {"features": dict(levels), "release": release}
+        )
+
+
+def _looked_at(
+    config: _Config, cluster_id: str, terminal: Terminal
+) -> tuple[list[str], list[str], list[str]]:
+    """The directories that are formatted, those that are not, and those that cannot be read.
+
+    Raises:
+        ToolError: one is another node's or cluster's.
+
+    Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.Loader.
+    """
+    formatted, empty, failed = [], [], []
+    for name in java_order(config.directories):
+        directory = Path(name)
+        try:
+            properties = read_directory(directory)
+        except (CorruptError, OSError) as error:
+            terminal.log(
+                "ERROR",
+                f"Error while reading meta.properties file {directory / META_PROPERTIES}: {error}",
+                _ENSEMBLE,
+            )
+            failed.append(name)
+            continue
+        if properties is None:
+            empty.append(name)
+            continue
+        formatted.append(name)
+        try:
+            require_own(directory, properties, node_id=config.node_id, cluster_id=cluster_id)
+        except ConfigError as error:
+            raise _JavaError("java.lang.RuntimeException", str(error)) from error
+    return formatted, empty, failed
+
+
+def _kind(directory: Path, config: _Config, options: Options) -> str:
+    if str(directory) != str(Path(config.metadata_dir)):
+        return "data directory"
+    if options.has("standalone"):
+        return "dynamic metadata voter directory"
+    return "metadata directory"

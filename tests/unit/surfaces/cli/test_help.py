@@ -1,0 +1,148 @@
+"""What every command has: help with examples, options of the log, completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cordwood.surfaces.cli.main import app
+from cordwood.testing.kafka import free_port
+
+OWN = ("clean", "cleaner", "clock", "serve")
+TOOLS = (
+    *("broker-api-versions", "cluster", "configs", "console-consumer", "console-producer"),
+    *("consumer-groups", "delete-records", "get-offsets", "log-dirs", "storage", "topics"),
+    "transactions",
+)
+COMMANDS = (*OWN, *TOOLS, "dump-log")
+#: Types by Python's or click's names, which say nothing about what is expected.
+UNREADABLE = re.compile(r"\b(TEXT|INTEGER|FLOAT|PATH|RANGE|BOOLEAN)\b|<\w+|list\[")
+
+
+def cordwood(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cordwood", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def help_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The tools write to the process's own standard output, the others to the runner's."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output + capfd.readouterr().out
+
+
+def test_all_commands_are_listed() -> None:
+    listed = CliRunner().invoke(app, ["--help"]).output
+    assert re.findall(r"(?m)^  ([a-z-]+)  +\S", listed.partition("Commands:")[2]) == sorted(
+        COMMANDS
+    )
+    assert "..." not in listed.partition("Commands:")[2].partition("Examples:")[0]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_has_a_short_form_and_examples_and_names_what_is_expected(
+    capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    words = [command] if command else []
+    text = help_of(capfd, *words, "--help")
+    assert help_of(capfd, *words, "-h") == text
+    assert "Examples:" in text
+    assert f"cordwood {command}".strip() in text.partition("Examples:")[2]
+    options = text.partition("Options:")[2].partition("Examples:")[0]
+    assert not UNREADABLE.search(options), options
+    if command:
+        assert all(f"--log-{each}" in options for each in ("level", "format", "file"))
+
+
+def completed(*words: str) -> list[str]:
+    line = " ".join(["cordwood", *words])
+    environment = {
+        "_CORDWOOD_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words)),
+    }
+    program = "from cordwood.surfaces.cli.main import app; app(prog_name='cordwood')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["cl"], ["clean", "cleaner", "clock", "cluster"]),
+        (["clean", "--ret"], ["--retention-only"]),
+        (["topics", "--re"], ["--replica-assignment", "--replication-factor"]),
+        (["storage", "--rel"], ["--release-version"]),
+    ],
+)
+def test_a_shell_completes_commands_and_their_options(
+    words: Sequence[str], offered: Sequence[str]
+) -> None:
+    assert sorted(completed(*words)) == sorted(offered)
+
+
+def test_completion_can_be_installed() -> None:
+    text = CliRunner().invoke(app, ["--help"]).output
+    assert "--install-completion" in text
+    assert "--show-completion" in text
+
+
+# ---- what a command logs
+
+
+def unreachable(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    config = tmp_path / "client.properties"
+    config.write_text("default.api.timeout.ms=100\n", encoding="utf-8")
+    server = ["--bootstrap-server", f"127.0.0.1:{free_port()}", "--command-config", str(config)]
+    return cordwood("topics", "--list", *server, *options)
+
+
+def test_a_tool_logs_as_its_options_say(tmp_path: Path) -> None:
+    said = unreachable(tmp_path).stderr
+    assert re.search(r"^\[.*\] WARN \[AdminClient .* \(org\.apache\.kafka\.clients\.", said)
+    assert "WARN" not in unreachable(tmp_path, "--log-level", "error").stderr
+    line = unreachable(tmp_path, "--log-format", "json").stderr.splitlines()[0]
+    assert json.loads(line)["level"] == "WARN"
+    file = tmp_path / "log"
+    assert "WARN" not in unreachable(tmp_path, "--log-file", str(file)).stderr
+    assert " WARN " in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["topics", "--list", "--bootstrap-server", "h:1", "--log-level", "loud"], 1),
+        (["dump-log", "--files", "x.log", "--log-format", "xml"], 1),
+        (["clock", "--log-dir", ".", "--log-level", "loud"], 2),
+        (["serve", "--log-dir", "/x", "--log-file", "/no/such/dir/log"], 2),
+    ],
+)
+def test_an_option_of_the_log_that_is_none_is_a_usage_error(
+    arguments: Sequence[str], code: int
+) -> None:
+    done = cordwood(*arguments)
+    assert done.returncode == code, done.stderr
+    assert "--log-" in done.stderr
+    assert "Traceback" not in done.stderr
