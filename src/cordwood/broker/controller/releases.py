@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.broker.controller.settings import SUPPORTED_FEATURES
+from cordwood.broker.controller.settings import KNOWN_FEATURES
 from cordwood.model.errors import CordwoodError
 
 _METADATA, _KRAFT = "metadata.version", "kraft.version"
@@ -24,14 +24,14 @@ RELEASES: Final = (
 
 LATEST_RELEASE: Final = RELEASES[-1]
 
-_FIRST_LEVEL: Final = SUPPORTED_FEATURES[_METADATA][0]
+_FIRST_LEVEL: Final = KNOWN_FEATURES[_METADATA][0]
 
 #: From which level of metadata.version on a cluster begins with that level of a feature.
 _BEGINNINGS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     "eligible.leader.replicas.version": ((26, 1),),
     "group.version": ((22, 1),),
     "share.version": ((28, 1),),
-    "streams.version": ((28, 1),),
+    "streams.version": ((29, 1),),
     "transaction.version": ((24, 2),),
 }
 #: What a level of a feature needs of metadata.version, at least.
@@ -85,17 +85,17 @@ def feature_levels(
     """
     level = _metadata_level(release, wanted)
     for name in wanted:
-        if name not in SUPPORTED_FEATURES:
-            known = ", ".join(sorted(each for each in SUPPORTED_FEATURES if each != _METADATA))
+        if name not in KNOWN_FEATURES:
+            known = ", ".join(sorted(each for each in KNOWN_FEATURES if each != _METADATA))
             raise FeatureLevelError(f"Unsupported feature: {name}. Supported features are: {known}")
     _require_fitting_quorum(wanted.get(_KRAFT), is_dynamic=is_dynamic)
     levels = {
         name: wanted.get(name, _level_at(name, level))
-        for name in sorted(SUPPORTED_FEATURES)
+        for name in sorted(KNOWN_FEATURES)
         if name != _METADATA
     }
     for name, each in levels.items():
-        low, high = SUPPORTED_FEATURES[name]
+        low, high = KNOWN_FEATURES[name]
         if not low <= each <= high:
             raise FeatureLevelError(
                 f"No feature:{name} with feature level {each}",
@@ -119,7 +119,7 @@ def _metadata_level(release: str | None, wanted: Mapping[str, int]) -> int:
                 f"Use --release-version instead of --feature {_METADATA}=X to avoid ambiguity."
             )
         level = wanted[_METADATA]
-        low, high = SUPPORTED_FEATURES[_METADATA]
+        low, high = KNOWN_FEATURES[_METADATA]
         if not low <= level <= high:
             raise FeatureLevelError(
                 f"No MetadataVersion with feature level {level}. Valid feature levels are from "

@@ -149,8 +149,12 @@ def _command(arguments: Sequence[str]) -> str | None:
 
 def _explain(error: CordwoodError, terminal: Terminal) -> None:
     if isinstance(error, _RefusedFlagsError | OptionError):
+        text = str(error)
+        name, is_unknown, _ = text.partition(" is not a recognized option")
+        if is_unknown:
+            text = f"unrecognized arguments: '--{name}'"
         terminal.error(f"usage: cordwood storage {{{','.join(_COMMANDS)}}} ...")
-        terminal.error(f"cordwood storage: error: {error}")
+        terminal.error(f"cordwood storage: error: {text}")
     else:
         terminal.error(str(error))
 

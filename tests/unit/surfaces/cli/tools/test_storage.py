@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.controller.formatting import read_bootstrap_records
-from cordwood.broker.controller.releases import RELEASES, release_of
+from cordwood.broker.controller.releases import RELEASES, feature_levels, release_of
 from cordwood.surfaces.cli.tools import storage
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
@@ -129,6 +129,30 @@ def test_levels_of_features_are_those_asked_for(root: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("release", "levels"),
+    [
+        ("3.9-IV0", {}),
+        ("4.0-IV0", {"group": 1}),
+        ("4.0", {"group": 1, "transaction": 2}),
+        ("4.1-IV0", {"eligible.leader.replicas": 1, "group": 1, "transaction": 2}),
+        ("4.2-IV0", {"eligible.leader.replicas": 1, "group": 1, "share": 1, "transaction": 2}),
+        (
+            "4.3",
+            {"eligible.leader.replicas": 1, "group": 1, "share": 1, "streams": 1, "transaction": 2},
+        ),
+    ],
+)
+def test_a_release_brings_the_levels_that_kafka_gives_it(
+    release: str, levels: dict[str, int]
+) -> None:
+    name = release_of(release)
+    assert name is not None
+    found = feature_levels(name, {}, is_dynamic=True)
+    assert found.pop("metadata.version") == RELEASES.index(name) + 7
+    assert found == {f"{each}.version": level for each, level in levels.items()}
+
+
 def test_a_release_is_named_by_its_level_or_by_its_version() -> None:
     assert [release_of(each) for each in RELEASES] == list(RELEASES)
     assert release_of("3.9") == "3.9-IV0"
@@ -146,7 +170,11 @@ def test_a_release_is_named_by_its_level_or_by_its_version() -> None:
         ("format -c %/one.properties", "argument --cluster-id/-t is required"),
         ("info -c %/one.properties --standalone", "unrecognized arguments: '--standalone'"),
         ("format -t x -c %/one.properties -s -N", "not allowed with argument --standalone/-s"),
-        ("format -t x -c %/one.properties --bogus", "bogus"),
+        ("format -t x -c %/one.properties --bogus", "unrecognized arguments: '--bogus'"),
+        (
+            "format -t x -c %/one.properties -s -r 3.9 -f eligible.leader.replicas.version=1",
+            "could not be set to 1 because it depends on metadata.version level 23",
+        ),
         ("format -t x -c %/none.properties", "NoSuchFileException: %/none.properties"),
         ("format -t x -c %/one.properties -s -S a", "--add-scram is not served"),
         ("format -t x -c %/one.properties -I 1@h:1:x", "--initial-controllers is not served"),
