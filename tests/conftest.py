@@ -50,6 +50,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="nightly: run `make nightly`"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what tests measured for a reader: seconds, sizes."""
+    for report in terminalreporter.getreports("passed"):
+        for name, figure in report.user_properties:
+            if name == "figure":
+                terminalreporter.write_line(str(figure))
+
+
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
     """The jars of a real Kafka. Without Java or Maven: a skip, or under CI=true a failure."""

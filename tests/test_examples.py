@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,16 +43,3 @@ def test_the_test_of_a_week_passes_in_a_project_of_its_own(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
-
-
-def test_the_code_of_the_readme_runs(tmp_path: Path) -> None:
-    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    codes = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    (code,) = [code for code in codes if '"/tmp/logs"' in code]
-    code = code.replace("/tmp/logs", str(tmp_path / "logs"))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "10.50" in done.stdout
-    assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()

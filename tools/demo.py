@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -155,8 +156,13 @@ def clean(log_dir: Path, *options: str) -> None:
 
 
 def show(before: dict[str, Partition], after: dict[str, Partition], console: Console) -> None:
-    table = Table(title="Read back with the plain reader", title_justify="left")
-    table.add_column("partition")
+    table = Table(
+        title="Read back with the plain reader",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("partition", no_wrap=True)
     for name in ("segments", "records before", "after", "bytes before", "after"):
         table.add_column(name, justify="right")
     for name, old in before.items():
