@@ -162,6 +162,14 @@ def swap_in(staged: StagedSegment, *, fs: FileSystem = OS) -> list[str]:
     return present
 
 
+def undo_swap_in(staged: StagedSegment, *, fs: FileSystem = OS) -> None:
+    """Removes what `swap_in` has renamed; a loader does so while a `.cleaned` file is left."""
+    directory, base = Path(staged.directory), staged.base_offset
+    for step in (SWAP_SUFFIX, CLEANED_SUFFIX):
+        for suffix in staged.paths():
+            fs.remove(_name(directory, base, suffix + step))
+
+
 def finish_swap(staged: StagedSegment, suffixes: Sequence[str], *, fs: FileSystem = OS) -> None:
     """Step 4: `.swap` files take their final names, which last."""
     directory, base = Path(staged.directory), staged.base_offset

@@ -417,7 +417,9 @@ def test_a_batch_whose_damaged_offset_is_far_off_is_refused_and_the_log_left_as_
     far = 1 << 59
     data = [batch_of(b"v", base_offset=base, leader_epoch=0) for base in (0, 1, far, 3)]
     write_segment(directory, 0, data)
-    with pytest.raises(ImpossibleOffsetError, match=r"offsets 3 to 3 do not follow 5764.* at byte"):
+    with pytest.raises(
+        ImpossibleOffsetError, match=r"offset 5764\d+ is out of reach .* 3 follows.* byte 138"
+    ):
         new_log(tmp_path, clean=False)
     (left,) = directory.glob("*.log")
     assert left.read_bytes() == b"".join(data)

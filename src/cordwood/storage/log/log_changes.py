@@ -9,6 +9,7 @@ truncateFullyAndStartAt; LocalLog.replaceSegments.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log import retired_files
 from cordwood.storage.log.append_result import LogPosition
-from cordwood.storage.replace import StagedSegment, finish_swap, swap_in
+from cordwood.storage.replace import StagedSegment, finish_swap, swap_in, undo_swap_in
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
 
@@ -193,7 +194,8 @@ def replace_segments(
         sources: base offsets of the segments it replaces, ascending.
 
     Raises:
-        StorageError: all sources are gone, or one has become active, or the disk refused.
+        StorageError: all sources are gone, or one has become active, or the disk refused. A full
+            disk takes the directory offline only where the sources have lost their names already.
     """
     with log.lock, log.guard("replacing segments of"):
         log.require_open()
@@ -204,10 +206,18 @@ def replace_segments(
                 f"the segments {list(sources)} of {log.topic_partition} are not there to be "
                 "replaced any more: the log was truncated or deleted since the clean began"
             )
-        suffixes = swap_in(staged, fs=log.context.fs)
+        try:
+            suffixes = swap_in(staged, fs=log.context.fs)
+        except NoSpaceError:
+            undo_swap_in(staged, fs=log.context.fs)
+            raise
         unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
-        retired_files.retire(log, old, snapshots=unreplaced)
-        finish_swap(staged, suffixes, fs=log.context.fs)
+        try:
+            retired_files.retire(log, old, snapshots=unreplaced)
+            finish_swap(staged, suffixes, fs=log.context.fs)
+        except NoSpaceError as error:
+            # The segment's files have the names of a step that only a loader finishes.
+            raise OSError(errno.ENOSPC, str(error), str(log.directory)) from error
         new = LogSegment.open(
             log.directory,
             staged.base_offset,

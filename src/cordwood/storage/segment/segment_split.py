@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 from cordwood.format.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
@@ -86,6 +87,14 @@ def _require_plausible(
     Differs: Kafka splits off a last batch that is out of reach, and goes on behind it.
     """
     last_offset = base_offset - 1
+    for before, head in pairwise(heads):
+        if before.last_offset - base_offset > _REACH and head.base_offset <= before.last_offset:
+            raise impossible_offset(
+                f"offset {before.last_offset} is out of reach of the segment's base offset "
+                f"{base_offset}, and {head.base_offset} follows",
+                path=path,
+                position=before.position,
+            )
     for head in heads:
         if not last_offset < head.base_offset <= head.last_offset:
             raise impossible_offset(
@@ -101,8 +110,8 @@ def _require_plausible(
             path=path,
             position=last.position,
         )
-    before = heads[-2].last_offset if len(heads) > 1 else base_offset
-    if next_base_offset is None and before - base_offset <= _REACH:
+    confirmed = heads[-2].last_offset if len(heads) > 1 else base_offset
+    if next_base_offset is None and confirmed - base_offset <= _REACH:
         raise impossible_offset(
             f"offset {last_offset} is out of reach of the segment's base offset {base_offset}, and "
             "nothing follows that confirms it",
