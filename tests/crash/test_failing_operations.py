@@ -444,14 +444,11 @@ def table(prepared: Bench, root: Path, phase: str, error: str) -> Iterator[tuple
 def test_every_operation_that_fails(
     prepared: Bench, tmp_path: Path, phase: str, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = list(table(prepared, tmp_path, phase, error))
-    assert rows
+    wrong = []
     with capsys.disabled():
-        print()
-        for row, _ in rows:
-            if row is not None:
-                print(row)
-    wrong = [reason for _, reason in rows if reason]
+        for row, reason in table(prepared, tmp_path, phase, error):
+            print(f"\n{row or reason}", end="", flush=True)
+            wrong += [reason] if reason else []
     assert not wrong, "\n".join(wrong)
 
 
