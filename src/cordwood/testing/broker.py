@@ -225,10 +225,10 @@ class RunningBroker:
         and idle connections go by real time.
 
         The clocks of clients are not moved. A record written afterwards has the timestamp that its
-        producer gives it, so by the broker's clock it is as old as the clock is ahead: after
-        `advance(days=8)` it is past a retention of seven days at once, and is removed with its
-        segment when that is next rolled or retention next runs. To write records that are as new as
-        the broker's clock, use one of
+        producer gives it, so for the broker it is as old as the clock is ahead: after
+        `advance(days=8)` it is past a retention of seven days at once, and the next pass of
+        retention removes its segment, unless that holds a newer record. To write records that are
+        as new as the broker's clock, use one of
 
         - `message.timestamp.type=LogAppendTime` on the topic, or
           `log.message.timestamp.type=LogAppendTime` for all topics: the broker sets timestamps;

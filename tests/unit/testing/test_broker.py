@@ -259,6 +259,28 @@ def test_a_new_group_does_not_wait_for_more_members_unless_it_is_told_to() -> No
 # ---- advance
 
 
+@pytest.mark.parametrize(
+    ("config", "is_stamped", "log_start_offset"),
+    [
+        ({}, False, 1),
+        ({}, True, 0),
+        ({"message.timestamp.type": "LogAppendTime"}, False, 0),
+    ],
+)
+def test_a_record_written_after_advance_is_as_old_as_its_timestamp_says(
+    config: dict[str, str], is_stamped: bool, log_start_offset: int
+) -> None:
+    with RunningBroker(engine=NoEngine) as broker:
+        broker.advance(days=8)
+        create(broker, NewTopic("prices", 1, 1, config=config))
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"})
+        producer.produce("prices", b"v", timestamp=broker.now_ms() if is_stamped else 0)
+        assert producer.flush(30) == 0
+        broker.advance(minutes=10)
+        log = broker.broker.logs.require(TopicPartition("prices", 0))
+        assert log.log_start_offset == log_start_offset
+
+
 def failing_spark() -> SparkProcess:
     return SparkProcess(module="cordwood.testing.stand_in_child", unavailable=_NEVER, died=_NEVER)
 
