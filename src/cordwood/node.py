@@ -14,7 +14,7 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -115,7 +115,7 @@ class Node:
         self._metadata_dir = Path(settings.metadata_log_dir).absolute()
         self.clock: Clock = clock or SystemClock()
         self._engine = engine or spark_engine
-        self._undo: list[tuple[Callable[[], None], bool]] = []
+        self._undo: list[tuple[Callable[[], Awaitable[None] | None], bool]] = []
         self.ports: dict[str, int] = {}
         self._scheduler: SchedulerThread | None = None
 
@@ -164,16 +164,20 @@ class Node:
             ports=self.ports,
         )
         self.broker = broker
+        self._undo.append((broker.slices.finish, False))
         logs.defaults = configs.log_config("")
         logs.broker_epoch = controller.broker_epoch
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
         self._start_parts(broker)
         controller.subscribe(broker.publish)
-        broker.publish(None, controller.image)
-        controller.unfence()
+        await broker.slices.run(lambda: self._lead(broker))
         warn_of_open_transactions(broker.led_partitions())
         broker.moves.resume()
-        broker.schedule("metadata-snapshot", _SNAPSHOT_CHECK_MS, controller.snapshot_if_due)
+        broker.schedule(
+            "metadata-snapshot",
+            _SNAPSHOT_CHECK_MS,
+            lambda: broker.change(controller.snapshot_if_due),
+        )
         self._follow_settings(broker)
         broker.apis = served_apis()
         dispatcher = Dispatcher(broker, broker.apis)
@@ -185,6 +189,14 @@ class Node:
         self._at_end(lambda: gc.set_threshold(*thresholds))
         self._at_end(gc.unfreeze)
         server.start(loop, dispatcher.answer)
+        self._undo.append((broker.slices.finish, False))
+
+    @staticmethod
+    def _lead(broker: Broker) -> None:
+        """Leads the partitions of the image, and says so to the cluster."""
+        with broker.controller.between_changes:
+            broker.publish(None, broker.controller.image)
+            broker.controller.unfence()
 
     def _usable(self, log_dirs: list[Path], failures: FailureChannel) -> list[Path]:
         """The directories whose disks answer, that of the metadata log first; others are offline.
@@ -442,7 +454,9 @@ class Node:
                 if waits:
                     await asyncio.to_thread(undo)
                 else:
-                    undo()
+                    done = undo()
+                    if done is not None:
+                        await done
             except Exception:
                 _log.exception("Error while stopping")
 

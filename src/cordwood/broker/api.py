@@ -75,11 +75,26 @@ class Call(NamedTuple):
         return self.peer.host
 
 
+def never(_broker: Broker, _request: Any) -> bool:
+    """No request is long because of what it asks."""
+    return False
+
+
+def always(_broker: Broker, _request: Any) -> bool:
+    """Every request may be long."""
+    return True
+
+
+INLINE_BYTES_MAX = 16 * 1024
+
+
 class Api(NamedTuple):
     """A served API, with the lowest and the highest version served, both inclusive.
 
-    `handle` runs on the event loop's thread. `parks` says that an awaitable which it returns is of
-    the kind that `Parked` describes.
+    `handle` runs in a turn of the event loop, or in slices (`broker.slices`) if the request has
+    more than `inline_bytes_max` bytes or `is_long` says so; `is_long` runs in a turn. Equal
+    elements of the request's array `distinct` are read once. `parks` says that an awaitable which
+    `handle` returns is of the kind that `Parked` describes.
     """
 
     key: int
@@ -88,3 +103,6 @@ class Api(NamedTuple):
     max_version: int
     handle: Callable[[Broker, Any, Call], Response]
     parks: bool = False
+    inline_bytes_max: int = INLINE_BYTES_MAX
+    is_long: Callable[[Broker, Any], bool] = never
+    distinct: str = ""

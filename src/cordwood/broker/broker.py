@@ -13,8 +13,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.broker.api import Api
@@ -26,6 +27,8 @@ from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.refused_transactions import RefusedTransactions
+from cordwood.broker.slices import Slices
+from cordwood.broker.turns import watch_of
 from cordwood.cleanup.paused_changes import update_topic_config
 from cordwood.format.message_schema import uuid_bytes, uuid_text
 from cordwood.model.append_origin import AppendOrigin
@@ -38,12 +41,14 @@ from cordwood.model.kafka_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.pauses import background, in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
+from cordwood.storage.log_set import NewLog
 
 if TYPE_CHECKING:
     from cordwood.broker.configs.service import ConfigService
@@ -54,9 +59,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A log's renaming and the checkpoints after it are synced: milliseconds for each.
+# A log's renaming is milliseconds.
 _DELETED_AT_ONCE_MAX: Final = 8
 _DELETERS: Final = 4
+
+
+class _ToLead(NamedTuple):
+    """A partition to be led here; `is_new` if its log cannot have been made before."""
+
+    topic: TopicImage
+    number: int
+    image: PartitionImage
+    is_new: bool
 
 
 class Timer(Protocol):
@@ -107,6 +121,9 @@ class Broker:
         self.controller = controller
         self.loop = loop
         self.ports = ports
+        self.slices = Slices(loop)
+        self.turns = watch_of(loop)
+        self.turns.cpu_elsewhere_s = lambda: self.slices.cpu_s
         self.metrics = BrokerMetrics()
         # Not the loop's own, which stands still while a handler runs.
         self.monotonic_s = SystemClock().monotonic_s
@@ -128,6 +145,7 @@ class Broker:
         self._deleters = ThreadPoolExecutor(_DELETERS, "topic-deletion")
         self._stopping = False
         self._partitions: dict[str, dict[int, Partition]] = {}
+        self._being_made: set[tuple[str, int]] = set()
 
     # ---- the image
 
@@ -139,6 +157,9 @@ class Broker:
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Makes, deletes and reconfigures logs as the image says.
 
+        Where work is done in slices, other requests are served meanwhile: those to a partition
+        whose log is not there yet get NOT_LEADER_OR_FOLLOWER, as in Kafka.
+
         Source: ReplicaManager.applyDelta, DynamicConfigPublisher.
         """
         # First: a new log is made with the settings its topic has now.
@@ -147,69 +168,88 @@ class Broker:
             before = {} if old is None else old.topics
             gone = [
                 topic
-                for name, topic in before.items()
+                for name, topic in in_steps(before.items(), every=64)
                 if name not in new.topics or new.topics[name].topic_id != topic.topic_id
             ]
-            for topic in gone:
-                self._delete(topic)
             if gone:
+                self._delete(gone)
                 self.groups.on_topics_deleted([topic.name for topic in gone])
-            for name, topic in new.topics.items():
+            led: list[_ToLead] = []
+            for name, topic in in_steps(new.topics.items(), every=64):
                 known = before.get(name)
                 if known is topic:
                     continue
                 if known is not None and known.topic_id != topic.topic_id:
                     known = None
-                self._lead(topic, known, is_start=old is None)
+                deletion = self._deletions.get(name)
+                if deletion is not None:  # of the topic that had the name before
+                    deletion.add_done_callback(partial(self._lead_later, topic))
+                else:
+                    led += self._to_lead(topic, known, is_start=old is None)
+            self._lead(led)
         if old is None or old.configs is not new.configs:
             self._reconfigure()
 
-    def _lead(self, topic: TopicImage, known: TopicImage | None, *, is_start: bool) -> None:
-        deletion = self._deletions.get(topic.name)
-        if deletion is not None:  # of the topic that had the name before
-            deletion.add_done_callback(lambda _: self._lead_later(topic, known, is_start=is_start))
-            return
+    def _to_lead(
+        self, topic: TopicImage, known: TopicImage | None, *, is_start: bool
+    ) -> list[_ToLead]:
+        """The partitions of a topic that this broker leads; those that it leads no more go."""
         led = self._partitions.setdefault(topic.name, {})
-        for index, image in topic.partitions.items():
+        found = []
+        for index, image in in_steps(topic.partitions.items(), every=64):
             if self.node_id not in image.replicas:
                 continue
-            is_new = not is_start and (known is None or index not in known.partitions)
-            try:
-                self._lead_partition(led, topic, index, image, is_new=is_new)
-            except KafkaError:
-                _log.exception("Cannot serve %s-%s", topic.name, index)
-
-    def _lead_later(self, topic: TopicImage, known: TopicImage | None, *, is_start: bool) -> None:
-        now = self.image.topics.get(topic.name)
-        if now is not None and now.topic_id == topic.topic_id:  # else it has been deleted too
-            self._lead(topic, known, is_start=is_start)
-
-    def _lead_partition(
-        self,
-        led: dict[int, Partition],
-        topic: TopicImage,
-        index: int,
-        image: PartitionImage,
-        *,
-        is_new: bool,
-    ) -> None:
-        here = led.get(index)
-        if image.leader != self.node_id:
-            if here is not None:
-                del led[index]
-                here.wake(0)
+            if image.leader == self.node_id:
+                is_new = not is_start and (known is None or index not in known.partitions)
+                found.append(_ToLead(topic, index, image, is_new))
+                if index not in led:
+                    self._being_made.add((topic.name, index))
+            elif index in led:
+                led.pop(index).wake(0)
                 if topic.name == GROUP_METADATA_TOPIC:
                     self.groups.on_resigned(index)
+        return found
+
+    def _lead_later(self, topic: TopicImage, _deletion: object) -> None:
+        def lead() -> None:
+            with self.controller.between_changes:
+                now = self.image.topics.get(topic.name)
+                if now is not None and now.topic_id == topic.topic_id:  # else it is deleted too
+                    self._lead(self._to_lead(now, None, is_start=False))
+
+        self.change(lead)
+
+    def _lead(self, wanted: Sequence[_ToLead]) -> None:
+        """Leads partitions: all logs are there before the first is led."""
+        if not wanted:
             return
-        directories = dict(zip(image.replicas, image.directories, strict=False))
-        directory = directories.get(self.node_id)
-        log = self.logs.get_or_create(
-            TopicPartition(topic.name, index),
-            topic_id=uuid_text(topic.topic_id.bytes),
+        with background():
+            logs = self.logs.get_or_create_all([self._log_of(each) for each in wanted])
+        for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
+            self._being_made.discard((each.topic.name, each.number))
+            error = log if isinstance(log, KafkaError) else None
+            try:
+                if isinstance(log, PartitionLog):
+                    self._lead_partition(each, log)
+            except KafkaError as failed:
+                error = failed
+            if error is not None:
+                _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
+
+    def _log_of(self, wanted: _ToLead) -> NewLog:
+        directory = wanted.image.directory_of(self.node_id)
+        return NewLog(
+            TopicPartition(wanted.topic.name, wanted.number),
+            topic_id=uuid_text(wanted.topic.topic_id.bytes),
             directory_id=None if directory is None else _directory_text(directory),
-            is_new=is_new,
+            is_new=wanted.is_new,
         )
-        self._report_place(log, topic.topic_id, directory)
+
+    def _lead_partition(self, wanted: _ToLead, log: PartitionLog) -> None:
+        topic, index, image, _ = wanted
+        led = self._partitions.setdefault(topic.name, {})
+        here = led.get(index)
+        self._report_place(log, topic.topic_id, image.directory_of(self.node_id))
         is_alone = set(image.isr) <= {self.node_id}
         is_changed = here is not None and (
             here.log is not log or here.leader_epoch != image.leader_epoch
@@ -242,24 +282,34 @@ class Broker:
         if directory != known:
             self.directory_reports.assign(topic_id, log.topic_partition.partition, directory)
 
-    def _delete(self, topic: TopicImage) -> None:
-        """Takes a topic's logs out of service; those that are being cleaned in a while."""
-        led = self._partitions.pop(topic.name, {})
-        partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
-        for partition in led.values():
-            partition.wake(0)
-        self.metrics.topic_deleted(topic.name)
-        name = topic.name
-        if name in self._deletions:  # of the one before it: this one has never had logs
+    def _delete(self, topics: Sequence[TopicImage]) -> None:
+        """Takes topics' logs out of service, at once or in another thread."""
+        partitions: list[TopicPartition] = []
+        names: list[str] = []
+        for topic in in_steps(topics, every=8):
+            led = self._partitions.pop(topic.name, {})
+            for partition in led.values():
+                partition.wake(0)
+            self._being_made.difference_update((topic.name, index) for index in topic.partitions)
+            self.metrics.topic_deleted(topic.name)
+            if topic.name not in self._deletions:  # else it has never had logs
+                names.append(topic.name)
+                partitions += [TopicPartition(topic.name, index) for index in topic.partitions]
+        if self._stopping or not (
+            len(partitions) > _DELETED_AT_ONCE_MAX
+            or any(self.cleaner.manager.state(each) for each in partitions)
+        ):
+            with background():
+                self.logs.delete_all(partitions)
             return
-        is_cleaned = any(self.cleaner.manager.state(each) for each in partitions)
-        if self._stopping or not (is_cleaned or len(partitions) > _DELETED_AT_ONCE_MAX):
-            self._delete_logs(partitions)
-            return
-        # The cleaner has to let go first, or there are many: the others must not wait for that.
-        deletion = self.loop.run_in_executor(self._deleters, self._delete_logs, partitions)
-        self._deletions[name] = deletion
-        deletion.add_done_callback(lambda _: self._deletions.pop(name, None))
+        # The cleaner has to let go first, or there are many: the answer does not wait for that.
+        deletion = self.loop.run_in_executor(self._deleters, self.logs.delete_all, partitions)
+        for name in names:
+            self._deletions[name] = deletion
+            deletion.add_done_callback(partial(self._deleted, name))
+
+    def _deleted(self, name: str, _deletion: object) -> None:
+        self._deletions.pop(name, None)
 
     def finish_deletions(self) -> None:
         """Returns when the logs of all topics that were deleted are out of service.
@@ -269,15 +319,8 @@ class Broker:
         self._stopping = True
         self._deleters.shutdown(wait=True)
 
-    def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
-        for each in partitions:
-            try:
-                self.logs.delete(each)
-            except KafkaError:
-                _log.exception("Cannot delete %s", each)
-
     def _reconfigure(self) -> None:
-        for name, led in self._partitions.items():
+        for name, led in in_steps(list(self._partitions.items())):
             config = self.configs.log_config(name)
             if any(partition.log.config != config for partition in led.values()):
                 self._update_config(name, led, config)
@@ -322,10 +365,11 @@ class Broker:
         known = self.image.topics.get(topic)
         if known is None or index not in known.partitions:
             return UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+        if (topic, index) in self._being_made:
+            return NotLeaderOrFollowerError(f"The log of partition {topic}-{index} is being made")
         image = known.partitions[index]
         own = self.image.brokers.get(self.node_id)
-        directories = dict(zip(image.replicas, image.directories, strict=False))
-        directory = directories.get(self.node_id)
+        directory = image.directory_of(self.node_id)
         if image.leader == self.node_id or (own and not own.has_online_directory(directory)):
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
         return NotLeaderOrFollowerError(f"Error while fetching partition state for {topic}-{index}")
@@ -340,6 +384,11 @@ class Broker:
         if name is None:
             raise UnknownTopicIdError("This server does not host this topic ID.")
         return name
+
+    @property
+    def led_count(self) -> int:
+        """How many are led here."""
+        return sum(map(len, self._partitions.values()))
 
     def led_partitions(self) -> list[Partition]:
         """All that are led here."""
@@ -429,8 +478,7 @@ class Broker:
         here.log = log
         here.wake(0)
         image = topic.partitions[partition.partition]
-        directories = dict(zip(image.replicas, image.directories, strict=False))
-        self._report_place(log, topic.topic_id, directories.get(self.node_id))
+        self._report_place(log, topic.topic_id, image.directory_of(self.node_id))
 
     def directory_failed(self, log_dir: Path, give_up: Callable[[], None]) -> None:
         """A log directory is offline: what lies there is led by nobody.
@@ -456,6 +504,15 @@ class Broker:
     def call_later_ms(self, delay_ms: float, run: Callable[[], Any]) -> Timer:
         """Has `run` called after so much real time: for sessions, and those who wait."""
         return self.loop.call_later(delay_ms / 1000, run)
+
+    def change(self, run: Callable[[], Any]) -> None:
+        """Has `run`, a change of the cluster's metadata, done in slices; its errors are logged."""
+
+        def ended(work: asyncio.Future[Any]) -> None:
+            if not work.cancelled() and work.exception() is not None:
+                _log.error("A change of the metadata failed", exc_info=work.exception())
+
+        self.slices.run(run).add_done_callback(ended)
 
     def schedule(self, name: str, period_ms: int, run: Callable[[], Any]) -> Timer:
         """Has `run` called on the event loop's thread in every period of the movable clock."""

@@ -29,11 +29,13 @@ from cordwood.storage.segment.batch_walk import FileRange
 _log = logging.getLogger(__name__)
 
 Reply = list[Part] | None
-Answer = Callable[[memoryview, Peer], Reply | Awaitable[Reply] | Parked]
+Later = Reply | Parked
+Answer = Callable[[memoryview, Peer], Later | Awaitable[Later]]
 
 # Below this, a range of a file is read and joined with what is around it: one system call less.
 _SENDFILE_BYTES_MIN = 64 * 1024
 _SENDFILE_BYTES_MAX = 1024 * 1024
+_JOINED_BYTES_MAX = 1024 * 1024
 _REQUESTS_PER_TURN = 32
 _REFUSALS = (
     InvalidReceiveError,
@@ -96,9 +98,7 @@ class Connection:
     @property
     def unsent_bytes(self) -> int:
         """How much of answers the client has not taken yet."""
-        return sum(
-            part.size_bytes if isinstance(part, FileRange) else len(part) for part in self._out
-        )
+        return sum(map(_size, self._out))
 
     def _resume_reading(self) -> None:
         if not self._reading and not self._closed:
@@ -189,7 +189,7 @@ class Connection:
         else:
             self._resume_reading()
 
-    def _await(self, reply: Awaitable[Reply], *, is_parked: bool) -> None:
+    def _await(self, reply: Awaitable[Later], *, is_parked: bool) -> None:
         waiting = asyncio.ensure_future(reply, loop=self._loop)
         self._waiting, self._is_parked = waiting, is_parked
         self._pause_reading()
@@ -214,21 +214,34 @@ class Connection:
         if self._waiting is not None and self._is_parked:
             self.close("the peer closed it while a request waited")
 
-    def _answered(self, waiting: asyncio.Future[Reply]) -> None:
+    def _answered(self, waiting: asyncio.Future[Later]) -> None:
         self._waiting = None
         if waiting.cancelled():
             return
         error = waiting.exception()
         if self._closed:
+            if error is None and isinstance(parked := waiting.result(), Parked):
+                self._abandon(parked.answer)
+            return
+        if isinstance(error, _REFUSALS):
+            self.close(str(error), warn=True)
             return
         if error is not None:
             _log.error("Closing connection %s", self.peer.name, exc_info=error)
             self.close(None)
             return
         reply = waiting.result()
+        if isinstance(reply, Parked):
+            self._await(reply.answer, is_parked=True)
+            return
         if reply is not None:
             self._send(reply)
         self._rest()
+
+    def _abandon(self, answer: Awaitable[Any]) -> None:
+        """Gives up a wait that began when the connection was closed already."""
+        waiting = asyncio.ensure_future(answer, loop=self._loop)
+        self._loop.call_soon(waiting.cancel)  # not before its first step, as above
 
     # ---- out
 
@@ -265,7 +278,11 @@ class Connection:
     def _send_bytes(self) -> bool:
         out = self._out
         pieces: list[bytes | memoryview] = []
+        size = 0
         while out and not _is_large(out[0]):
+            size += _size(out[0])
+            if pieces and size > _JOINED_BYTES_MAX:
+                break
             part = out.popleft()
             pieces.append(part.read() if isinstance(part, FileRange) else part)
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -317,6 +334,10 @@ class Connection:
         self._out.clear()
         self._sock.close()
         self._on_close(self)
+
+
+def _size(part: Part) -> int:
+    return part.size_bytes if isinstance(part, FileRange) else len(part)
 
 
 def _is_large(part: Part) -> bool:

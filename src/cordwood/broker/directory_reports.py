@@ -24,7 +24,7 @@ _RETRY_MS = 500
 
 
 class DirectoryReports:
-    """Reports that wait; they are made on the event loop's thread, in no one's middle."""
+    """Reports that wait; they are made between other changes of the metadata."""
 
     def __init__(self, broker: Broker, *, failure_timeout_ms: int) -> None:
         """Nothing is to report yet.
@@ -58,7 +58,7 @@ class DirectoryReports:
     def _soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._broker.loop.call_soon(self._report)
+            self._broker.change(self._report)
 
     def _report(self) -> None:
         self._is_due = False
@@ -79,4 +79,4 @@ class DirectoryReports:
         except KafkaError as error:
             _log.warning("The controller cannot be told of log directories: %s", error)
             self._is_due = True
-            self._broker.call_later_ms(_RETRY_MS, self._report)
+            self._broker.call_later_ms(_RETRY_MS, lambda: self._broker.change(self._report))

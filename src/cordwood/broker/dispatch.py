@@ -19,15 +19,17 @@ from cordwood.broker.api import (
     Parked,
     Part,
     Peer,
+    Response,
     UnansweredRequestError,
     UnservedRequestError,
+    never,
 )
 from cordwood.broker.error_answers import error_answer
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
 from cordwood.protocol.messages import (
     MalformedMessageError,
-    encode,
+    encoded,
     read_request,
     request_class,
     response_class,
@@ -40,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 _UNKNOWN_SERVER_ERROR = -1
 _UNSUPPORTED_VERSION = 35
+_COPIED_BYTES_MAX = 1 << 20
+_NOTED_S = 0.001
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
@@ -71,21 +75,54 @@ class Dispatcher:
             raise UnservedRequestError(
                 f"Received request for api with key {key} (version {version}), which is not served"
             )
-        at = header.body_at
-        flexible = _has_flexible_header(key, version)
-        if flexible:
-            at = skip_tags(frame, at)
-        request = read_request(key, version, frame, at)
         call = Call(version, header.client_id, peer, header.correlation_id)
         begun = self._broker.monotonic_s()
-        try:
-            response = api.handle(self._broker, request, call)
-        except Exception as error:  # a fault of one request must not end the others
-            response = self._failed(api, call, request, error)
+        if len(frame) > api.inline_bytes_max:
+            return self._in_slices(api, call, frame, header.body_at, begun)
+        request = self._read(api, call, frame, header.body_at)
+        if api.is_long is not never and api.is_long(self._broker, request):
+            return self._in_slices(api, call, frame, header.body_at, begun)
+        response = self._handled(api, call, request)
         if response is None or isinstance(response, Mapping | Encoded):
             return self._finished(api, call, request, response, begun)
         later = self._later(api, call, request, response, begun)
         return Parked(later) if api.parks else later
+
+    def _read(self, api: Api, call: Call, frame: memoryview, at: int) -> Any:
+        if _has_flexible_header(api.key, call.api_version):
+            at = skip_tags(frame, at)
+        return read_request(api.key, call.api_version, frame, at, distinct=api.distinct)
+
+    def _handled(self, api: Api, call: Call, request: Any) -> Response:
+        """What the handler says; a fault of one request must not end the others."""
+        try:
+            return api.handle(self._broker, request, call)
+        except Exception as error:
+            return self._failed(api, call, request, error)
+
+    def _in_slices(
+        self, api: Api, call: Call, frame: memoryview, at: int, begun: float
+    ) -> Awaitable[Parked | list[Part] | None]:
+        """The request read, handled and answered in slices (`broker.slices`)."""
+        # A small one lies in a buffer that serves other connections soon.
+        kept = memoryview(bytes(frame)) if len(frame) < _COPIED_BYTES_MAX else frame
+
+        def work() -> Parked | Awaitable[list[Part] | None] | list[Part] | None:
+            request = self._read(api, call, kept, at)
+            response = self._handled(api, call, request)
+            if response is None or isinstance(response, Mapping | Encoded):
+                return self._finished(api, call, request, response, begun)
+            later = self._later(api, call, request, response, begun)
+            return Parked(later) if api.parks else later
+
+        return self._result_of(self._broker.slices.run(work))
+
+    @staticmethod
+    async def _result_of(
+        work: Awaitable[Parked | Awaitable[list[Part] | None] | list[Part] | None],
+    ) -> Parked | list[Part] | None:
+        found = await work
+        return found if found is None or isinstance(found, Parked | list) else await found
 
     async def _later(
         self,
@@ -111,9 +148,10 @@ class Dispatcher:
                 parts = self._encoded(api, call, response)
             except MalformedMessageError as error:
                 parts = self._encoded(api, call, self._failed(api, call, request, error))
-        self._broker.metrics.request_done(
-            api.name, call.api_version, self._broker.monotonic_s() - begun
-        )
+        seconds = self._broker.monotonic_s() - begun
+        self._broker.metrics.request_done(api.name, call.api_version, seconds)
+        if seconds > _NOTED_S:
+            self._broker.turns.note(f"{api.name} of client {call.client_id}", seconds)
         return parts
 
     def _failed(self, api: Api, call: Call, request: Any, error: Exception) -> Fields:
@@ -141,7 +179,10 @@ class Dispatcher:
         if isinstance(response, Encoded):
             body = list(response.parts)
         else:
-            body = [encode(response_class(api.key, version), cast("Mapping[str, Any]", response))]
+            fields = cast("Mapping[str, Any]", response)
+            out = encoded(response_class(api.key, version), fields)
+            # A large one is not copied.
+            body = [bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out)]
         flexible = api.key != API_VERSIONS and _has_flexible_header(api.key, version)
         size = 4 + flexible
         for part in body:

@@ -17,6 +17,7 @@ from cordwood.model.kafka_errors import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpochError,
 )
+from cordwood.model.pauses import in_steps
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -143,6 +144,11 @@ class FetchSessionCache:
         """How many partitions the sessions hold in all."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    def size_of(self, session_id: int) -> int:
+        """How many partitions a session holds; 0 if it is not kept."""
+        session = self._sessions.get(session_id)
+        return 0 if session is None else len(session.partitions)
+
     def context(
         self,
         *,
@@ -174,20 +180,21 @@ class FetchSessionCache:
             raise FetchSessionTopicIdError(
                 "The fetch session encountered inconsistent topic ID usage"
             )
-        for partition in asked:
+        session.epoch = 1 if epoch == _INT_MAX else epoch + 1
+        for partition in in_steps(asked, every=64):
             known = session.partitions.get(partition.key.identity)
             if known is None:
                 session.partitions[partition.key.identity] = partition
             else:
                 known.take(partition)
-        for key in forgotten:
+        for key in in_steps(forgotten, every=64):
             session.partitions.pop(key.identity, None)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._sessions.pop(session_id, None)
             return FetchContext(None, [], is_incremental=False)
-        session.epoch = 1 if epoch == _INT_MAX else epoch + 1
         session.last_used_ms = self._clock.now_ms()
-        self._sessions.move_to_end(session_id)
+        if session_id in self._sessions:  # else it was evicted during a pause
+            self._sessions.move_to_end(session_id)
         return FetchContext(session, list(session.partitions.values()), is_incremental=True)
 
     def _create(self, asked: list[FetchPartition], uses_topic_ids: bool) -> FetchSession | None:
@@ -195,12 +202,15 @@ class FetchSessionCache:
         now_ms = self._clock.now_ms()
         if not self._make_room(len(asked), now_ms):
             return None
+        partitions = dict(in_steps(((each.key.identity, each) for each in asked), every=64))
+        if not self._make_room(len(asked), now_ms):  # others may have come during a pause
+            return None
         session_id = 1 + self._chance.below(_INT_MAX)
         while session_id in self._sessions:
             session_id = 1 + self._chance.below(_INT_MAX)
         session = FetchSession(
             session_id,
-            {partition.key.identity: partition for partition in asked},
+            partitions,
             now_ms=now_ms,
             uses_topic_ids=uses_topic_ids,
         )

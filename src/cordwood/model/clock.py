@@ -59,6 +59,11 @@ class MovableClock:
         self._ahead_ms += ms
 
 
+def thread_cpu_s() -> float:
+    """Processor time that the calling thread has used, in seconds."""
+    return time.thread_time()
+
+
 def pause(seconds: float) -> None:
     """Lets other processes go on for a moment, while waiting for what they make."""
     time.sleep(seconds)

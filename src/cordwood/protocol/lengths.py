@@ -18,6 +18,7 @@ from functools import cache
 from typing import Final
 
 from cordwood.model.errors import CordwoodError
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.fields import (
     LAYOUTS,
     STRING_BYTES_MAX,
@@ -41,6 +42,7 @@ _SIZES: Final = {kind: struct.calcsize(layout) for kind, layout in LAYOUTS.items
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _NULL: Final = 0xFF
+_STEPS: Final = 64
 _PRESENT: Final = 1
 
 
@@ -196,7 +198,8 @@ def _array(field: MessageField, element: int | Walk, *, flexible: bool) -> Walk:
             if end > len(data):
                 raise bytes_error(count * element, len(data) - at)
             return end
-        for _ in range(count):
+        steps = range(count)
+        for _ in steps if count < _STEPS else in_steps(steps, every=_STEPS):
             at = element(data, at)
         return at
 

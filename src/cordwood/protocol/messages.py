@@ -25,6 +25,7 @@ from kio.serial.errors import InvalidUnicode
 from kio.static.constants import EntityType
 
 from cordwood.model.errors import CordwoodError
+from cordwood.model.pauses import in_steps, is_pausing
 from cordwood.protocol.fields import (
     LAYOUTS,
     STRING_BYTES_MAX,
@@ -36,10 +37,13 @@ from cordwood.protocol.fields import (
     string_error,
 )
 from cordwood.protocol.lengths import UnusualEncodingError, walk_of
+from cordwood.protocol.pausing_reader import pausing_reader
 from cordwood.protocol.tolerant import values_reader
 
 Write = Callable[[bytearray, Any], None]
 ZERO_UUID = UUID(int=0)
+_READ_AT_ONCE_BYTES_MAX = 16 * 1024
+_STEPS_MIN = 16
 
 
 class MalformedMessageError(CordwoodError):
@@ -98,39 +102,55 @@ def read(message: MessageClass, data: Buffer, offset: int = 0) -> Any:
     return value
 
 
-def read_request(api_key: int, version: int, body: Buffer, offset: int = 0) -> Any:
+def read_request(
+    api_key: int,
+    version: int,
+    body: Buffer,
+    offset: int = 0,
+    *,
+    distinct: str = "",
+) -> Any:
     """Reads the body of a request, from `offset` on.
 
     Bytes behind it are passed over, as Kafka does: librdkafka sends a field of Metadata that its
-    version no longer has.
+    version no longer has. Where work is done in slices (`model.pauses`) a large request is read
+    with pauses, and equal elements of its array `distinct` once.
 
     Raises:
         MalformedMessageError: the bytes are not such a request.
         UnknownMessageError: there is no such API or version.
     """
-    return _read(request_class(api_key, version), body, offset)[0]
+    return _read(request_class(api_key, version), body, offset, distinct)[0]
 
 
-def _read(message: MessageClass, data: Buffer, offset: int) -> tuple[Any, int]:
+def _read(message: MessageClass, data: Buffer, offset: int, distinct: str = "") -> tuple[Any, int]:
     try:
         try:
             walk_of(message)(data, offset)
-            value, size = entity_reader(message)(data, offset)
+            return _read_usual(message, data, offset, distinct)
         except (UnusualEncodingError, InvalidUnicode):
-            return _read_unusual(message, data, offset)
+            return _read_unusual(message, data, offset, distinct)
     except MalformedMessageError:
         raise
     except Exception as error:
         raise MalformedMessageError(
             f"{message.__name__} version {message.__version__}: {error or type(error).__name__}"
         ) from error
+
+
+def _read_usual(message: MessageClass, data: Buffer, offset: int, distinct: str) -> tuple[Any, int]:
+    if is_pausing() and len(data) - offset > _READ_AT_ONCE_BYTES_MAX:
+        return pausing_reader(message, distinct)(data, offset)
+    value, size = entity_reader(message)(data, offset)
     return value, offset + size
 
 
-def _read_unusual(message: MessageClass, data: Buffer, offset: int) -> tuple[Any, int]:
+def _read_unusual(
+    message: MessageClass, data: Buffer, offset: int, distinct: str
+) -> tuple[Any, int]:
     """Reads what Kafka accepts and kio does not, by way of bytes that kio does accept."""
     values, end = values_reader(message)(data, offset)
-    return entity_reader(message)(encode(message, values), 0)[0], end
+    return _read_usual(message, encode(message, values), 0, distinct)[0], end
 
 
 def field(entity: Any, name: str, default: Any = None) -> Any:
@@ -148,7 +168,12 @@ def milliseconds(span: timedelta) -> int:
 
 
 def encode(message: MessageClass, values: Mapping[str, Any]) -> bytes:
-    """A message's bytes.
+    """A message's bytes; arguments and errors are those of `encoded`."""
+    return bytes(encoded(message, values))
+
+
+def encoded(message: MessageClass, values: Mapping[str, Any]) -> bytearray:
+    """A message's bytes in a buffer that is the caller's.
 
     Args:
         message: kio's class, which says the version.
@@ -164,7 +189,7 @@ def encode(message: MessageClass, values: Mapping[str, Any]) -> bytes:
         raise MalformedMessageError(
             f"{message.__name__} version {message.__version__}: {error}"
         ) from error
-    return bytes(out)
+    return out
 
 
 def build(message: MessageClass, values: Mapping[str, Any]) -> Any:
@@ -257,7 +282,7 @@ def _array(element: Write, *, flexible: bool) -> Write:
             write_uvarint(out, len(items) + 1)
         else:
             out += length(len(items))
-        for item in items:
+        for item in items if len(items) < _STEPS_MIN else in_steps(items, every=_STEPS_MIN):
             element(out, item)
 
     return write

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
+from cordwood.model.pauses import in_steps
 from cordwood.model.utf8 import decode_utf8
 from cordwood.protocol.fields import (
     LAYOUTS,
@@ -153,7 +154,7 @@ def _array(field: MessageField, *, flexible: bool) -> Read:
         if count > len(data) - at:
             raise array_error(count, len(data) - at)
         items = []
-        for _ in range(count):
+        for _ in in_steps(range(count), every=16):
             item, at = element(data, at)
             items.append(item)
         return items, at

@@ -55,6 +55,13 @@ class PartitionImage:
         """Whether replicas are being added or removed."""
         return bool(self.removing_replicas or self.adding_replicas)
 
+    def directory_of(self, broker_id: int) -> uuid.UUID | None:
+        """The id of the log directory of a broker's replica; None if that is not recorded."""
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == broker_id:
+                return directory
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:

@@ -6,30 +6,24 @@ Source: org.apache.kafka.storage.internals.log.LogManager.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.config import BrokerConfig, LogConfig
-from cordwood.model.errors import CordwoodError, CorruptError
+from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import NotCaughtUpError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import directory_names
 from cordwood.storage.log.log_context import LogContext
-from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_directory import LoadProgress, LogDirectory, Logs, Silent
-from cordwood.storage.log_table import LogTable
+from cordwood.storage.log_set import LogSet, absolute
 from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
 
 _log = logging.getLogger(__name__)
-
-
-def _absolute(path: Path) -> Path:
-    return Path(path).absolute()
 
 
 @contextmanager
@@ -50,7 +44,7 @@ def _quiet_failure() -> Iterator[None]:
         _log.warning("a log directory could not be written to", exc_info=True)
 
 
-class LogManager:
+class LogManager(LogSet):
     """Every log of this process, by partition; one that is being moved has a future log beside it.
 
     `on_removed` hears of partitions that are about to be deleted, were moved away from a directory,
@@ -72,41 +66,13 @@ class LogManager:
             DirectoryInUseError: another process holds one.
             CordwoodError: no directory can be used.
         """
+        super().__init__(log_dirs, defaults=defaults, topic_config=topic_config, context=context)
         self.broker = broker or BrokerConfig()
-        self.defaults = defaults or LogConfig()
-        self.context = context or LogContext()
         self.broker_epoch = -1
         self.on_removed: list[Callable[[TopicPartition, Path], None]] = []
-        self._topic_config = topic_config
-        # Held while logs are made, moved or deleted, and taken before any log's own; never waited
-        # for by who holds one of these.
-        self._lock = threading.RLock()
-        self._table = LogTable()
         self._loaded = False
         self._stopped = False
-        self.directories = self._take([_absolute(path) for path in log_dirs])
         self.context.failures.subscribe(self._directory_failed)
-
-    def _take(self, paths: Sequence[Path]) -> list[LogDirectory]:
-        taken: list[LogDirectory] = []
-        if len(set(paths)) < len(paths):
-            raise CordwoodError(f"Duplicate log directory found: {', '.join(map(str, paths))}")
-        try:
-            for path in paths:
-                try:
-                    taken.append(LogDirectory(path, context=self.context))
-                except (OSError, CorruptError, ValueError) as error:  # the last of a path with NUL
-                    self.context.failures.fail(path, f"Failed to create or validate it: {error}")
-        except CordwoodError:
-            for directory in taken:
-                directory.release()
-            raise
-        if not taken:
-            raise CordwoodError(
-                "Shutdown broker because none of the specified log dirs from "
-                f"{', '.join(map(str, paths))} can be created or validated"
-            )
-        return taken
 
     # ---- start
 
@@ -220,101 +186,6 @@ class LogManager:
         scheduler.schedule_once("kafka-delete-logs", self._delete_due, delay_ms=first)
 
     # ---- the logs
-
-    def get(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
-        """A partition's log, or its future one."""
-        return self._table.get(partition, future=future)
-
-    def logs(self) -> list[PartitionLog]:
-        """Every log, future ones behind the others."""
-        return self._table.all()
-
-    def get_or_create(
-        self,
-        partition: TopicPartition,
-        *,
-        topic_id: str | None = None,
-        log_dir: Path | None = None,
-        directory_id: str | None = None,
-        is_new: bool = True,
-    ) -> PartitionLog:
-        """A partition's log, made where there is none.
-
-        Args:
-            partition: whose.
-            topic_id: the topic's id.
-            log_dir: the directory to make it in; the one with the fewest partitions if None.
-            directory_id: the same by the id that `meta.properties` gives it.
-            is_new: the partition is known to be new; if not, and a directory is offline, the log
-                may be there.
-
-        Raises:
-            InvalidTopicError: no topic can have that name.
-            StorageError: no directory would take it.
-            InconsistentTopicIdError: the log there belongs to another topic of that name.
-        """
-        with self._lock:
-            log = self._table.get(partition)
-            if log is not None:
-                if topic_id is not None:
-                    log.assign_topic_id(topic_id)
-                return log
-            if not is_new and self.context.failures.offline:
-                raise StorageError(
-                    f"Can not create log for {partition} because log directories "
-                    f"{', '.join(str(path) for path in self.context.failures.offline)} are offline"
-                )
-            name = directory_names.live_directory_name(partition)
-            log = self._create(partition, name, topic_id, log_dir, directory_id)
-            self._table.put(log)
-            return log
-
-    def _create(
-        self,
-        partition: TopicPartition,
-        name: str,
-        topic_id: str | None,
-        log_dir: Path | None,
-        directory_id: str | None,
-    ) -> PartitionLog:
-        error: CordwoodError | None = None
-        for directory in self._candidates(log_dir, directory_id):
-            try:
-                log = load_log(
-                    LoadRequest(
-                        directory=directory.path / name,
-                        topic_partition=partition,
-                        config=self._config_of(partition.topic),
-                        context=self.context,
-                        clean_shutdown=True,
-                        topic_id=topic_id,
-                    )
-                )
-            except StorageError as failed:
-                error = failed
-                continue
-            _log.info("Created log for partition %s in %s", partition, directory.path)
-            return log
-        raise StorageError(
-            "No log directories available. Tried "
-            f"{', '.join(str(d.path) for d in self.directories)}"
-        ) from error
-
-    def _candidates(self, log_dir: Path | None, directory_id: str | None) -> list[LogDirectory]:
-        online = self._online()
-        if log_dir is not None:
-            wanted = _absolute(log_dir)
-            return [d for d in online if d.path == wanted]
-        named = [d for d in online if directory_id is not None and d.directory_id == directory_id]
-        if named:
-            return named
-        counts = dict.fromkeys((d.path for d in online), 0)
-        for log in self.logs():
-            counts[log.log_dir] = counts.get(log.log_dir, 0) + 1
-        return sorted(online, key=lambda d: counts[d.path])
-
-    def _config_of(self, topic: str) -> LogConfig:
-        return self._topic_config(topic) or self.defaults
 
     def update_topic_config(self, topic: str, config: LogConfig) -> list[PartitionLog]:
         """Puts other settings in force for a topic's logs; those whose compaction this ends."""
@@ -431,10 +302,12 @@ class LogManager:
         """
         with self._lock:
             current = self.require(partition)
-            if current.log_dir == _absolute(log_dir):
+            if current.log_dir == absolute(log_dir):
                 raise StorageError(f"{partition} lies in {log_dir} already")
             name = directory_names.future_directory_name(partition, self.context.chance.unique_id())
             future = self._create(partition, name, current.topic_id, log_dir, None)
+            with self.context.failures.guard(future.log_dir, "creating a log in"):
+                self.context.fs.sync_directory(future.log_dir)
             self._table.put(future, future=True)
             return future
 
@@ -489,13 +362,29 @@ class LogManager:
             self._tell_removed(partition, log.log_dir)
         with self._lock:
             self._retire(log)
-            _log.info(
-                "Log for partition %s is renamed to %s and is scheduled for deletion",
-                partition,
-                log.directory,
-            )
         self._checkpoint_all()
         return log
+
+    def delete_all(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `delete` for each, with one sync of each directory and one write of each checkpoint.
+
+        A log that cannot be deleted is reported, and does not stop the others.
+        """
+        renamed: set[Path] = set()
+        for partition in partitions:
+            log = self._table.pop(partition)
+            if log is None:
+                continue
+            with _reported(log, "deleting"):
+                self._tell_removed(partition, log.log_dir)
+                with self._lock:
+                    self._retire(log, sync_name=False)
+                renamed.add(log.log_dir)
+        for log_dir in renamed:
+            with _quiet_failure(), self.context.failures.guard(log_dir, "deleting logs of"):
+                self.context.fs.sync_directory(log_dir)
+        if renamed:
+            self._checkpoint_all()
 
     def _tell_removed(self, partition: TopicPartition, log_dir: Path) -> None:
         for listener in self.on_removed:
@@ -506,13 +395,18 @@ class LogManager:
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
 
-    def _retire(self, log: PartitionLog) -> None:
+    def _retire(self, log: PartitionLog, *, sync_name: bool = True) -> None:
         """Renames a log's directory to be deleted in a while."""
         name = directory_names.delete_directory_name(
             log.topic_partition, self.context.chance.unique_id()
         )
-        log.rename_directory(log.log_dir / name)
+        log.rename_directory(log.log_dir / name, sync_name=sync_name)
         self._queue_for_deletion(log)
+        _log.info(
+            "Log for partition %s is renamed to %s and is scheduled for deletion",
+            log.topic_partition,
+            log.directory,
+        )
 
     def _queue_for_deletion(self, log: PartitionLog) -> None:
         self._table.put_to_delete(log, self.context.clock.now_ms())
@@ -532,29 +426,7 @@ class LogManager:
                 "kafka-delete-logs", self._delete_due, delay_ms=wait
             )
 
-    def require(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog:
-        """A partition's log.
-
-        Raises:
-            StorageError: there is none.
-        """
-        log = self.get(partition, future=future)
-        if log is None:
-            raise StorageError(f"there is no log of {partition} here")
-        return log
-
     # ---- failure and shutdown
-
-    def _online(self) -> list[LogDirectory]:
-        offline = self.context.failures.offline
-        return [d for d in self.directories if d.path not in offline]
-
-    def _require_some_directory(self) -> None:
-        if not self._online():
-            raise CordwoodError(
-                "Shutdown broker because all log dirs in "
-                f"{', '.join(str(d.path) for d in self.directories)} have failed"
-            )
 
     def _directory_failed(self, log_dir: Path, reason: str) -> None:
         """Takes the logs of a failed directory out of service, and writes nothing there."""

@@ -23,8 +23,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 from uuid import uuid4
 
-import uvloop
-
+from cordwood.broker import turns
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
@@ -150,7 +149,7 @@ class RunningBroker:
 
     def _run(self) -> None:
         try:
-            uvloop.run(self._serve())
+            turns.run(self._serve())
         except BaseException as error:  # for the thread that waits for the start
             if not self._started.done():
                 self._started.set_exception(error)

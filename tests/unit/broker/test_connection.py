@@ -17,6 +17,7 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.server import PortInUseError, Server, ServerLimits
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.wire import Wire, request_body, request_frame
 
@@ -120,7 +121,8 @@ def test_one_request_at_a_time_from_a_client_that_does_not_read_piles_up_no_answ
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         for _ in range(200):
             slow.sendall(one)
-            wire.ask("api_versions", 0, {})  # the broker has had a turn for that one alone
+            wire.ask("api_versions", 0, {})  # the broker has read that one alone
+            poll_until(lambda: _unfinished(running) == 0, timeout_s=30, what="its answer")
         assert 0 < _unsent(running) < 1 << 20
 
 
@@ -372,6 +374,10 @@ def test_without_a_bound_of_silence_no_connection_is_idle() -> None:
         running.call(lambda broker: server.close_idle(broker.loop.time() + 10**6))
         sock.sendall(frame(2))
         assert answers(sock, 1) == [2]
+
+
+def _unfinished(running: RunningBroker) -> int:
+    return running.call(lambda broker: broker.slices.unfinished_count)
 
 
 def _unsent(running: RunningBroker) -> int:

@@ -13,6 +13,7 @@ from cordwood.broker.controller.model import ConfigChange, Records
 from cordwood.broker.controller.topics import MIN_ISR, clear_elr_record
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import InvalidConfigError, KafkaError, PolicyViolationError
+from cordwood.model.pauses import in_steps
 
 _VALUE_BYTES_MAX = 32767
 
@@ -27,7 +28,7 @@ def alter_configs(
     """
     records: Records = []
     results: list[KafkaError | None] = []
-    for change in changes:
+    for change in in_steps(changes):
         try:
             records += _records_of(view, change)
         except KafkaError as error:

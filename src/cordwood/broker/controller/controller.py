@@ -1,7 +1,9 @@
 """The controller of a node that is its own quorum: what it decides counts once it is on disk.
 
 Every operation looks at the image, makes records, and writes them as one batch; the new image is
-published when the batch is on disk. An operation that fails changes nothing. One thread calls all.
+published when the batch is on disk. An operation that fails changes nothing. Operations follow one
+another, each from its look at the image until all subscribers have the new one, although a long one
+is done in slices (`broker.slices`).
 
 Source: org.apache.kafka.controller.QuorumController, ActivationRecordsGenerator; KIP-631, KIP-919.
 """
@@ -37,20 +39,21 @@ from cordwood.broker.controller.model import (
     QuotaChange,
     Reassignment,
 )
-from cordwood.broker.controller.registration import Node
+from cordwood.broker.controller.registration import ListenerAddress, Node
 from cordwood.broker.controller.settings import (
-    KNOWN_FEATURES,
     ControllerSettings,
     fresh_uuid,
     served_level,
 )
 from cordwood.broker.controller.snapshot_keeper import SnapshotKeeper
+from cordwood.broker.slices import ChangeLock, one_at_a_time
 from cordwood.format.metadata_records import with_defaults
 from cordwood.model.clock import Clock
 from cordwood.model.config import ConfigResource
-from cordwood.model.errors import NoSpaceError, UnsupportedVersionError
+from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
-from cordwood.storage.cluster_image import Endpoint, MetadataImage
+from cordwood.model.pauses import background, in_steps
+from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.image_delta import ImageDelta
 from cordwood.storage.log.log_context import LogContext
@@ -60,8 +63,6 @@ from cordwood.storage.segment.resources import ResourceCache
 _log = logging.getLogger(__name__)
 
 Subscriber = Callable[[MetadataImage, MetadataImage], None]
-ListenerAddress = tuple[str, str, int, int]
-"""A listener's name, host, port, and security protocol as Kafka numbers them (0 is PLAINTEXT)."""
 
 
 class Controller:
@@ -83,6 +84,7 @@ class Controller:
         self._subscribers: list[Subscriber] = []
         self._is_open = True
         self._snapshots: SnapshotKeeper | None = None
+        self._changes = ChangeLock()
 
     @classmethod
     def open(
@@ -144,8 +146,8 @@ class Controller:
             cluster_id=cluster_id,
             directory_ids=tuple(directory_ids),
             online_directory_ids=tuple(online_directory_ids or directory_ids),
-            endpoints=_endpoints(listeners),
-            controller_endpoints=_endpoints(controller_listeners),
+            endpoints=registration.endpoints_of(listeners),
+            controller_endpoints=registration.endpoints_of(controller_listeners),
             rack=rack,
             incarnation_id=fresh_uuid(context.chance),
             controller_incarnation_id=fresh_uuid(context.chance),
@@ -160,8 +162,6 @@ class Controller:
             raise
         return controller
 
-    # ---- its life
-
     _context: LogContext
 
     def _activate(self, metadata_dir: Path) -> None:
@@ -169,7 +169,7 @@ class Controller:
         had_open_transaction = replay.in_transaction
         replay.drop_open_transaction()
         image = replay.image()
-        _require_supported(image)
+        features.require_supported(image)
         is_empty = replay.data_records == 0 and replay.next_offset == 0
         now_ms = self._context.clock.now_ms()
         self._snapshots = SnapshotKeeper(
@@ -229,6 +229,7 @@ class Controller:
             all_records = [begin, *all_records, ApiRecord("EndTransactionRecord", 0, {})]
         self._commit(all_records)
 
+    @one_at_a_time
     def unfence(self) -> None:
         """Lets the broker lead, and be seen: to be called when it serves requests.
 
@@ -250,6 +251,11 @@ class Controller:
     def directory_ids(self) -> tuple[uuid.UUID, ...]:
         """The ids of all directories, that of the metadata log first."""
         return self._node.directory_ids
+
+    @property
+    def between_changes(self) -> ChangeLock:
+        """Held by each change; to be held by who must not see one half done."""
+        return self._changes
 
     @property
     def is_open(self) -> bool:
@@ -294,6 +300,7 @@ class Controller:
         """Has `subscriber` called with the image before and after each change, in this thread."""
         self._subscribers.append(subscriber)
 
+    @one_at_a_time
     def snapshot_if_due(self) -> bool:
         """Writes a snapshot if it is time to, and removes old ones; whether one was written.
 
@@ -302,7 +309,8 @@ class Controller:
         """
         assert self._snapshots is not None
         self._reserve.take()
-        return self._snapshots.run(self.image, self._context.clock.now_ms())
+        with background():
+            return self._snapshots.run(self.image, self._context.clock.now_ms())
 
     def snapshot(self) -> Path:
         """Writes a snapshot now.
@@ -315,6 +323,7 @@ class Controller:
 
     # ---- topics
 
+    @one_at_a_time
     def create_topics(
         self,
         wanted: Sequence[NewTopic],
@@ -337,6 +346,7 @@ class Controller:
         self._commit([] if validate_only else records)
         return results
 
+    @one_at_a_time
     def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> list[KafkaError | None]:
         """Deletes topics by id or name: what went wrong with each, in their order.
 
@@ -350,6 +360,7 @@ class Controller:
         self._commit_at_need(records)
         return results
 
+    @one_at_a_time
     def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
@@ -365,6 +376,7 @@ class Controller:
 
     # ---- partitions
 
+    @one_at_a_time
     def elect_leaders(
         self, wanted: Iterable[tuple[str, int]] | None, *, election_type: int
     ) -> list[ElectionResult]:
@@ -382,6 +394,7 @@ class Controller:
         self._commit_in_parts(records)
         return results
 
+    @one_at_a_time
     def alter_partition_reassignments(
         self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
     ) -> list[KafkaError | None]:
@@ -391,11 +404,14 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         records, results = partitions.alter_reassignments(
-            self._view(), wanted, allow_replication_factor_change=allow_replication_factor_change
+            self._view(),
+            wanted,
+            allow_replication_factor_change=allow_replication_factor_change,
         )
         self._commit(records)
         return results
 
+    @one_at_a_time
     def assign_directories(self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]) -> None:
         """Records in which directory this broker has put partitions: (topic id, number, directory).
 
@@ -408,6 +424,7 @@ class Controller:
             partitions.assign_directories(self._view(), self._node.node_id, assigned)
         )
 
+    @one_at_a_time
     def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
         """Takes directories of this broker out of its registration, and the leaders from there.
 
@@ -420,6 +437,7 @@ class Controller:
         records = registration.directories_failed(self._view(), broker, directories)
         self._commit_parts_at_need(records)
 
+    @one_at_a_time
     def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
         """Records which directories of this broker take no new partitions (cordoned.log.dirs).
 
@@ -431,6 +449,7 @@ class Controller:
 
     # ---- settings, quotas, features
 
+    @one_at_a_time
     def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
@@ -443,6 +462,7 @@ class Controller:
         self._commit([] if validate_only else records)
         return results
 
+    @one_at_a_time
     def alter_client_quotas(
         self,
         changes: Sequence[QuotaChange],
@@ -464,6 +484,7 @@ class Controller:
         self._commit([] if validate_only else records)
         return results
 
+    @one_at_a_time
     def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
     ) -> None:
@@ -492,6 +513,7 @@ class Controller:
 
     # ---- producers, brokers, quorum
 
+    @one_at_a_time
     def allocate_producer_ids(self) -> tuple[int, int]:
         """A block of producer ids that nobody else has: (first id, count).
 
@@ -504,6 +526,7 @@ class Controller:
         self._commit([record])
         return first, count
 
+    @one_at_a_time
     def unregister_broker(self, broker_id: int) -> None:
         """Forgets a broker.
 
@@ -526,8 +549,6 @@ class Controller:
             endpoints=self._node.controller_endpoints,
         )
 
-    # ---- one change
-
     def _view(self) -> ClusterView:
         return ClusterView(image=self.image, settings=self.settings, chance=self._context.chance)
 
@@ -536,7 +557,7 @@ class Controller:
         if not records:
             return
         delta = ImageDelta(self.image)
-        for record in records:
+        for record in in_steps(records, every=16):
             delta.apply(record.name, with_defaults(record.name, record.fields))
         assert not delta.in_transaction, "a transaction over several batches"
         now_ms = self._append(records)
@@ -577,20 +598,3 @@ class Controller:
 
     def _move_on(self) -> None:
         self.image = replace(self.image, next_offset=self._log.end_offset, epoch=self._log.epoch)
-
-
-def _endpoints(listeners: Iterable[ListenerAddress]) -> tuple[Endpoint, ...]:
-    return tuple(
-        Endpoint(name=name, host=host, port=port, security_protocol=protocol)
-        for name, host, port, protocol in listeners
-    )
-
-
-def _require_supported(image: MetadataImage) -> None:
-    for name, level in image.features.items():
-        lowest, highest = KNOWN_FEATURES.get(name, (0, 0))
-        if not lowest <= level <= highest:
-            raise UnsupportedVersionError(
-                f"the cluster has {name} at level {level}, and this broker supports {lowest} to "
-                f"{highest}"
-            )

@@ -19,7 +19,9 @@ from cordwood.broker.controller.model import FeatureUpdate, Records
 from cordwood.broker.controller.settings import KNOWN_FEATURES, SUPPORTED_FEATURES
 from cordwood.broker.controller.topics import MIN_ISR
 from cordwood.model.config import ConfigResource
+from cordwood.model.errors import UnsupportedVersionError
 from cordwood.model.kafka_errors import InvalidUpdateVersionError
+from cordwood.storage.cluster_image import MetadataImage
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 METADATA_VERSION = "metadata.version"
@@ -153,3 +155,18 @@ def _invalid(update: FeatureUpdate, reason: str) -> InvalidUpdateVersionError:
     return InvalidUpdateVersionError(
         f"Invalid update version {update.level} for feature {update.name}. {reason}"
     )
+
+
+def require_supported(image: MetadataImage) -> None:
+    """Refuses a cluster with features that this broker does not know.
+
+    Raises:
+        UnsupportedVersionError: a feature is at a level outside of KNOWN_FEATURES.
+    """
+    for name, level in image.features.items():
+        lowest, highest = KNOWN_FEATURES.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            raise UnsupportedVersionError(
+                f"the cluster has {name} at level {level}, and this broker supports {lowest} to "
+                f"{highest}"
+            )

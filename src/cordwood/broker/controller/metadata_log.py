@@ -43,6 +43,7 @@ from cordwood.model.errors import (
     UnsupportedVersionError,
 )
 from cordwood.model.kafka_errors import PolicyViolationError, StorageError, UnknownServerError
+from cordwood.model.pauses import background
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
@@ -152,15 +153,16 @@ class MetadataLog:
         if len(records) > BATCH_RECORDS_MAX:
             raise PolicyViolationError("Unable to perform excessively large batch operation.")
         first = self.end_offset
-        batch = data_batch(
-            _values_of(records),
-            base_offset=first,
-            timestamp_ms=timestamp_ms,
-            epoch=self.epoch,
-        )
-        if len(batch) > BATCH_BYTES_MAX:
-            raise PolicyViolationError("Unable to perform excessively large batch operation.")
-        self._write(batch)
+        with background():
+            batch = data_batch(
+                _values_of(records),
+                base_offset=first,
+                timestamp_ms=timestamp_ms,
+                epoch=self.epoch,
+            )
+            if len(batch) > BATCH_BYTES_MAX:
+                raise PolicyViolationError("Unable to perform excessively large batch operation.")
+            self._write(batch)
         return first, len(batch)
 
     def remove_before(self, offset: int) -> None:

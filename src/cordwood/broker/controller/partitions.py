@@ -30,6 +30,7 @@ from cordwood.model.kafka_errors import (
     PreferredLeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.pauses import in_steps
 from cordwood.storage.cluster_image import PartitionImage, TopicImage
 
 PREFERRED, UNCLEAN = 0, 1
@@ -54,7 +55,7 @@ def elect_leaders(
             for topic in view.image.topics.values()
             for number in topic.partitions
         ]
-    for topic_name, number in wanted:
+    for topic_name, number in in_steps(wanted, every=16):
         error: KafkaError | None = None
         try:
             records.append(_elect(view, topic_name, number, election_type))
@@ -103,7 +104,7 @@ def alter_reassignments(
     """
     records: Records = []
     results: list[KafkaError | None] = []
-    for each in wanted:
+    for each in in_steps(wanted, every=16):
         try:
             record = _reassign(view, each, allow_replication_factor_change)
         except KafkaError as error:
@@ -185,7 +186,7 @@ def assign_directories(
     version = partition_version(view.image.metadata_version)
     if version < 1:
         return records
-    for topic_id, number, directory in assigned:
+    for topic_id, number, directory in in_steps(assigned, every=16):
         topic = view.image.topic_by_id(topic_id)
         partition = None if topic is None else topic.partitions.get(number)
         if partition is None or broker_id not in partition.replicas:

@@ -13,6 +13,7 @@ from cordwood.broker.controller.model import QuotaChange, Records
 from cordwood.broker.host_lookup import HostText, classify_host
 from cordwood.format.java_map import spread_hash
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, PolicyViolationError
+from cordwood.model.pauses import in_steps
 from cordwood.storage.cluster_image import QuotaEntity
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -41,7 +42,7 @@ def alter_client_quotas(
     """
     records: Records = []
     by_entity: dict[QuotaEntity, KafkaError | None] = {}
-    for change in changes:
+    for change in in_steps(changes, every=8):
         entity = change.key
         if entity in by_entity:
             by_entity[entity] = _ignored(change)

@@ -42,6 +42,9 @@ from cordwood.storage.cluster_image import (
 )
 from cordwood.storage.image_delta import ImageDelta
 
+ListenerAddress = tuple[str, str, int, int]
+"""A listener's name, host, port, and security protocol as Kafka numbers them (0 is PLAINTEXT)."""
+
 PRODUCER_ID_BLOCK = 1000
 _PRODUCER_ID_MAX = (1 << 63) - 1
 _DEFAULT_CONTROLLER_PORT = 9093
@@ -295,3 +298,11 @@ def _after(view: ClusterView, records: Records) -> ClusterView:
         delta.apply(record.name, with_defaults(record.name, record.fields))
     image = delta.image(next_offset=view.image.next_offset, epoch=view.image.epoch)
     return replace(view, image=image)
+
+
+def endpoints_of(listeners: Iterable[ListenerAddress]) -> tuple[Endpoint, ...]:
+    """The endpoints of listeners, in their order."""
+    return tuple(
+        Endpoint(name=name, host=host, port=port, security_protocol=protocol)
+        for name, host, port, protocol in listeners
+    )

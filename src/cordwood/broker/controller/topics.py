@@ -7,6 +7,7 @@ createPartitions.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.broker.controller.cluster_view import RECORDS_MAX, ClusterView
@@ -32,6 +33,7 @@ from cordwood.model.kafka_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import NewTopicNames, is_reserved
 from cordwood.storage.cluster_image import PartitionImage
 
@@ -48,15 +50,19 @@ def create_topics(
         PolicyViolationError: they come to more than 10,000 records.
     """
     _require_partitions_bounded(
-        sum(_partitions_asked_for(view, each) for each in topics if not is_reserved(each.name))
+        sum(
+            _partitions_asked_for(view, each)
+            for each in in_steps(topics, every=16)
+            if not is_reserved(each.name)
+        )
     )
     records: Records = []
     results: list[CreatedTopic | KafkaError] = []
     free = NewTopicNames(view.image.topics)
-    names = [each.name for each in topics]
-    for topic in topics:
+    times = Counter(each.name for each in topics)
+    for topic in in_steps(topics):
         try:
-            if names.count(topic.name) > 1:
+            if times[topic.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
             free.require_free(topic.name)
             _require_configs(topic, check_configs)
@@ -97,7 +103,7 @@ def _create_topic(view: ClusterView, topic: NewTopic, records: Records) -> Creat
     level = view.image.metadata_version
     records += [
         partition_record(topic_id, number, partition, level)
-        for number, partition in enumerate(partitions)
+        for number, partition in in_steps(enumerate(partitions), every=16)
     ]
     return CreatedTopic(topic.name, topic_id, len(partitions), len(partitions[0].replicas))
 
@@ -122,7 +128,7 @@ def _assigned_partitions(view: ClusterView, topic: NewTopic) -> list[PartitionIm
         raise InvalidRequestError(f"{said} numPartitions was not set to -1.")
     found: dict[int, PartitionImage] = {}
     replication_factor: int | None = None
-    for number, brokers in topic.assignments:
+    for number, brokers in in_steps(topic.assignments, every=16):
         if number in found:
             raise InvalidReplicaAssignmentError(
                 f"Found multiple manual partition assignments for partition {number}"
@@ -173,7 +179,7 @@ def _placed_partitions(view: ClusterView, topic: NewTopic) -> list[PartitionImag
 
 def _placed(view: ClusterView, count: int, factor: int) -> list[PartitionImage]:
     partitions = []
-    for replicas in view.place(count, factor):
+    for replicas in in_steps(view.place(count, factor), every=16):
         partition = view.new_partition(replicas)
         if partition is None:
             raise InvalidReplicationFactorError(
@@ -194,7 +200,7 @@ def create_partitions(
     """
     records: Records = []
     results: list[KafkaError | None] = []
-    for topic in topics:
+    for topic in in_steps(topics):
         try:
             records += _more_partitions(view, topic)
         except KafkaError as error:
@@ -229,13 +235,13 @@ def _more_partitions(view: ClusterView, wanted: NewPartitions) -> Records:
                 f"{len(wanted.assignments)} assignment(s) were specified."
             )
         added = []
-        for number, brokers in enumerate(wanted.assignments, start=there):
+        for number, brokers in in_steps(enumerate(wanted.assignments, start=there), every=16):
             view.require_assignable(brokers, factor)
             added.append(_active_partition(view, number, brokers))
     level = view.image.metadata_version
     return [
         partition_record(topic.topic_id, number, partition, level)
-        for number, partition in enumerate(added, start=there)
+        for number, partition in in_steps(enumerate(added, start=there), every=16)
     ]
 
 
@@ -246,7 +252,7 @@ def delete_topics(
     records: Records = []
     results: list[KafkaError | None] = []
     image = view.image
-    for each in wanted:
+    for each in in_steps(wanted, every=16):
         error: KafkaError | None = None
         if isinstance(each, uuid.UUID):
             topic_id = each

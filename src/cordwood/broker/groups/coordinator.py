@@ -49,6 +49,7 @@ from cordwood.model.chance import Chance
 from cordwood.model.clock import Clock
 from cordwood.model.errors import EncodingError
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.log.append_result import AppendResult
@@ -295,18 +296,21 @@ class GroupCoordinator:
         Raises:
             KafkaError: none was committed; the code says why.
         """
-        shard = self._shard(request.group_id)
-        group = offset_requests.group_to_commit_to(shard, request)
-        if group is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            self._rebalancer.keep_alive(group, request.member_id)
+        offset_requests.group_to_commit_to(self._shard(request.group_id), request)
         offsets = offset_requests.offsets_to_commit(
             request,
             now_ms=self._broker.clock.now_ms(),
             metadata_bytes_max=self.settings.offset_metadata_max_bytes,
         )
+        made = self._made([partial(records.offset_commit, *each) for each in offsets])
+        # The group may have changed during a pause; from here on there is none.
+        shard = self._shard(request.group_id)
+        group = offset_requests.group_to_commit_to(shard, request)
+        if group is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            self._rebalancer.keep_alive(group, request.member_id)
         if not offsets:
             return
-        first = self._write(shard, [partial(records.offset_commit, *each) for each in offsets])
+        first = self._append(shard, made)
         for number, (key, offset) in enumerate(offsets):
             shard.offsets.put(key, offset._replace(record_offset=first + number))
 
@@ -476,18 +480,24 @@ class GroupCoordinator:
         Raises:
             GroupRequestError: nothing was written; the code is what clients are answered.
         """
+        return self._append(shard, self._made(written))
+
+    def _made(self, written: Iterable[MakeRecord]) -> list[KeyValue]:
+        """The records, encoded; with pauses where work is done in slices."""
         try:
-            batch = records.batch_of(
-                [make() for make in written],
-                now_ms=self._broker.clock.now_ms(),
-                codec=self.settings.topic_codec,
-            )
+            return [make() for make in in_steps(written, every=16)]
+        except EncodingError as error:
+            _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
+            raise GroupRequestError(GroupError.UNKNOWN_SERVER_ERROR, str(error)) from error
+
+    def _append(self, shard: GroupShard, made: Sequence[KeyValue]) -> int:
+        batch = records.batch_of(
+            made, now_ms=self._broker.clock.now_ms(), codec=self.settings.topic_codec
+        )
+        try:
             result = self._broker.append(
                 GROUP_METADATA_TOPIC, shard.partition, batch, origin=AppendOrigin.COORDINATOR
             )
-        except EncodingError as error:
-            _LOG.error("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, shard.partition, error)
-            raise GroupRequestError(GroupError.UNKNOWN_SERVER_ERROR, str(error)) from error
         except KafkaError as error:
             _LOG.warning("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, shard.partition, error)
             raise GroupRequestError(error_of_append(error), str(error)) from error

@@ -17,6 +17,7 @@ from cordwood.broker.groups.group import ClassicGroup, GroupState
 from cordwood.broker.groups.offsets import NO_OFFSET, CommittedOffset, OffsetKey
 from cordwood.broker.groups.shard import GroupShard
 from cordwood.format.message_schema import ZERO_UUID
+from cordwood.model.pauses import in_steps
 
 _GROUP_NOT_FOUND_SINCE = 9
 _NO_TIMESTAMP = -1
@@ -139,7 +140,7 @@ def offsets_to_commit(
             ),
         )
         for topic in request.topics
-        for each in topic.partitions
+        for each in in_steps(topic.partitions, every=16)
         if not is_too_long(each.metadata, metadata_bytes_max)
     ]
 
@@ -166,10 +167,10 @@ def fetch_offsets(
                     topic.topic_id,
                     require_stable=require_stable,
                 )
-                for partition in topic.partitions
+                for partition in in_steps(topic.partitions, every=16)
             ),
         )
-        for topic in topics
+        for topic in in_steps(topics)
     ]
 
 
@@ -178,7 +179,7 @@ def fetch_all_offsets(
 ) -> list[FetchedTopic]:
     """All that a group has committed."""
     found: dict[str, list[FetchedOffset]] = {}
-    for key, _ in shard.offsets.of_group(group_id):
+    for key, _ in in_steps(shard.offsets.of_group(group_id), every=16):
         found.setdefault(key.topic, []).append(
             _fetched(shard, key, ZERO_UUID, require_stable=require_stable)
         )

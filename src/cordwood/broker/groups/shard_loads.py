@@ -17,6 +17,7 @@ from cordwood.broker.groups.shard import GroupShard
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -105,7 +106,7 @@ class ShardLoads:
     def load_all(self, then: Callable[[], None]) -> None:
         """Loads what is not, and calls `then` when all is: at once, or later."""
         topic = self._broker.image.topics.get(self._topic)
-        for partition in () if topic is None else topic.partitions:
+        for partition in in_steps(() if topic is None else topic.partitions):
             self._begin(partition)
         if self._loading:
             self._waiting.append((set(self._loading), then))

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.controller.model import QuotaChange
 from cordwood.broker.controller.quotas import hosts_to_look_up, in_kafkas_order
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
 from cordwood.broker.host_lookup import look_up_hosts
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -27,7 +28,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             entity={each.entity_type: each.entity_name for each in entry.entity},
             ops=[(op.key, None if op.remove else op.value) for op in entry.ops],
         )
-        for entry in request.entries
+        for entry in in_steps(request.entries, every=8)
     ]
     names = hosts_to_look_up(changes)
     if names:
@@ -40,7 +41,9 @@ async def _after_look_up(
 ) -> dict[str, object]:
     """As `_answer`, once the system's resolver has answered: it may take seconds."""
     known_hosts = await look_up_hosts(names)
-    return _answer(broker, changes, known_hosts, validate_only=validate_only)
+    return await broker.slices.run(
+        lambda: _answer(broker, changes, known_hosts, validate_only=validate_only)
+    )
 
 
 def _answer(
@@ -64,9 +67,9 @@ def _answer(
             ],
             **error_fields(error),
         }
-        for change, error in zip(changes, errors, strict=True)
+        for change, error in in_steps(zip(changes, errors, strict=True), every=8)
     }
     return {"entries": list(answers.values())}
 
 
-API = Api(49, "AlterClientQuotas", 0, 1, handle)
+API = Api(49, "AlterClientQuotas", 0, 1, handle, is_long=always)

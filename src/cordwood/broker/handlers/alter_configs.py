@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -24,12 +25,12 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         Resource(
             each.resource_type,
             each.resource_name,
-            [Alteration(config.name, config.value) for config in each.configs],
+            [Alteration(config.name, config.value) for config in in_steps(each.configs, every=64)],
         )
-        for each in request.resources
+        for each in in_steps(request.resources, every=8)
     ]
     outcomes = broker.configs.check_replacement(resources)
     return carry_out(broker, request.resources, outcomes, validate_only=request.validate_only)
 
 
-API = Api(33, "AlterConfigs", 0, 2, handle)
+API = Api(33, "AlterConfigs", 0, 2, handle, is_long=always)

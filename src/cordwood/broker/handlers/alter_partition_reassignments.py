@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.controller.model import Reassignment
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Answers for each partition."""
     wanted = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)
-        for topic in request.topics
-        for partition in topic.partitions
+        for topic in in_steps(request.topics)
+        for partition in in_steps(topic.partitions, every=16)
     ]
     may_change = field(request, "allow_replication_factor_change", True)
     errors = iter(
@@ -43,12 +44,12 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
                 "name": topic.name,
                 "partitions": [
                     {"partition_index": partition.partition_index, **error_fields(next(errors))}
-                    for partition in topic.partitions
+                    for partition in in_steps(topic.partitions, every=16)
                 ],
             }
-            for topic in request.topics
+            for topic in in_steps(request.topics)
         ],
     }
 
 
-API = Api(45, "AlterPartitionReassignments", 0, 1, handle)
+API = Api(45, "AlterPartitionReassignments", 0, 1, handle, is_long=always)

@@ -13,12 +13,13 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.model.kafka_errors import (
     KafkaError,
     NotLeaderOrFollowerError,
     ReplicaNotAvailableError,
 )
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,15 +31,11 @@ _STORAGE_ERROR = 56
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Begins every move that is not done already."""
-    return _answer(broker, request)
-
-
-async def _answer(broker: Broker, request: Any) -> dict[str, object]:
     topics: dict[str, list[dict[str, Any]]] = {}
-    begun = []
-    for target in request.dirs:
-        for topic in target.topics:
-            for index in topic.partitions:
+    begun: list[tuple[asyncio.Future[Any], dict[str, Any]]] = []
+    for target in in_steps(request.dirs):
+        for topic in in_steps(target.topics):
+            for index in in_steps(topic.partitions, every=8):
                 partition = TopicPartition(topic.name, index)
                 answer = {"partition_index": index, "error_code": 0}
                 topics.setdefault(topic.name, []).append(answer)
@@ -47,6 +44,13 @@ async def _answer(broker: Broker, request: Any) -> dict[str, object]:
                     answer["error_code"] = move
                 else:
                     begun.append((move, answer))
+    return _answer(topics, begun)
+
+
+async def _answer(
+    topics: dict[str, list[dict[str, Any]]],
+    begun: list[tuple[asyncio.Future[Any], dict[str, Any]]],
+) -> dict[str, object]:
     for move, answer in begun:
         try:
             # A client that goes away must not end what has begun.
@@ -75,4 +79,4 @@ def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int | asy
     return broker.moves.begin(partition, target)
 
 
-API = Api(34, "AlterReplicaLogDirs", 1, 2, handle)
+API = Api(34, "AlterReplicaLogDirs", 1, 2, handle, is_long=always)

@@ -12,6 +12,7 @@ from cordwood.broker.configs.alter import Outcome
 from cordwood.broker.controller.model import ConfigChange
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -22,7 +23,8 @@ def carry_out(
 ) -> dict[str, object]:
     """The response's fields, after the changes that are allowed were written down."""
     errors: list[KafkaError | None] = [
-        outcome if isinstance(outcome, KafkaError) else None for outcome in outcomes
+        outcome if isinstance(outcome, KafkaError) else None
+        for outcome in in_steps(outcomes, every=64)
     ]
     places = [place for place, each in enumerate(outcomes) if isinstance(each, ConfigChange)]
     changes = [each for each in outcomes if isinstance(each, ConfigChange)]
@@ -40,6 +42,6 @@ def carry_out(
                 "resource_type": resource.resource_type,
                 "resource_name": resource.resource_name,
             }
-            for resource, error in zip(asked, errors, strict=True)
+            for resource, error in in_steps(zip(asked, errors, strict=True), every=16)
         ]
     }

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.controller.model import NewPartitions
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
 from cordwood.model.kafka_errors import InvalidRequestError
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Makes what can be made, and answers for each topic."""
-    times = Counter(topic.name for topic in request.topics)
+    times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     duplicate = InvalidRequestError("Duplicate topic name.")
     results = [
-        {"name": name, **error_fields(duplicate)} for name, count in times.items() if count > 1
+        {"name": name, **error_fields(duplicate)}
+        for name, count in in_steps(times.items(), every=16)
+        if count > 1
     ]
     wanted = [
         NewPartitions(
@@ -34,7 +37,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             if topic.assignments is None
             else [each.broker_ids for each in topic.assignments],
         )
-        for topic in request.topics
+        for topic in in_steps(request.topics, every=16)
         if times[topic.name] == 1
     ]
     errors = all_or_error(
@@ -43,9 +46,9 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     )
     results += [
         {"name": each.topic, **error_fields(error)}
-        for each, error in zip(wanted, errors, strict=True)
+        for each, error in in_steps(zip(wanted, errors, strict=True), every=16)
     ]
     return {"results": results}
 
 
-API = Api(37, "CreatePartitions", 0, 3, handle)
+API = Api(37, "CreatePartitions", 0, 3, handle, is_long=always)

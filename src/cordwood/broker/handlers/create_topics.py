@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.configs.resource_checks import require_topic
 from cordwood.broker.controller.model import CreatedTopic, NewTopic
 from cordwood.broker.handlers.error_fields import all_or_error, as_invalid_config, error_fields
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
 from cordwood.protocol.messages import field
 
@@ -31,8 +32,10 @@ _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Makes what can be made, and answers for each topic by its name."""
-    times = Counter(topic.name for topic in request.topics)
-    wanted = [_new_topic(topic) for topic in request.topics if times[topic.name] == 1]
+    times = Counter(topic.name for topic in in_steps(request.topics, every=64))
+    wanted = [
+        _new_topic(topic) for topic in in_steps(request.topics, every=16) if times[topic.name] == 1
+    ]
     wanted.sort(key=lambda topic: is_reserved(topic.name))  # Kafka answers for these last
 
     def check_configs(configs: Mapping[str, str]) -> None:
@@ -52,11 +55,11 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     with_settings = call.api_version >= 5
     topics = [
         _result(broker, topic, result, with_settings=with_settings)
-        for topic, result in zip(wanted, results, strict=True)
+        for topic, result in in_steps(zip(wanted, results, strict=True))
     ]
     duplicates = [
         _failed(name, InvalidRequestError("Duplicate topic name."))
-        for name, count in times.items()
+        for name, count in in_steps(times.items(), every=16)
         if count > 1
     ]
     prohibited = [each for each in topics if is_reserved(each["name"])]
@@ -103,4 +106,4 @@ def _failed(name: str, error: KafkaError | None) -> dict[str, Any]:
     return {"name": name, "configs": [], **error_fields(error)}
 
 
-API = Api(19, "CreateTopics", 2, 7, handle)
+API = Api(19, "CreateTopics", 2, 7, handle, is_long=always)

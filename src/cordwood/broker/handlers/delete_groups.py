@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -21,9 +22,9 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     return {
         "results": [
             {"group_id": group_id, "error_code": broker.groups.delete_group(group_id)}
-            for group_id in dict.fromkeys(request.groups_names)
+            for group_id in in_steps(dict.fromkeys(request.groups_names))
         ]
     }
 
 
-API = Api(42, "DeleteGroups", 0, 2, handle)
+API = Api(42, "DeleteGroups", 0, 2, handle, is_long=always)

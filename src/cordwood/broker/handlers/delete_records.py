@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.model.kafka_errors import (
     InvalidTopicError,
     KafkaError,
     PolicyViolationError,
 )
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -25,16 +26,18 @@ _NO_LOW_WATERMARK = -1
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Deletes, and says where each log starts now."""
     topics: dict[str, dict[int, Any]] = {}
-    for topic in request.topics:
-        for each in topic.partitions:
+    for topic in in_steps(request.topics):
+        for each in in_steps(topic.partitions, every=64):
             topics.setdefault(topic.name, {})[each.partition_index] = each
     return {
         "topics": [
             {
                 "name": name,
-                "partitions": [_delete(broker, name, each) for each in partitions.values()],
+                "partitions": [
+                    _delete(broker, name, each) for each in in_steps(partitions.values())
+                ],
             }
-            for name, partitions in topics.items()
+            for name, partitions in in_steps(topics.items())
         ]
     }
 
@@ -57,4 +60,4 @@ def _delete(broker: Broker, topic: str, asked: Any) -> dict[str, Any]:
     return fields | {"low_watermark": low}
 
 
-API = Api(21, "DeleteRecords", 0, 2, handle)
+API = Api(21, "DeleteRecords", 0, 2, handle, is_long=always)

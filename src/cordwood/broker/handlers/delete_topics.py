@@ -11,13 +11,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     KafkaError,
     TopicDeletionDisabledError,
 )
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -38,14 +39,16 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         return {"responses": [_answer(name, topic_id, disabled) for name, topic_id in asked]}
     answers: list[_Answer] = []
     wanted = _without_faults(broker, asked, answers)
-    named = [_both(broker, name, topic_id) for name, topic_id in wanted]
+    named = [_both(broker, name, topic_id) for name, topic_id in in_steps(wanted, every=64)]
     errors = all_or_error(
         lambda: broker.controller.delete_topics(
             [topic_id if name is None else name for name, topic_id in wanted]
         ),
         len(wanted),
     )
-    answers += [_answer(*each, error) for each, error in zip(named, errors, strict=True)]
+    answers += [
+        _answer(*each, error) for each, error in in_steps(zip(named, errors, strict=True), every=16)
+    ]
     return {"responses": answers}
 
 
@@ -61,31 +64,31 @@ def _both(broker: Broker, name: str | None, topic_id: UUID) -> _Asked:
 def _asked(request: Any) -> list[_Asked]:
     topics = field(request, "topics", None)
     if topics is None:
-        return [(name, _ZERO) for name in request.topic_names]
-    return [(each.name, each.topic_id or _ZERO) for each in topics]
+        return [(name, _ZERO) for name in in_steps(request.topic_names, every=64)]
+    return [(each.name, each.topic_id or _ZERO) for each in in_steps(topics, every=64)]
 
 
 def _without_faults(broker: Broker, asked: list[_Asked], answers: list[_Answer]) -> list[_Asked]:
     """What is asked for once and clearly; `answers` gets the rest."""
-    times = Counter(asked)
+    times = Counter(in_steps(asked, every=64))
     found: dict[UUID, _Asked] = {}
-    wanted: list[_Asked] = []
-    for each, count in times.items():
+    wanted: dict[_Asked, None] = {}
+    for each, count in in_steps(times.items(), every=16):
         name, topic_id = each
         fault = _fault(name, topic_id, count)
         if fault is not None:
             answers.append(_answer(name, topic_id, InvalidRequestError(fault)))
             continue
-        wanted.append(each)
+        wanted[each] = None
         found.setdefault(topic_id, each)
-    for name, _ in [each for each in wanted if each[0] is not None]:
+    for name, _ in in_steps([each for each in wanted if each[0] is not None], every=16):
         topic = broker.image.topics.get(name or "")
         if topic is not None and topic.topic_id in found:
             said = "The provided topic name maps to an ID that was already supplied."
             answers.append(_answer(name, topic.topic_id, InvalidRequestError(said)))
-            wanted.remove((name, _ZERO))
-            wanted.remove(found[topic.topic_id])
-    return wanted
+            wanted.pop((name, _ZERO), None)
+            wanted.pop(found[topic.topic_id], None)
+    return list(wanted)
 
 
 def _fault(name: str | None, topic_id: UUID, count: int) -> str | None:
@@ -102,4 +105,4 @@ def _answer(name: str | None, topic_id: UUID, error: KafkaError | None) -> _Answ
     return {"name": name, "topic_id": topic_id, **error_fields(error)}
 
 
-API = Api(20, "DeleteTopics", 1, 6, handle)
+API = Api(20, "DeleteTopics", 1, 6, handle, is_long=always)

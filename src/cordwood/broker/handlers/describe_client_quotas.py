@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -26,7 +27,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     except KafkaError as error:
         return {"error_code": error.code, "error_message": str(error), "entries": None}
     entries = []
-    for entity, quotas in broker.image.client_quotas.items():
+    for entity, quotas in in_steps(broker.image.client_quotas.items(), every=16):
         names = dict(entity)
         if request.strict and len(names) != len(exact) + len(kinds):
             continue
@@ -49,7 +50,7 @@ def _filter(components: Any) -> tuple[dict[str, str | None], set[str]]:
     """Names that kinds of entity must have, and kinds that may have any."""
     exact: dict[str, str | None] = {}
     kinds: set[str] = set()
-    for component in components:
+    for component in in_steps(components, every=16):
         kind = component.entity_type
         if not kind:
             raise InvalidRequestError("Invalid empty entity type.")
@@ -89,4 +90,4 @@ def _require_match(component: Any) -> None:
         raise InvalidRequestError(f"Unknown match type {component.match_type}")
 
 
-API = Api(48, "DescribeClientQuotas", 0, 1, handle)
+API = Api(48, "DescribeClientQuotas", 0, 1, handle, is_long=always)

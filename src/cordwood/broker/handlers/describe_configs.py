@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -29,10 +30,14 @@ _MALFORMED = (
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Answers from the image and the settings in force; a kind that none is fails all of them."""
     kinds = {int(kind) for kind in ConfigResource}
-    if any(asked.resource_type not in kinds for asked in request.resources):
+    if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
         error = InvalidRequestError(_MALFORMED)
-        return {"results": [_refused(asked, error) for asked in request.resources]}
-    return {"results": [_described(broker, asked, request) for asked in request.resources]}
+        return {
+            "results": [_refused(asked, error) for asked in in_steps(request.resources, every=16)]
+        }
+    return {
+        "results": [_described(broker, asked, request) for asked in in_steps(request.resources)]
+    }
 
 
 def _described(broker: Broker, asked: Any, request: Any) -> dict[str, Any]:
@@ -66,4 +71,4 @@ def _result(asked: Any, code: int, text: str, entries: list[dict[str, Any]]) -> 
     }
 
 
-API = Api(32, "DescribeConfigs", 1, 4, handle)
+API = Api(32, "DescribeConfigs", 1, 4, handle, is_long=always)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.group import ClassicGroup, GroupState
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     wants_operations = bool(field(request, "include_authorized_operations"))
     operations = _GROUP_OPERATIONS if wants_operations else NOT_ASKED
     groups = []
-    for group_id in request.groups:
+    for group_id in in_steps(request.groups, every=8):
         described = _describe(broker, group_id, call.api_version)
         if not described.get("error_code"):
             described["authorized_operations"] = operations
@@ -74,9 +75,9 @@ def _described(group: ClassicGroup) -> dict[str, Any]:
                 "member_metadata": member.metadata(group.protocol_name) if is_stable else b"",
                 "member_assignment": member.assignment,
             }
-            for member in group.members()
+            for member in in_steps(group.members(), every=16)
         ],
     }
 
 
-API = Api(15, "DescribeGroups", 0, 6, handle)
+API = Api(15, "DescribeGroups", 0, 6, handle, is_long=always)

@@ -12,7 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
+from cordwood.model.pauses import in_steps
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Lists every directory, with the partitions asked for or all."""
     wanted = _wanted(request)
     by_directory: dict[Path, list[tuple[PartitionLog, bool]]] = defaultdict(list)
-    for log, is_future in broker.logs_with_futures():
+    for log, is_future in in_steps(broker.logs_with_futures(), every=64):
         partition = log.topic_partition
         if wanted is None or (partition.topic, partition.partition) in wanted:
             by_directory[log.log_dir].append((log, is_future))
@@ -55,7 +56,11 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
 def _wanted(request: Any) -> set[tuple[str, int]] | None:
     if request.topics is None:
         return None
-    return {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return {
+        (topic.topic, index)
+        for topic in in_steps(request.topics, every=16)
+        for index in in_steps(topic.partitions, every=64)
+    }
 
 
 def _offline(directory: Path) -> dict[str, Any]:
@@ -69,7 +74,7 @@ def _offline(directory: Path) -> dict[str, Any]:
 
 def _topics(broker: Broker, logs: list[tuple[PartitionLog, bool]]) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for log, is_future in logs:
+    for log, is_future in in_steps(logs, every=16):
         topics[log.topic_partition.topic].append(
             {
                 "partition_index": log.topic_partition.partition,
@@ -86,4 +91,4 @@ def _lag(broker: Broker, future: PartitionLog) -> int:
     return 0 if current is None else max(0, current.log_end_offset - future.log_end_offset)
 
 
-API = Api(35, "DescribeLogDirs", 1, 5, handle)
+API = Api(35, "DescribeLogDirs", 1, 5, handle, is_long=always)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 
 if TYPE_CHECKING:
@@ -24,10 +25,11 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             {
                 "name": topic.name,
                 "partitions": [
-                    _describe(broker, topic.name, index) for index in topic.partition_indexes
+                    _describe(broker, topic.name, index)
+                    for index in in_steps(topic.partition_indexes, every=8)
                 ],
             }
-            for topic in request.topics
+            for topic in in_steps(request.topics)
         ]
     }
 
@@ -55,9 +57,9 @@ def _describe(broker: Broker, topic: str, index: int) -> dict[str, Any]:
                 if entry.current_txn_first_offset is None
                 else entry.current_txn_first_offset,
             }
-            for producer_id, entry in producers
+            for producer_id, entry in in_steps(producers, every=16)
         ]
     }
 
 
-API = Api(61, "DescribeProducers", 0, 0, handle)
+API = Api(61, "DescribeProducers", 0, 0, handle, is_long=always)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.handlers.cluster_facts import (
     TOPIC_OPERATIONS,
     is_internal,
     partition_fields,
 )
 from cordwood.model.kafka_errors import InvalidTopicError
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Answers from the image, topics by name, up to the limit of partitions."""
     image = broker.image
     cursor = request.cursor
-    names = {topic.name for topic in request.topics} or set(image.topics)
+    names = {topic.name for topic in in_steps(request.topics, every=64)} or set(image.topics)
     first_partition = 0
     if cursor is not None:
         names = {name for name in names if name >= cursor.topic_name}
@@ -42,7 +43,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         min(request.response_partition_limit, broker.settings.max_request_partition_size_limit),
     )
     topics: list[dict[str, Any]] = []
-    for name in sorted(names):
+    for name in in_steps(sorted(names)):
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
         if limit <= 0:
             return {
@@ -63,7 +64,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 "is_internal": is_internal(name),
                 "partitions": [
                     partition_fields(image, index, topic.partitions[index], call.listener)
-                    for index in shown
+                    for index in in_steps(shown, every=8)
                 ],
                 "topic_authorized_operations": TOPIC_OPERATIONS,
             }
@@ -90,4 +91,4 @@ def _unknown(name: str) -> dict[str, Any]:
     }
 
 
-API = Api(75, "DescribeTopicPartitions", 0, 0, handle)
+API = Api(75, "DescribeTopicPartitions", 0, 0, handle, is_long=always)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -51,4 +51,4 @@ def _describe(user: str, count: int, found: dict[str, list[dict[str, Any]]]) -> 
     return {"user": user, "credential_infos": found[user]}
 
 
-API = Api(50, "DescribeUserScramCredentials", 0, 0, handle)
+API = Api(50, "DescribeUserScramCredentials", 0, 0, handle, is_long=always)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.controller.model import ElectionResult
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     else:
         topics = {each.topic: [] for each in request.topic_partitions}
         wanted = [
-            (each.topic, number) for each in request.topic_partitions for number in each.partitions
+            (each.topic, number)
+            for each in in_steps(request.topic_partitions)
+            for number in in_steps(each.partitions, every=64)
         ]
     election_type = field(request, "election_type", 0)
     try:
@@ -45,7 +48,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
 def _results(
     topics: dict[str, list[dict[str, Any]]], results: Iterable[ElectionResult]
 ) -> list[dict[str, Any]]:
-    for result in results:
+    for result in in_steps(results, every=16):
         topics[result.topic].append(
             {"partition_id": result.partition, **error_fields(result.error)}
         )
@@ -54,4 +57,4 @@ def _results(
     ]
 
 
-API = Api(43, "ElectLeaders", 0, 2, handle)
+API = Api(43, "ElectLeaders", 0, 2, handle, is_long=always)

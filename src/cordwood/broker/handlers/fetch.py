@@ -43,6 +43,7 @@ from cordwood.model.kafka_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 from cordwood.storage.log.log_reader import Isolation
 
@@ -55,6 +56,7 @@ _UNKNOWN_SERVER_ERROR = -1
 _TOPIC_IDS_SINCE = 13
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
+_INLINE_PARTITIONS_MAX = 256
 
 # A client's or the cluster's doing: Kafka counts as failed what a broker should have been able to.
 _NOT_FAILED = (
@@ -123,10 +125,10 @@ def _context(broker: Broker, request: Any, version: int) -> FetchContext:
     names: Mapping[Any, str] = broker.image.topic_names
     by_id = version >= _TOPIC_IDS_SINCE
     asked = []
-    for topic in request.topics:
+    for topic in in_steps(request.topics):
         topic_id = topic.topic_id if by_id else None
         name = names.get(topic_id, "") if by_id else topic.topic
-        for each in topic.partitions:
+        for each in in_steps(topic.partitions, every=64):
             asked.append(
                 FetchPartition(
                     PartitionKey(topic_id, name, each.partition),
@@ -163,7 +165,7 @@ def _read_all(fetch: _Fetch) -> _Read:
     total = 0
     is_final = False
     answers = []
-    for wanted in fetch.context.partitions:
+    for wanted in in_steps(fetch.context.partitions, every=8):
         answer = _read_one(fetch, wanted, left, min_one=total == 0)
         answers.append(answer)
         if answer.error_code or answer.diverging is not None:
@@ -249,11 +251,12 @@ class _Wait:
     def __init__(self, fetch: _Fetch, wait_ms: int, missing_bytes: int) -> None:
         self._fetch = fetch
         self._missing = missing_bytes
+        self._is_finishing = False
         broker = fetch.broker
         broker.metrics.delayed_fetches += 1
         self.answer: asyncio.Future[Encoded] = broker.loop.create_future()
         self._partitions: list[Partition] = []
-        for wanted in fetch.context.partitions:
+        for wanted in in_steps(fetch.context.partitions, every=64):
             try:
                 partition = _partition(broker, wanted.key)
             except KafkaError:
@@ -275,11 +278,27 @@ class _Wait:
         self._finish()
 
     def _finish(self) -> None:
-        if self.answer.done():
+        if self.answer.done() or self._is_finishing:
+            return
+        self._is_finishing = True
+        if len(self._fetch.context.partitions) > _INLINE_PARTITIONS_MAX:
+            self._fetch.broker.slices.run(self._read_again).add_done_callback(self._finished)
             return
         try:
-            self.answer.set_result(_respond(self._fetch, _read_all(self._fetch)))
+            self.answer.set_result(self._read_again())
         except Exception as error:  # nobody else would tell the connection, which waits
+            self.answer.set_exception(error)
+
+    def _read_again(self) -> Encoded:
+        return _respond(self._fetch, _read_all(self._fetch))
+
+    def _finished(self, work: asyncio.Future[Encoded]) -> None:
+        if self.answer.done():
+            return
+        error = work.exception()
+        if error is None:
+            self.answer.set_result(work.result())
+        else:
             self.answer.set_exception(error)
 
     def _forget(self, _answer: object) -> None:
@@ -303,8 +322,8 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
     _count(fetch.broker, answers)
     if session is not None:
         if context.is_incremental:
-            answers = [answer for answer in answers if _is_news(answer)]
-        for answer in answers:
+            answers = [answer for answer in in_steps(answers, every=64) if _is_news(answer)]
+        for answer in in_steps(answers, every=64):
             answer.wanted.high_watermark = answer.high_watermark
             answer.wanted.log_start_offset = answer.log_start_offset
         if context.is_incremental:
@@ -331,7 +350,7 @@ def _is_news(answer: PartitionAnswer) -> bool:
 
 def _count(broker: Broker, answers: list[PartitionAnswer]) -> None:
     metrics = broker.metrics
-    for answer in answers:
+    for answer in in_steps(answers, every=16):
         topic = answer.wanted.key.topic
         if answer.error_code and topic not in broker.image.topics:
             continue
@@ -340,4 +359,13 @@ def _count(broker: Broker, answers: list[PartitionAnswer]) -> None:
             each.bytes_out += answer.size_bytes
 
 
-API = Api(1, "Fetch", 4, 18, handle, parks=True)
+def _is_long(broker: Broker, request: Any) -> bool:
+    """Whether it is of a session with many partitions."""
+    session_id = getattr(request, "session_id", NO_SESSION)
+    return (
+        session_id != NO_SESSION
+        and broker.fetch_sessions.size_of(session_id) > _INLINE_PARTITIONS_MAX
+    )
+
+
+API = Api(1, "Fetch", 4, 18, handle, parks=True, is_long=_is_long)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cordwood.broker.api import Encoded, Part
 from cordwood.broker.fetch_sessions import FetchPartition
 from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import write_uvarint
 from cordwood.storage.segment.batch_walk import FileRange
 
@@ -80,10 +81,10 @@ def build_response(
         out += _INT.pack(0)
     topics = _by_topic(answers)
     _write_count(out, len(topics), flexible=flexible)
-    for topic in topics:
+    for topic in in_steps(topics):
         _write_topic(out, topic[0], version)
         _write_count(out, len(topic), flexible=flexible)
-        for answer in topic:
+        for answer in in_steps(topic, every=16):
             _write_partition(out, answer, version)
             if answer.records is not None:
                 parts += (bytes(out), answer.records)
@@ -103,7 +104,7 @@ def _by_topic(answers: Sequence[PartitionAnswer]) -> list[list[PartitionAnswer]]
     """Runs of partitions of one topic, in the order given."""
     topics: list[list[PartitionAnswer]] = []
     last: object = None
-    for answer in answers:
+    for answer in in_steps(answers, every=64):
         key = answer.wanted.key
         topic = (key.topic_id, key.topic)
         if topic == last:

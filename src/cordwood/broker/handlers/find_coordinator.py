@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.broker.api import Api, Call, Response
 from cordwood.broker.groups.errors import GroupError
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     if call.api_version >= _BATCHED_SINCE:
         return {
             "coordinators": [
-                _coordinator(broker, kind, key, call) for key in request.coordinator_keys
+                _coordinator(broker, kind, key, call)
+                for key in in_steps(request.coordinator_keys, every=16)
             ]
         }
     found = _find(broker, kind, request.key, call)
@@ -98,4 +100,9 @@ def _no_coordinator(error: GroupError) -> _Found:
     return _Found(error, _NO_NODE, _MESSAGES[error])
 
 
-API = Api(10, "FindCoordinator", 0, 6, handle)
+def _is_long(broker: Broker, _request: Any) -> bool:
+    """Whether the topic has to be made."""
+    return GROUP_METADATA_TOPIC not in broker.image.topics
+
+
+API = Api(10, "FindCoordinator", 0, 6, handle, is_long=_is_long)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -36,4 +36,4 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     return {"producer_id": broker.next_producer_id(), "producer_epoch": 0}
 
 
-API = Api(22, "InitProducerId", 0, 5, handle)
+API = Api(22, "InitProducerId", 0, 5, handle, is_long=always)

@@ -25,7 +25,7 @@ _SKIPS_ASSIGNMENT_SINCE = 9
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Answers when the group's next generation begins."""
-    answered: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+    answered: asyncio.Future[JoinAnswer] = broker.loop.create_future()
 
     def reply(answer: JoinAnswer) -> None:
         if not answered.done():

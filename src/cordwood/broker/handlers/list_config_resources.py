@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.model.config import ConfigResource
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -35,7 +36,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         "config_resources": [
             {"resource_name": name, "resource_type": kind}
             for kind in dict.fromkeys(wanted)
-            for name in _names(broker, kind)
+            for name in in_steps(_names(broker, kind), every=64)
         ],
     }
 
@@ -51,4 +52,4 @@ def _names(broker: Broker, kind: int) -> Iterable[str]:
             return [name for each, name in image.configs if each == kind]
 
 
-API = Api(74, "ListConfigResources", 0, 1, handle)
+API = Api(74, "ListConfigResources", 0, 1, handle, is_long=always)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Answers from memory."""
-    loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    loaded: asyncio.Future[None] = broker.loop.create_future()
 
     def go_on() -> None:
         if not loaded.done():
@@ -46,9 +47,9 @@ def _list(broker: Broker, request: Any) -> Fields:
                 "group_state": group.state,
                 "group_type": group.group_type,
             }
-            for group in groups
+            for group in in_steps(groups, every=64)
         ]
     }
 
 
-API = Api(16, "ListGroups", 0, 5, handle)
+API = Api(16, "ListGroups", 0, 5, handle, is_long=always)

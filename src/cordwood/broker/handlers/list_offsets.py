@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -48,11 +49,13 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     elif request.replica_id != _CONSUMER:
         isolation = Isolation.LOG_END
     asked = Counter(
-        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+        (topic.name, each.partition_index)
+        for topic in in_steps(request.topics)
+        for each in in_steps(topic.partitions, every=64)
     )
     topics: dict[str, dict[int, dict[str, Any]]] = {}
-    for topic in request.topics:
-        for each in topic.partitions:
+    for topic in in_steps(request.topics):
+        for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
             topics.setdefault(topic.name, {})[index] = (
                 {"partition_index": index, "error_code": _INVALID_REQUEST}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -23,7 +24,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     else:
         asked = [(each.name, each.partition_indexes) for each in request.topics]
     topics = []
-    for name, numbers in asked:
+    for name, numbers in in_steps(asked):
         ongoing = [
             {
                 "partition_index": number,
@@ -31,7 +32,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
                 "adding_replicas": partition.adding_replicas,
                 "removing_replicas": partition.removing_replicas,
             }
-            for number in numbers
+            for number in in_steps(numbers, every=64)
             if (partition := image.partition(name, number)) is not None and partition.is_reassigning
         ]
         if ongoing:
@@ -39,4 +40,4 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     return {"topics": topics}
 
 
-API = Api(46, "ListPartitionReassignments", 0, 0, handle)
+API = Api(46, "ListPartitionReassignments", 0, 0, handle, is_long=always)

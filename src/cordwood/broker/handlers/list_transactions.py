@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -51,6 +51,6 @@ def describe(_broker: Broker, request: Any, _call: Call) -> Response:
 
 
 APIS = (
-    Api(65, "DescribeTransactions", 0, 0, describe),
-    Api(66, "ListTransactions", 0, 2, list_all),
+    Api(65, "DescribeTransactions", 0, 0, describe, is_long=always),
+    Api(66, "ListTransactions", 0, 2, list_all, is_long=always),
 )

@@ -27,6 +27,7 @@ from cordwood.broker.handlers.cluster_facts import (
     partition_fields,
 )
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.protocol.messages import field
 from cordwood.storage.cluster_image import TopicImage
@@ -41,6 +42,7 @@ _UNKNOWN_TOPIC_ID = 100
 _INVALID_TOPIC = 17
 _INVALID_REQUEST = 42
 _ZERO = UUID(int=0)
+_INLINE_PARTITIONS_MAX = 64
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
@@ -50,17 +52,22 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     wants_operations = field(request, "include_topic_authorized_operations", False)
     topics: list[dict[str, Any]]
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_known(broker, topic, call) for topic in image.topics.values()]
+        topics = [_known(broker, topic, call) for topic in in_steps(image.topics.values())]
     else:
         asked = _distinct(request.topics)
         made: Mapping[str, int] = {}
         if broker.settings.auto_create_topics_enable and field(
             request, "allow_auto_topic_creation", True
         ):
-            made = _create(broker, [name for topic_id, name in asked if topic_id == _ZERO])
-        topics = [_asked(broker, topic_id, name, call, made) for topic_id, name in asked]
+            made = _create(
+                broker, [name for topic_id, name in in_steps(asked, every=64) if topic_id == _ZERO]
+            )
+        topics = [
+            _asked(broker, topic_id, name, call, made)
+            for topic_id, name in in_steps(asked, every=16)
+        ]
     if wants_operations:
-        for topic in topics:
+        for topic in in_steps(topics, every=64):
             if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
                 topic["topic_authorized_operations"] = TOPIC_OPERATIONS
     wants_cluster = field(request, "include_cluster_authorized_operations", False)
@@ -75,8 +82,10 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
 
 def _distinct(topics: Iterable[Any]) -> list[tuple[UUID, str | None]]:
     """Each topic once, by its id or its name; where one has an id, names alone do not count."""
-    pairs = dict.fromkeys((getattr(each, "topic_id", None) or _ZERO, each.name) for each in topics)
-    ids = dict.fromkeys(topic_id for topic_id, _ in pairs if topic_id != _ZERO)
+    pairs = dict.fromkeys(
+        (getattr(each, "topic_id", None) or _ZERO, each.name) for each in in_steps(topics, every=64)
+    )
+    ids = dict.fromkeys(topic_id for topic_id, _ in in_steps(pairs, every=64) if topic_id != _ZERO)
     return [(topic_id, None) for topic_id in ids] or list(pairs)
 
 
@@ -106,9 +115,13 @@ def _asked(
 def _create(broker: Broker, names: Iterable[str | None]) -> dict[str, int]:
     """Makes those that are not there, all in one change; the codes that say what became of them."""
     topics = broker.image.topics
-    missing = [name for name in names if name is not None and name not in topics]
+    missing = [
+        name for name in in_steps(names, every=64) if name is not None and name not in topics
+    ]
     codes = dict.fromkeys(missing, _UNKNOWN_TOPIC_OR_PARTITION)
-    for name, error in zip(missing, broker.auto_create_topics(missing), strict=True):
+    for name, error in in_steps(
+        zip(missing, broker.auto_create_topics(missing), strict=True), every=16
+    ):
         if error is not None and error.code == _INVALID_TOPIC:
             codes[name] = _INVALID_TOPIC
         elif error is not None:
@@ -123,7 +136,7 @@ def _known(broker: Broker, topic: TopicImage, call: Call) -> dict[str, Any]:
         "is_internal": is_internal(topic.name),
         "partitions": [
             partition_fields(broker.image, index, topic.partitions[index], call.listener)
-            for index in sorted(topic.partitions)
+            for index in in_steps(sorted(topic.partitions), every=8)
         ],
         "topic_authorized_operations": NOT_ASKED,
     }
@@ -139,4 +152,20 @@ def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, A
     }
 
 
-API = Api(3, "Metadata", 0, 13, handle)
+def _is_long(broker: Broker, request: Any) -> bool:
+    """Whether many partitions are described, or a topic has to be made."""
+    image = broker.image
+    if not request.topics:
+        few = len(image.topics) <= _INLINE_PARTITIONS_MAX
+        return not few or broker.led_count > _INLINE_PARTITIONS_MAX
+    partitions = 0
+    for each in request.topics:
+        name = image.topic_names.get(each.topic_id) if each.name is None else each.name
+        topic = None if name is None else image.topics.get(name)
+        if topic is None:
+            return True
+        partitions += len(topic.partitions)
+    return partitions > _INLINE_PARTITIONS_MAX
+
+
+API = Api(3, "Metadata", 0, 13, handle, is_long=_is_long, distinct="topics")

@@ -15,6 +15,7 @@ from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class _Asked:
         )
         self.is_there = [
             known is not None and each.partition_index in known.partitions
-            for each in topic.partitions
+            for each in in_steps(topic.partitions, every=64)
         ]
         self.errors: list[int] = [
             GroupError.NONE if is_there else missing for is_there in self.is_there
@@ -57,7 +58,7 @@ class _Asked:
                 getattr(each, "committed_leader_epoch", -1),
                 each.committed_metadata,
             )
-            for each, error in zip(self.partitions, self.errors, strict=True)
+            for each, error in in_steps(zip(self.partitions, self.errors, strict=True), every=16)
             if not error
         )
         if self.name is None or not partitions:
@@ -76,7 +77,9 @@ class _Asked:
             "topic_id": self.topic_id,
             "partitions": [
                 {"partition_index": each.partition_index, "error_code": error}
-                for each, error, _ in sorted(answers, key=lambda answer: answer[2])
+                for each, error, _ in in_steps(
+                    sorted(answers, key=lambda answer: answer[2]), every=16
+                )
             ],
         }
 
@@ -84,7 +87,7 @@ class _Asked:
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Answers once the offsets are written."""
     by_id = call.api_version >= _TOPIC_IDS_SINCE
-    asked = [_Asked(broker, topic, by_id=by_id) for topic in request.topics]
+    asked = [_Asked(broker, topic, by_id=by_id) for topic in in_steps(request.topics)]
     topics = tuple(topic for each in asked if (topic := each.to_commit()) is not None)
     if topics:
         retention_ms = field(request, "retention_time")
@@ -111,7 +114,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
 
 def _refuse_long_metadata(broker: Broker, asked: list[_Asked]) -> None:
     for topic in asked:
-        for number, each in enumerate(topic.partitions):
+        for number, each in in_steps(enumerate(topic.partitions), every=64):
             if not topic.errors[number] and broker.groups.is_metadata_too_long(
                 each.committed_metadata
             ):

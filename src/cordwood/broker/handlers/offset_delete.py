@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.groups.errors import GroupError
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -23,8 +24,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     image = broker.image
     there = [
         (topic.name, each.partition_index)
-        for topic in request.topics
-        for each in topic.partitions
+        for topic in in_steps(request.topics)
+        for each in in_steps(topic.partitions, every=64)
         if image.partition(topic.name, each.partition_index) is not None
     ]
     try:
@@ -33,7 +34,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
     except KafkaError as error:
         return {"error_code": error.code}
-    topics = [_topic(topic, answers) for topic in request.topics]
+    topics = [_topic(topic, answers) for topic in in_steps(request.topics)]
     # As in Kafka, what is not there comes first.
     topics.sort(key=lambda topic: not any(each[_MISSING] for each in topic["partitions"]))
     return {"topics": topics}
@@ -41,7 +42,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
 
 def _topic(topic: Any, answers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
     partitions: list[dict[str, Any]] = []
-    for each in topic.partitions:
+    for each in in_steps(topic.partitions, every=16):
         code = answers.get((topic.name, each.partition_index))
         partitions.append(
             {
@@ -56,4 +57,4 @@ def _topic(topic: Any, answers: Mapping[tuple[str, int], int]) -> dict[str, Any]
     }
 
 
-API = Api(47, "OffsetDelete", 0, 0, handle)
+API = Api(47, "OffsetDelete", 0, 0, handle, is_long=always)

@@ -17,6 +17,7 @@ from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         return {
             "groups": [
                 _group(broker, each, version, require_stable=require_stable)
-                for each in request.groups
+                for each in in_steps(request.groups)
             ]
         }
     return _group(broker, request, version, require_stable=require_stable)
@@ -48,7 +49,7 @@ def _group(broker: Broker, asked: Any, version: int, *, require_stable: bool) ->
     unknown: list[dict[str, Any]] = []
     if asked.topics is not None:
         known = []
-        for topic in asked.topics:
+        for topic in in_steps(asked.topics, every=16):
             topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
             name = broker.image.topic_names.get(topic_id) if by_id else topic.name
             if name is None:
@@ -61,7 +62,7 @@ def _group(broker: Broker, asked: Any, version: int, *, require_stable: bool) ->
         found = broker.groups.fetch(asked.group_id, known, require_stable=require_stable)
     except KafkaError as error:
         return _failed(asked, error.code, version)
-    answered = [_topic(broker, topic, by_id=by_id) for topic in found]
+    answered = [_topic(broker, topic, by_id=by_id) for topic in in_steps(found)]
     return {
         "group_id": asked.group_id,
         "topics": [topic for topic in answered if topic is not None] + unknown,
@@ -77,10 +78,10 @@ def _failed(asked: Any, code: int, version: int) -> dict[str, Any]:
                 "name": topic.name,
                 "partitions": [
                     _partition(FetchedOffset(index, error_code=code))
-                    for index in topic.partition_indexes
+                    for index in in_steps(topic.partition_indexes, every=16)
                 ],
             }
-            for topic in asked.topics
+            for topic in in_steps(asked.topics)
         ]
     return answer
 
@@ -96,7 +97,7 @@ def _topic(broker: Broker, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any
     return {
         "name": topic.name,
         "topic_id": topic_id,
-        "partitions": [_partition(each) for each in topic.partitions],
+        "partitions": [_partition(each) for each in in_steps(topic.partitions, every=16)],
     }
 
 
@@ -120,9 +121,15 @@ def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
                 "metadata": "",
                 "error_code": GroupError.UNKNOWN_TOPIC_ID,
             }
-            for index in partitions
+            for index in in_steps(partitions, every=16)
         ],
     }
 
 
-API = Api(9, "OffsetFetch", 1, 10, handle)
+def _is_long(_broker: Broker, request: Any) -> bool:
+    """Whether all offsets of a group are asked for."""
+    groups = getattr(request, "groups", None)
+    return any(each.topics is None for each in ((request,) if groups is None else groups))
+
+
+API = Api(9, "OffsetFetch", 1, 10, handle, is_long=_is_long)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -22,9 +23,12 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         "topics": [
             {
                 "topic": topic.topic,
-                "partitions": [_look_up(broker, topic.topic, each) for each in topic.partitions],
+                "partitions": [
+                    _look_up(broker, topic.topic, each)
+                    for each in in_steps(topic.partitions, every=8)
+                ],
             }
-            for topic in request.topics
+            for topic in in_steps(request.topics)
         ]
     }
 

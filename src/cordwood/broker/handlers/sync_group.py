@@ -26,7 +26,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     protocol_type, protocol_name = field(request, "protocol_type"), field(request, "protocol_name")
     if call.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
         return _fields(SyncAnswer(error_code=GroupError.INCONSISTENT_GROUP_PROTOCOL))
-    answered: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+    answered: asyncio.Future[SyncAnswer] = broker.loop.create_future()
 
     def reply(answer: SyncAnswer) -> None:
         if not answered.done():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.model.kafka_errors import KafkaError
 
@@ -24,4 +24,4 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     return error_fields(None)
 
 
-API = Api(64, "UnregisterBroker", 0, 0, handle)
+API = Api(64, "UnregisterBroker", 0, 0, handle, is_long=always)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.controller.features import UPGRADE
 from cordwood.broker.controller.model import FeatureUpdate
 from cordwood.broker.handlers.error_fields import error_fields
@@ -42,4 +42,4 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-API = Api(57, "UpdateFeatures", 0, 2, handle)
+API = Api(57, "UpdateFeatures", 0, 2, handle, is_long=always)

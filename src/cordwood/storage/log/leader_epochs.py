@@ -176,11 +176,16 @@ class LeaderEpochCache:
 
     # ---- changing
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: int, start_offset: int, *, durably: bool = True) -> bool:
         """Notes that `epoch` begins at `start_offset`; whether that was news.
 
         Nothing changes when it is the newest epoch and begins at or before that. Entries that are
-        not below it in both epoch and offset give way to it. On return it is on disk.
+        not below it in both epoch and offset give way to it.
+
+        Args:
+            epoch: the epoch.
+            start_offset: of its first record.
+            durably: write the file now; else `flush` does.
 
         Raises:
             CorruptError: one of the two is negative.
@@ -193,7 +198,10 @@ class LeaderEpochCache:
             if not self._is_news(entry):
                 return False
             entries = self._with(entry)
-            self._write(entries)
+            if durably:
+                self._write(entries)
+            else:
+                self._is_dirty = True
             self._entries = entries
             return True
 
@@ -236,6 +244,8 @@ class LeaderEpochCache:
 
     def flush(self) -> None:
         """Writes what was changed and not yet written; nothing where the directory is gone."""
+        if not self._is_dirty:
+            return
         with self._lock:
             if self._is_dirty:
                 with suppress(FileNotFoundError):

@@ -76,7 +76,9 @@ class LoadRequest:
     """What to open, and what is known of it.
 
     `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
-    `on_segment` hears (number, of how many) before each segment that is recovered.
+    With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
+    syncs its parent. `on_segment` hears (number, of how many) before each segment that is
+    recovered.
     """
 
     directory: Path
@@ -87,6 +89,7 @@ class LoadRequest:
     recovery_point: int = 0
     log_start_offset: int = 0
     topic_id: str | None = None
+    sync_name: bool = True
     on_segment: Callable[[int, int], None] | None = None
 
 
@@ -118,7 +121,8 @@ class _Loader:
         self._segments = SegmentList()
         if not self._fs.exists(self._directory):
             self._fs.make_directory(self._directory)
-            self._fs.sync_directory(self._directory.parent)
+            if request.sync_name:
+                self._fs.sync_directory(self._directory.parent)
         self._epochs: LeaderEpochCache
 
     def load(self) -> PartitionLog:

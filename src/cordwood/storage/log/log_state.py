@@ -73,6 +73,7 @@ class LogState:
         self._high_watermark = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
         self._topic_id_pending: str | None = None
+        self._has_flush_scheduled = False
         self.refresh_first_unstable()
 
     def __repr__(self) -> str:

@@ -189,6 +189,7 @@ class PartitionLog(LogState):
                 f"{self.config.segment_bytes}."
             )
         self._note_epochs(batches)
+        self.leader_epochs.flush()
         self._flush_topic_id()
         # Where a message of magic 0 or 1 begins is not known: as far down as an index can reach.
         base = first if batches[0].header.magic == MAGIC else last - INT32_MAX
@@ -479,20 +480,25 @@ class PartitionLog(LogState):
             if self.topic_id is None:
                 self.topic_id = topic_id
                 self._topic_id_pending = topic_id
-                self.context.scheduler.schedule_once(
-                    "flush-metadata-file", self._flush_topic_id_if_open
-                )
+                self._flush_small_files_soon()
             elif self.topic_id != topic_id:
                 raise InconsistentTopicIdError(
                     f"Tried to assign topic ID {topic_id} to log for topic partition "
                     f"{self.topic_partition}, but log already contained topic ID {self.topic_id}"
                 )
 
-    def _flush_topic_id_if_open(self) -> None:
+    def _flush_small_files_soon(self) -> None:
+        if not self._has_flush_scheduled:
+            self._has_flush_scheduled = True
+            self.context.scheduler.schedule_once("flush-metadata-file", self._flush_if_open)
+
+    def _flush_if_open(self) -> None:
         with self.lock:
+            self._has_flush_scheduled = False
             if not self.is_closed:
-                with self.guard("writing the topic id of"):
+                with self.guard("writing the topic id and the leader epochs of"):
                     self._flush_topic_id()
+                    self.leader_epochs.flush()
 
     def _flush_topic_id(self) -> None:
         if self._topic_id_pending is not None:
@@ -501,10 +507,14 @@ class PartitionLog(LogState):
             self._topic_id_pending = None
 
     def assign_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
-        """Records the epoch that a new leader begins, at the log's end unless told otherwise."""
+        """Records the epoch that a new leader begins, at the log's end unless told otherwise.
+
+        It is in the file before the first record is appended with it, and soon.
+        """
         with self.lock, self.guard("writing the leader epochs of"):
             start = self.log_end_offset if start_offset is None else start_offset
-            self.leader_epochs.assign(leader_epoch, start)
+            if self.leader_epochs.assign(leader_epoch, start, durably=False):
+                self._flush_small_files_soon()
 
     def maybe_start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int
@@ -523,12 +533,18 @@ class PartitionLog(LogState):
         with self.lock:
             self.producer_state.remove_expired(self.context.clock.now_ms())
 
-    def rename_directory(self, directory: Path) -> None:
-        """Gives the log's directory another name; open files and readers are not disturbed."""
+    def rename_directory(self, directory: Path, *, sync_name: bool = True) -> None:
+        """Gives the log's directory another name; open files and readers are not disturbed.
+
+        Args:
+            directory: the new name.
+            sync_name: have the name on disk when this returns; else the caller syncs the parent.
+        """
         with self.lock, self.guard("renaming the directory of"):
             self._flush_topic_id()
             self.context.fs.rename(self.directory, directory)
-            self.context.fs.sync_directory(directory.parent)
+            if sync_name:
+                self.context.fs.sync_directory(directory.parent)
             if directory.parent != self.directory.parent:
                 self.context.fs.sync_directory(self.directory.parent)
             self.directory = directory

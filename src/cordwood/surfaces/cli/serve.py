@@ -152,9 +152,9 @@ def _from_options(
 def _run_until_told(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
-    import uvloop  # noqa: PLC0415
+    from cordwood.broker import turns  # noqa: PLC0415
 
-    uvloop.run(_serve(settings, clock, http_port, screen))
+    turns.run(_serve(settings, clock, http_port, screen))
 
 
 async def _serve(

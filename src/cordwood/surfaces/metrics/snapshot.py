@@ -60,6 +60,9 @@ class Snapshot:
     requests: Mapping[str, Requests]
     delayed_fetches: int
     expired_fetches: int
+    long_turns: int
+    longest_turn_s: float
+    requests_in_slices: int
     fetch_sessions: int
     fetch_session_partitions: int
     fetch_session_evictions: int
@@ -138,6 +141,9 @@ def take(node: Node) -> Snapshot:
         },
         delayed_fetches=metrics.delayed_fetches,
         expired_fetches=metrics.expired_fetches,
+        long_turns=broker.turns.long_turns,
+        longest_turn_s=broker.turns.take_longest(),
+        requests_in_slices=broker.slices.unfinished_count,
         fetch_sessions=len(sessions),
         fetch_session_partitions=sessions.partition_count,
         fetch_session_evictions=sessions.evictions,

@@ -258,4 +258,22 @@ TRAFFIC: tuple[Metric, ...] = (
         lambda snapshot: snapshot.expired_fetches,
         fetcherType="consumer",
     ),
+    Metric(
+        given_name="cordwood_event_loop_long_turns_total",
+        kind=Kind.COUNTER,
+        help="Turns of the event loop of more than 50 ms: every client waited that long.",
+        read=lambda snapshot: [Value({}, snapshot.long_turns)],
+    ),
+    Metric(
+        given_name="cordwood_event_loop_longest_turn_seconds",
+        kind=Kind.GAUGE,
+        help="The longest turn of the event loop since the last scrape.",
+        read=lambda snapshot: [Value({}, snapshot.longest_turn_s)],
+    ),
+    Metric(
+        given_name="cordwood_requests_in_slices",
+        kind=Kind.GAUGE,
+        help="Long requests that are done in slices now, between others.",
+        read=lambda snapshot: [Value({}, snapshot.requests_in_slices)],
+    ),
 )

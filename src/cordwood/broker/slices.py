@@ -1,0 +1,245 @@
+"""Long work of requests, in slices between the turns of the event loop.
+
+A request whose work may be long runs on a thread of its own, but not at the same time as the event
+loop: the loop hands its turn to the thread and waits, and the thread hands it back when it has run
+for a slice (`model.pauses.pause`), when it does something that needs no shared state
+(`model.pauses.background`), or at its end. At any moment one thread works on the broker's state, so
+that handlers need no locks whether they run in slices or not. After each slice the loop reads and
+writes its sockets before another slice begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+from cordwood.broker.api import UnansweredRequestError
+from cordwood.model import pauses
+from cordwood.model.clock import SystemClock, thread_cpu_s
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+SLICE_S: Final = 0.002
+_THREADS_MAX: Final = 32
+
+
+class Slices:
+    """Runs work in slices; belongs to the event loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, slice_s: float = SLICE_S) -> None:
+        """No thread is started before there is work.
+
+        Args:
+            loop: whose turns the work shares.
+            slice_s: how long work runs before the loop has a turn.
+        """
+        self._loop = loop
+        self._slice_s = slice_s
+        self._pool = ThreadPoolExecutor(_THREADS_MAX, "request-in-slices")
+        self._ready: deque[_Work] = deque()
+        self._is_due = False
+        self._is_closed = False
+        self._unfinished: set[_Work] = set()
+        self.cpu_s = 0.0
+        self.count = 0
+
+    @property
+    def unfinished_count(self) -> int:
+        """How much work has begun, or waits to begin."""
+        return len(self._unfinished)
+
+    def run(self, run: Callable[[], T]) -> asyncio.Future[T]:
+        """What `run` gives, when it is done; it begins in a later turn of the loop.
+
+        Work that has begun comes to its end even if the future is cancelled.
+        """
+        work = _Work(self, run, self._loop.create_future())
+        if self._is_closed:
+            work.done.set_exception(UnansweredRequestError("the broker is shutting down"))
+            return work.done
+        self._unfinished.add(work)
+        self._pool.submit(work.main)
+        return work.done
+
+    async def finish(self) -> None:
+        """Returns when no work is left; what comes later fails with UnansweredRequestError."""
+        self._is_closed = True
+        while self._unfinished:
+            await asyncio.wait([work.ended for work in self._unfinished])
+        self._pool.shutdown(wait=True)  # its threads have no work left
+
+    def wait_for_turn(self, work: _Work) -> None:
+        """From the work's thread: puts it behind those that wait already."""
+        self._loop.call_soon_threadsafe(self._add, work)
+
+    def _add(self, work: _Work) -> None:
+        self._ready.append(work)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        """One slice of the work that has waited longest."""
+        self._is_due = False
+        work = self._ready.popleft()
+        self.count += 1
+        self.cpu_s += work.step(self._slice_s)
+        if work.is_finished:
+            self._unfinished.discard(work)
+            work.deliver()
+        elif work.wants_more:
+            self._ready.append(work)
+        if self._ready:
+            self._schedule()
+
+
+class _Work:
+    """One piece of work, its thread, and the turn that is handed to and fro."""
+
+    def __init__(self, slices: Slices, run: Callable[[], Any], done: asyncio.Future[Any]) -> None:
+        self.done = done
+        self.ended: asyncio.Future[None] = done.get_loop().create_future()
+        self.is_finished = False
+        self.wants_more = False
+        self._slices = slices
+        self._run = run
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._clock = SystemClock().monotonic_s
+        self._ends_at_s = 0.0
+        self._slice_s = 0.0
+        self._cpu_begun_s = 0.0
+        self._cpu_s = 0.0
+        self._go = threading.Semaphore(0)
+        self._back = threading.Semaphore(0)
+
+    # ---- on the event loop's thread
+
+    def step(self, slice_s: float) -> float:
+        """Lets the work go on until it hands the turn back; the processor time it took."""
+        self._slice_s = slice_s
+        self._go.release()
+        self._back.acquire()
+        return self._cpu_s
+
+    def deliver(self) -> None:
+        """Hands over what has come of it."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+        if self.done.cancelled():
+            return
+        if self._error is not None:
+            self.done.set_exception(self._error)
+        else:
+            self.done.set_result(self._value)
+
+    # ---- on the work's thread
+
+    def main(self) -> None:
+        """All of it."""
+        self.come_back()
+        try:
+            with pauses.running(self):
+                self._value = self._run()
+        except BaseException as error:  # whoever waits for the work gets it
+            self._error = error
+        self.is_finished = True
+        self._hand_back()
+
+    def pause(self) -> None:
+        """As `model.pauses.Pausing`."""
+        if self._clock() < self._ends_at_s:
+            return
+        self.wants_more = True
+        self._hand_back()
+        self._begin_slice()
+
+    def leave(self) -> None:
+        """As `model.pauses.Pausing`."""
+        self.wants_more = False
+        self._hand_back()
+
+    def come_back(self) -> None:
+        """As `model.pauses.Pausing`."""
+        self._slices.wait_for_turn(self)
+        self._begin_slice()
+
+    def _hand_back(self) -> None:
+        self._cpu_s = thread_cpu_s() - self._cpu_begun_s
+        self._back.release()
+
+    def _begin_slice(self) -> None:
+        self._go.acquire()
+        self.wants_more = False
+        self._ends_at_s = self._clock() + self._slice_s
+        self._cpu_begun_s = thread_cpu_s()
+
+
+class ChangeLock:
+    """Changes one after the other, in the order they were asked for, each of several slices.
+
+    Work in slices waits for its turn; anything else has to find the lock free, which it is as long
+    as no change is between two slices.
+    """
+
+    def __init__(self) -> None:
+        self._owner: int | None = None
+        self._depth = 0
+        self._waiting: deque[tuple[int, threading.Event]] = deque()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no change is under way."""
+        return self._owner is None
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner is not None and self._owner != me:
+            assert pauses.is_pausing(), "a change outside of slices while another is under way"
+            mine = threading.Event()
+            self._waiting.append((me, mine))
+            with pauses.background():
+                mine.wait()
+            assert self._owner == me
+        self._owner = me
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        self._owner = None
+        if self._waiting:  # it is that one's from now on: nobody comes between
+            self._owner, event = self._waiting.popleft()
+            event.set()
+
+
+class _Changing(Protocol):
+    @property
+    def between_changes(self) -> ChangeLock:
+        """Held by each change."""
+
+
+C = TypeVar("C", bound=_Changing)
+
+
+def one_at_a_time(
+    method: Callable[Concatenate[C, P], T],
+) -> Callable[Concatenate[C, P], T]:
+    """A method that holds its object's `between_changes` from beginning to end."""
+
+    @wraps(method)
+    def change(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.between_changes:
+            return method(self, *args, **kwargs)
+
+    return change  # type: ignore[return-value]  # what wraps gives is callable alike

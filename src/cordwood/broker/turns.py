@@ -1,0 +1,179 @@
+"""How long the turns of the event loop are: a turn is what runs between two looks at the sockets.
+
+A long turn holds up every client, so turns of more than `LONG_TURN_S` are counted, and logged with
+what ran. `EventLoop` is a uvloop that measures its turns; a node in any other loop counts none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Final, TypeVarTuple
+
+import uvloop
+
+from cordwood.model.clock import SystemClock, thread_cpu_s
+
+_log = logging.getLogger(__name__)
+
+_Ts = TypeVarTuple("_Ts")
+
+LONG_TURN_S: Final = 0.05
+_LOG_INTERVAL_S: Final = 1.0
+
+
+class TurnWatch:
+    """Measures turns; `cpu_elsewhere_s` gives processor time spent on the loop's behalf.
+
+    Times are in seconds. `longest_s` and `longest_cpu_s` are of the turns since `take_longest`.
+    """
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.long_turns = 0
+        self.longest_s = 0.0
+        self.longest_cpu_s = 0.0
+        self.longest_what = ""
+        self.cpu_elsewhere_s: Callable[[], float] = lambda: 0.0
+        self._clock = SystemClock().monotonic_s
+        self._begun_s = 0.0
+        self._begun_cpu_s = 0.0
+        self._what: list[tuple[float, str]] = []
+        self._log_after_s = 0.0
+        self._unlogged = 0
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._what.clear()
+        self._begun_cpu_s = thread_cpu_s() + self.cpu_elsewhere_s()
+        self._begun_s = self._clock()
+
+    def note(self, what: str, seconds: float) -> None:
+        """Something that ran in this turn, and for how long."""
+        self._what.append((seconds, what))
+
+    def end(self) -> None:
+        """The turn ends."""
+        now_s = self._clock()
+        taken_s = now_s - self._begun_s
+        self.turns += 1
+        cpu_s = thread_cpu_s() + self.cpu_elsewhere_s() - self._begun_cpu_s
+        self.longest_cpu_s = max(self.longest_cpu_s, cpu_s)
+        if taken_s > self.longest_s:
+            self.longest_s = taken_s
+            self.longest_what = self._description()
+        if taken_s > LONG_TURN_S:
+            self.long_turns += 1
+            self._report(now_s, taken_s, cpu_s)
+
+    def take_longest(self) -> float:
+        """The longest turn since this was last asked for."""
+        longest, self.longest_s, self.longest_cpu_s = self.longest_s, 0.0, 0.0
+        return longest
+
+    def _description(self) -> str:
+        if not self._what:
+            return "no request"
+        seconds, what = max(self._what)
+        return f"{what} for {seconds * 1000:.0f} ms, the longest of {len(self._what)}"
+
+    def _report(self, now_s: float, taken_s: float, cpu_s: float) -> None:
+        """One line a second at most."""
+        if now_s < self._log_after_s:
+            self._unlogged += 1
+            return
+        _log.warning(
+            "The event loop was busy for %.0f ms (%.0f ms of processor time) with %s%s",
+            taken_s * 1000,
+            cpu_s * 1000,
+            self._description(),
+            f"; {self._unlogged} more since the last such message" if self._unlogged else "",
+        )
+        self._unlogged = 0
+        self._log_after_s = now_s + _LOG_INTERVAL_S
+
+
+class EventLoop(uvloop.Loop):
+    """A uvloop whose turns are measured by `turns`.
+
+    Every callback that reaches Python is wrapped. The first one of a turn begins it; a callback
+    that it leaves to be run before the next look at the sockets ends it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = TurnWatch()
+        self._in_turn = False
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        self.turns.end()
+
+    def _measured(self, callback: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> None:
+            if not self._in_turn:
+                self._in_turn = True
+                uvloop.Loop.call_soon(self, self._end_turn)
+                self.turns.begin()
+            callback(*args)
+
+        return run
+
+    def call_soon(
+        self,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """As in asyncio."""
+        return super().call_soon(self._measured(callback), *args, context=context)
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """As in asyncio."""
+        return super().call_soon_threadsafe(self._measured(callback), *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As in asyncio."""
+        return super().call_later(delay, self._measured(callback), *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As in asyncio."""
+        return super().call_at(when, self._measured(callback), *args, context=context)
+
+    def add_reader(self, fd: Any, callback: Callable[[*_Ts], Any], *args: *_Ts) -> None:
+        """As in asyncio."""
+        super().add_reader(fd, self._measured(callback), *args)
+
+    def add_writer(self, fd: Any, callback: Callable[[*_Ts], Any], *args: *_Ts) -> None:
+        """As in asyncio."""
+        super().add_writer(fd, self._measured(callback), *args)
+
+
+def watch_of(loop: asyncio.AbstractEventLoop) -> TurnWatch:
+    """What measures a loop's turns; one that sees none if the loop is not an `EventLoop`."""
+    return loop.turns if isinstance(loop, EventLoop) else TurnWatch()
+
+
+def run(main: Coroutine[Any, Any, Any]) -> None:
+    """Runs a coroutine in an event loop of its own, to its end."""
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        runner.run(main)
