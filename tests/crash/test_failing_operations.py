@@ -463,6 +463,7 @@ SOME = [
     ("live cleaning", Site("write", "c-N/N.log.*.staged"), "EACCES"),
     ("live cleaning", Site("create", "c-N/cordwood.wanted.*.staged"), "ENOSPC"),
     ("live cleaning", Site("rename", "c-N/N.log.swap"), "ENOSPC"),
+    ("live cleaning", Site("create", "data/cleaner-offset-checkpoint.tmp"), "ENOSPC"),
     ("shutdown", Site("write", "data/recovery-point-offset-checkpoint.tmp"), "ENOSPC"),
     ("start", Site("remove", "data/.kafka_cleanshutdown"), "EIO"),
 ]

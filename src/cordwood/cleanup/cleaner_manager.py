@@ -29,7 +29,7 @@ from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.live import live_view
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
@@ -137,6 +137,8 @@ class CleanerManager:
         self._checkpoints = {d.path: d.cleaner_offsets for d in logs.directories}
         # Added to without the lock: a directory may fail under any other lock.
         self._failed: set[Path] = set()
+        # Lines of checkpoints for which the disk had no space, until they are written.
+        self._unsaved: dict[Path, dict[TopicPartition, int]] = {}
         self._last_run_ms = logs.context.clock.now_ms()
         logs.on_removed.append(self._removed)
         logs.context.failures.subscribe(lambda path, _: self.handle_log_dir_failure(path))
@@ -410,8 +412,8 @@ class CleanerManager:
 
     def _read(self, log_dir: Path) -> dict[TopicPartition, int]:
         file = self._file(log_dir)
-        if file is None:
-            return {}
+        if file is None or log_dir in self._unsaved:
+            return dict(self._unsaved.get(log_dir, {}))
         try:
             with self.logs.context.failures.guard(log_dir, "reading the cleaner's checkpoint"):
                 return file.read_or_nothing(file.path.name)
@@ -426,8 +428,12 @@ class CleanerManager:
         try:
             with self.logs.context.failures.guard(log_dir, "writing the cleaner's checkpoint"):
                 file.write(lines)
-        except StorageError:
+        except StorageError as error:
+            if isinstance(error.__cause__, NoSpaceError):
+                self._unsaved[log_dir] = dict(lines)  # else it would be cleaned again at once
             _note_inaccessible(file)
+        else:
+            self._unsaved.pop(log_dir, None)
 
     def update_checkpoints(
         self,
@@ -502,19 +508,11 @@ class CleanerManager:
         stage: Stage = Stage.COMPACTION,
         retry_free_bytes: int | None = None,
     ) -> None:
-        """Leaves a log alone for a while that doubles each time.
-
-        Args:
-            log: that something is wrong with.
-            reason: what.
-            stage: when it went wrong.
-            retry_free_bytes: the disk was full: try it earlier, when so many bytes are free.
-        """
-        now_ms = self.logs.context.clock.now_ms()
+        """Leaves a log alone for a while that doubles, or until so many bytes are free."""
+        now = self.logs.context.clock.now_ms()
         with self._lock:
-            self.quarantine.add(
-                log, reason, stage=stage, now_ms=now_ms, retry_free_bytes=retry_free_bytes
-            )
+            free = retry_free_bytes
+            self.quarantine.add(log, reason, stage=stage, now_ms=now, retry_free_bytes=free)
 
     def note_sound(self, log: PartitionLog, stage: Stage) -> None:
         """Takes a log's mark off, where it was made at this stage, which has now gone well."""
@@ -550,11 +548,13 @@ class CleanerManager:
         return {partition: mark.reason for partition, mark in marks.items()}
 
     def maintain_uncleanable(self) -> None:
-        """Forgets marks of logs that are gone.
+        """Forgets marks of logs that are gone, and saves checkpoints that found the disk full.
 
         Source: LogCleanerManager.maintainUncleanablePartitions.
         """
         with self._lock:
+            for log_dir, lines in list(self._unsaved.items()):
+                self._write(log_dir, lines)
             self.quarantine.forget(lambda log: self.logs.get(log.topic_partition) is not log)
 
     # ---- gauges
