@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,12 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from typer.testing import CliRunner
 
-from cordwood.testing.kafka import RealKafka
+from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.surfaces.cli.main import app
+from cordwood.surfaces.http.identity import BrokerIdentity
+from cordwood.testing.kafka import RealKafka, free_port
 from cordwood.testing.served import ServedBroker
 
 pytestmark = pytest.mark.kafka
@@ -117,7 +122,21 @@ def test_topics_settings_records_and_offsets_go_to_and_fro(
         added = ours.read("added")
     assert "Traceback" not in broker.log, broker.log[-4000:]
 
+    # As after kill -9: Kafka passes over the file, and commands are not led astray by it.
+    stale = kafka.log_dirs[0] / RUNTIME_FILE
+    url = f"http://127.0.0.1:{free_port()}"
+    identity = BrokerIdentity(
+        node_id=1, cluster_id="c", pid=1, log_dirs=(str(kafka.log_dirs[0]),), http_url=url
+    )
+    stale.write_text(json.dumps(identity.to_json()), encoding="utf-8")
+
     kafka.start()
+    said = CliRunner().invoke(app, ["clock", "--log-dir", str(kafka.log_dirs[0])])
+    assert said.exit_code == 1
+    assert "does not answer" in said.stderr
+    said = CliRunner().invoke(app, ["clock", "--bootstrap-server", kafka.bootstrap_servers])
+    assert said.exit_code == 1
+    assert "is not a `cordwood serve`" in said.stderr
     theirs = Client(kafka.bootstrap_servers)
     assert theirs.topics() == {"orders": 3, "added": 2}
     assert theirs.own_settings("orders")["retention.ms"] == "800000000"
@@ -130,3 +149,4 @@ def test_topics_settings_records_and_offsets_go_to_and_fro(
     bad = [line for line in kafka.log_since_start.splitlines() if " ERROR " in line]
     assert bad == []
     kafka.stop()
+    assert stale.exists()

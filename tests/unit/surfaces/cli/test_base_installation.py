@@ -36,7 +36,7 @@ class StopWhenStarted(logging.Handler):
 
 logging.getLogger("cordwood.serve").addHandler(StopWhenStarted())
 sys.argv[0] = "cordwood"
-from cordwood.surfaces.cli.main import main
+from cordwood.surfaces.cli.entry import main
 main()
 """
 

@@ -20,7 +20,9 @@ from cordwood.testing.kafka import free_port
 
 Run = Callable[..., Any]
 
-PLAIN = [tool for tool in MODULES if tool not in {"cluster", "transactions"}]
+# These have commands, and show a short usage as Kafka's do.
+WITH_COMMANDS = ("cluster", "storage", "transactions")
+PLAIN = [tool for tool in MODULES if tool not in WITH_COMMANDS]
 
 
 def document(said: Any) -> Any:
@@ -55,6 +57,15 @@ def test_an_unknown_flag_is_told(run_alone: Run, tool: str) -> None:
     said = run_alone(f"{tool} --foo")
     assert said.code == 1
     assert "foo is not a recognized option" in said.err.splitlines()[0]
+
+
+@pytest.mark.parametrize("tool", WITH_COMMANDS)
+def test_a_tool_with_commands_shows_a_short_usage(run_alone: Run, tool: str) -> None:
+    said = run_alone(tool)
+    assert (said.code, said.out) == (1, "")
+    usage, error = said.err.splitlines()
+    assert usage.startswith(f"usage: cordwood {tool} ")
+    assert error == f"cordwood {tool}: error: too few arguments"
 
 
 def test_a_broker_that_is_not_there_is_told_in_kafkas_words(run_alone: Run, tmp_path: Path) -> None:
