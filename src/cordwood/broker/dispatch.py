@@ -163,11 +163,13 @@ class Dispatcher:
             raise error
         code = error.code if isinstance(error, KafkaError) else _UNKNOWN_SERVER_ERROR
         if code == _UNKNOWN_SERVER_ERROR:
+            expected = isinstance(error, KafkaError | MalformedMessageError)
             _log.error(
-                "Unexpected error handling %s version %s",
+                "Unexpected error handling %s version %s: %s",
                 api.name,
                 call.api_version,
-                exc_info=error,
+                error,
+                exc_info=None if expected else error,
             )
         answer = error_answer(api.key, call.api_version, request, code, str(error) or None)
         if answer is None:
