@@ -23,6 +23,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.faulty_filesystem import ERRORS, Faults, FaultyFileSystem, Site
 from cordwood.testing.in_process_engine import ManagedInProcessEngine
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.wire import ConnectionClosedError
 from cordwood.testing.wire_client import WireClient
 
@@ -352,7 +353,8 @@ def run_phase(bench: Bench, phase: str, site: Site, error: str) -> str:
 
 def goes_on(bench: Bench, offline: set[str]) -> str:
     """Whether what is online serves once the fault has ended."""
-    if bench.broker.node.failure.done():
+    if "home" in offline:  # the metadata log's
+        poll_until(bench.broker.node.failure.done, timeout_s=20, what="the broker gives up")
         return "the broker gives up"
     bench.broker.advance(minutes=11, compact=False)
     with bench.wire() as wire:

@@ -313,7 +313,8 @@ class RoundCommitter:
             self._under_way = None
         self.result.manifests.append(manifest)
         self._next += 1
-        self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
+        with staging_errors(self._directory):
+            self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
 
     def give_up(self, error: Exception) -> None:
         """Stops the round: its tasks end, groups in place stay, as in Kafka."""
