@@ -341,7 +341,9 @@ def _update_features(world: World) -> Step:
     chance = world.chance
     updates = [
         {
-            "feature": chance.choice(("group.version", "metadata.version", "bogus", "")),
+            "feature": chance.choice(
+                ("eligible.leader.replicas.version", "metadata.version", "bogus", "")
+            ),
             "max_version_level": chance.choice((0, 1, 30, 31, 99, -1)),
             "upgrade_type": chance.choice((1, 2, 3, 0)),
             "allow_downgrade": world.maybe(0.5),

@@ -187,3 +187,13 @@ def test_a_log_manager_opens_no_second_log_in_the_metadata_log(tmp_path: Path) -
         logs.get_or_create(TopicPartition(METADATA_LOG, 0))
     assert not list(tmp_path.glob("*-0"))
     logs.shutdown()
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_the_first_answer_for_a_topic_that_metadata_creates_is_that_it_is_unknown(
+    wire: Wire, version: int
+) -> None:
+    asked = {"topics": [{"name": f"first-{version}"}], "allow_auto_topic_creation": True}
+    answers = [wire.ask("metadata", version, asked)["topics"][0] for _ in range(2)]
+    assert [each["error_code"] for each in answers] == ["unknown_topic_or_partition", "none"]
+    assert [len(each["partitions"]) for each in answers] == [0, 2]

@@ -270,7 +270,7 @@ def _named_marker(options: Options) -> dict[str, int] | None:
     """The marker that the flags describe; None if they give the first offset instead.
 
     Raises:
-        _RefusedFlagsError: they do neither.
+        ToolError: they do neither.
     """
     if options.has("start-offset"):
         return None
@@ -280,7 +280,7 @@ def _named_marker(options: Options) -> dict[str, int] | None:
     }
     named = {name: number for name, number in numbers.items() if number is not None}
     if len(named) < len(numbers):
-        raise _RefusedFlagsError(
+        raise ToolError(
             "The transaction to abort must be identified either with --start-offset (for brokers "
             "on 3.0 or above) or with --producer-id, --producer-epoch, and --coordinator-epoch "
             "(for older brokers)"
@@ -343,17 +343,17 @@ def _searched(options: Options, cluster: Cluster) -> list[TopicPartition]:
     """The partitions that the flags limit the search to.
 
     Raises:
-        _RefusedFlagsError: they name neither a topic nor a broker.
+        ToolError: they name neither a topic nor a broker.
     """
     topic, partition = options.value("topic"), options.number("partition")
     broker = options.number("broker-id")
-    if topic is None and partition is not None:
-        raise _RefusedFlagsError("The --partition argument requires --topic to be provided")
     if topic is None and broker is None:
-        raise _RefusedFlagsError(
+        raise ToolError(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope "
             "of the search"
         )
+    if topic is None and partition is not None:
+        raise ToolError("The --partition argument requires --topic to be provided")
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]
     return [
