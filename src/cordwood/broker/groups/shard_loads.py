@@ -163,7 +163,10 @@ class ShardLoads:
             self._failed.add(partition)
         else:
             self._shards[partition] = shard
-            self._on_loaded(shard)
+            try:
+                self._on_loaded(shard)
+            except Exception:  # whoever waits for the load must be answered all the same
+                _LOG.exception("Cannot resume the groups of %s-%d", self._topic, partition)
         ready = []
         for waits_for, then in self._waiting:
             waits_for.discard(partition)

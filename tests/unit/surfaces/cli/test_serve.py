@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.surfaces.cli.load_progress import LoadLines
+from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.served import ServedBroker
 
 _IN_USE, _USAGE, _FAILED = 3, 2, 1
@@ -140,3 +143,22 @@ def test_the_loading_of_many_logs_is_told_now_and_then(caplog: pytest.LogCapture
     assert caplog.messages[0] == "Loading 100 logs from /d"
     assert caplog.messages[1] == "Completed load of t-4 (5/100 completed in /d)"
     assert len(caplog.messages) == 21
+
+
+def test_a_damaged_metadata_log_is_reported_without_a_traceback(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    with RunningBroker(log_dir=log_dir, engine=NoEngine):
+        pass
+    path = log_dir / "__cluster_metadata-0" / "00000000000000000000.log"
+    data = path.read_bytes()
+    *_, (_, last) = iter_batches(data)
+    assert isinstance(last, RecordBatch)
+    offset = last.header.next_offset
+    epoch = last.header.partition_leader_epoch
+    record = Record(offset, 1, None, b"\x01\x02\x00\x05ab")
+    path.write_bytes(data + build_batch([record], base_offset=offset, partition_leader_epoch=epoch))
+    done = serve("--log-dir", str(log_dir), "--port", "0")
+    assert done.returncode == _FAILED, done.stderr
+    assert f"{path}: TopicRecord at offset {offset} cannot be read" in done.stderr
+    assert f"truncate -s {len(data)} {path}" in done.stderr
+    assert "Traceback" not in done.stderr
