@@ -97,7 +97,7 @@ def clean_command(
         str | None, typer.Option(metavar="TIME", help="The moment to clean at: ms or ISO 8601.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and touch nothing.")
+        bool, typer.Option("--dry-run", help="Print the plan, write nothing; a broker may run.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Compact whatever the dirty ratio is.")

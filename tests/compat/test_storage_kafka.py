@@ -1,0 +1,73 @@
+"""`cordwood storage` prints what kafka-storage prints, and writes what it writes."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from cordwood.broker.controller.formatting import read_bootstrap_records
+from cordwood.surfaces.cli.tools import storage
+from cordwood.surfaces.cli.tools.tool import Terminal
+from cordwood.testing.kafka_tools import KafkaTools
+from cordwood.testing.storage_cases import CASES, words, write_files
+
+pytestmark = pytest.mark.kafka
+
+
+def comparable(code: int, out: str, err: str, root: Path) -> tuple[int, str, str]:
+    """Without what differs: directories, ids of directories, times, usage and stack traces."""
+    err = re.sub(r"(?s)^usage: .*?\n(?=\S+( storage)?: error)", "", err)
+    err = re.sub(r"^\S+( storage)?: error: ", "error: ", err)
+    err = "\n".join(line for line in err.splitlines() if not line.startswith("["))
+    err = re.sub(r"(?m)^(\tat .*|Caused by: .*|\t\.\.\. .*)\n?", "", err)
+    err = re.sub(
+        r"(?m)^java\.(lang\.RuntimeException: Unable|nio\.file\.FileSystemEx).*\n", "", err
+    )
+    out = re.sub(r"directory\.id=[\w-]{22}", "directory.id=X", out)
+    return code, out.replace(str(root), "%").rstrip(), err.replace(str(root), "%").rstrip()
+
+
+def test_storage_answers_and_writes_as_kafkas_does(kafka_jars: Path, tmp_path: Path) -> None:
+    assert kafka_jars.is_dir()
+    # Names of one length: Kafka's order of directories is that of a hash of their names.
+    root = tmp_path / "x"
+    different = []
+    said = []
+    with KafkaTools() as tools:
+        root.mkdir()
+        write_files(root)
+        for case in CASES:
+            kafka = tools.run("storage", *words(case, root))
+            said.append(comparable(kafka.code, kafka.out, kafka.err, root))
+    root.rename(tmp_path / "kafka")
+    root.mkdir()
+    write_files(root)
+    for case, theirs in zip(CASES, said, strict=True):
+        out, err = io.BytesIO(), io.BytesIO()
+        code = storage.run(words(case, root), Terminal(io.BytesIO(), out, err))
+        own = comparable(code, out.getvalue().decode(), err.getvalue().decode(), root)
+        if own != theirs:
+            different.append(f"{case}\n  Kafka:    {theirs}\n  Cordwood: {own}")
+    assert not different, "\n\n".join(different)
+    theirs_written, own_written = written(tmp_path / "kafka"), written(root)
+    assert own_written == theirs_written
+
+
+def written(root: Path) -> dict[str, object]:
+    """The files below a directory, each with what can be compared of it."""
+    found: dict[str, object] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.name == "bootstrap.checkpoint":
+            found[name] = read_bootstrap_records(path.parent)
+        elif path.name == "meta.properties":
+            lines = path.read_text(encoding="latin-1").splitlines()
+            found[name] = sorted(
+                line for line in lines if not line.startswith(("#", "directory.id"))
+            )
+        else:
+            found[name] = path.is_dir()
+    return found
