@@ -18,7 +18,12 @@ import numpy.typing as npt
 
 from cordwood.cleanup.announcements import staging_errors
 from cordwood.cleanup.retain import Action
-from cordwood.cleanup.round_values import LastRecord, Manifest, SegmentSource
+from cordwood.cleanup.round_values import (
+    BATCH_BYTES_MAX,
+    LastRecord,
+    Manifest,
+    SegmentSource,
+)
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
 from cordwood.cleanup.transactions import (
@@ -26,7 +31,7 @@ from cordwood.cleanup.transactions import (
     TransactionSummary,
     TransactionTracker,
 )
-from cordwood.format.compression import Codec, compress, decompress
+from cordwood.format.compression import Codec, compress, decompress_into
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import rebuild, survivor_bits
 from cordwood.format.native.codecs import Codecs
@@ -44,6 +49,8 @@ _FLUSH_BYTES = 1 << 20
 _UNKNOWN = -1
 _OUT_BYTES = 8 << 20
 _SCRATCH_BYTES = 1 << 20
+# A batch's header, and what decoders and encoders want beyond the data: 4 MiB is LZ4's block.
+_ROOM_FOR_ONE = (4 << 20) + 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +71,8 @@ class RewriteSpec:
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
     the transactions at both ends of the group. It may take `space_max` bytes, if set, is not begun
-    before the group before it is in place with `one_at_a_time`, and is read back with `verify`.
+    before the group before it is in place with `one_at_a_time`, and is read back with `verify`. No
+    batch takes more than `batch_bytes_max` of memory.
     """
 
     staged: StagedSegment
@@ -82,6 +90,7 @@ class RewriteSpec:
     space_max: int | None = None
     one_at_a_time: bool = False
     verify: bool = False
+    batch_bytes_max: int = BATCH_BYTES_MAX
 
 
 class GroupRewriter:
@@ -101,7 +110,7 @@ class GroupRewriter:
         self._reader = SegmentReader(fs=fs)
         self._codecs = Codecs()
         self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
-        self._make_scratch(_SCRATCH_BYTES)
+        self._make_scratch(_SCRATCH_BYTES, _SCRATCH_BYTES)
         self._progress = progress
         self._wrote = wrote
 
@@ -145,7 +154,7 @@ class GroupRewriter:
         manifest.discarded.superseded -= segment.unkeyed + segment.aborted
         rules = _Rules(spec, segment.source)
         ordinal = 0
-        for block in self._reader.blocks(segment.source):
+        for block in self._reader.blocks(segment.source, batch_bytes_max=spec.batch_bytes_max):
             before = output.appended_bytes
             counts = block.table[:, rows_of.COUNT]
             ordinals = ordinal + np.cumsum(counts) - counts
@@ -158,12 +167,13 @@ class GroupRewriter:
             if block.legacy is not None:
                 self._rebuild_legacy(block, int(ordinals[0]), keep, output)
             else:
-                self._write(segment.source, block, ordinals, keep, verdicts, output)
+                self._write(spec, segment.source, block, ordinals, keep, verdicts, output)
             self._progress(int(block.table[:, rows_of.SIZE].sum()))
             self._wrote(output.appended_bytes - before)
 
     def _write(
         self,
+        spec: RewriteSpec,
         source: SegmentSource,
         block: Block,
         ordinals: Ints,
@@ -172,6 +182,8 @@ class GroupRewriter:
         output: Output,
     ) -> None:
         written = np.empty((block.rows, 3), dtype=np.int64)
+        if self._out.shape[0] > _OUT_BYTES:  # one large batch: the next need no such room
+            self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
         row = 0
         while row < block.rows:
             filled, count, row, status = rebuild.assemble(
@@ -193,11 +205,12 @@ class GroupRewriter:
             )
             output.append(self._out.data[:filled], written, count)
             if status == rebuild.OUT_FULL and not filled:
-                self._out = np.zeros(2 * self._out.shape[0], dtype=np.uint8)
+                self._make_out(spec, int(verdicts.kept[row]))
             elif status == rebuild.SCRATCH_FULL:
-                self._make_scratch(2 * self._plain.shape[0])
+                room = spec.batch_bytes_max + _ROOM_FOR_ONE
+                self._make_scratch(room, room + _growth(int(verdicts.kept[row])))
             elif status == rebuild.BY_PYTHON:
-                self._rebuild_by_python(source, block, row, ordinals, keep, verdicts, output)
+                self._rebuild_by_python(spec, source, block, row, ordinals, keep, verdicts, output)
                 row += 1
             elif status == rebuild.BAD_RECORD:
                 raise CorruptError(
@@ -206,12 +219,19 @@ class GroupRewriter:
                     position=block.position_of(row),
                 )
 
-    def _make_scratch(self, size: int) -> None:
-        self._plain = np.zeros(size, dtype=np.uint8)
-        self._retained = np.zeros(2 * size, dtype=np.uint8)
+    def _make_out(self, spec: RewriteSpec, kept: int) -> None:
+        """Makes room for the largest batch there may be; memory is taken as it is written to."""
+        plain = spec.batch_bytes_max + _growth(kept)
+        self._out = np.zeros(plain + plain // 128 + _ROOM_FOR_ONE, dtype=np.uint8)
+
+    def _make_scratch(self, plain_bytes: int, retained_bytes: int) -> None:
+        """Makes room for the records of one batch; memory is taken as it is written to."""
+        self._plain = np.zeros(plain_bytes, dtype=np.uint8)
+        self._retained = np.zeros(retained_bytes, dtype=np.uint8)
 
     def _rebuild_by_python(
         self,
+        spec: RewriteSpec,
         source: SegmentSource,
         block: Block,
         row: int,
@@ -222,17 +242,22 @@ class GroupRewriter:
     ) -> None:
         """Rebuilds one batch of a codec that compiled code does not speak."""
         codec, data = records_of(block, row)
-        plain = decompress(Codec(codec), data)
-        wanted = len(plain) + rebuild.GROWTH_PER_RECORD * int(verdicts.kept[row])
-        if wanted > self._plain.shape[0]:
-            self._make_scratch(wanted)
-        self._plain[: len(plain)] = np.frombuffer(plain, dtype=np.uint8)
+        room = spec.batch_bytes_max
+        if self._plain.shape[0] < room:
+            self._make_scratch(room, room)
+        try:
+            size = decompress_into(Codec(codec), data, self._plain.data[:room])
+        except CorruptError as error:
+            raise error.located(path=source.path, base_position=block.position_of(row)) from error
+        wanted = (size or 0) + _growth(int(verdicts.kept[row]))
+        if wanted > self._retained.shape[0]:
+            self._retained = np.zeros(wanted, dtype=np.uint8)
         meta = np.empty(3, dtype=np.int64)
         stamped = bool(verdicts.stamp[row])
         after = rebuild.retained_records(
             self._plain,
             0,
-            len(plain),
+            size or 0,
             block.table[row],
             int(ordinals[row]),
             keep,
@@ -242,13 +267,13 @@ class GroupRewriter:
             0,
             meta,
         )
-        if after < 0:
+        if size is None or after < 0:
             raise CorruptError(
                 "the segment has changed since it was read",
                 path=source.path,
                 position=block.position_of(row),
             )
-        payload = compress(Codec(codec), self._retained[:after].tobytes())
+        payload = compress(Codec(codec), self._retained.data[:after])
         total = rows_of.HEADER_SIZE + len(payload)
         batch = np.empty(total + 8, dtype=np.uint8)
         batch[rows_of.HEADER_SIZE : total] = np.frombuffer(payload, dtype=np.uint8)
@@ -290,6 +315,11 @@ class GroupRewriter:
         newest = entry.max_timestamp if append_time else max(r.timestamp for r in records)
         written = np.array([[len(data), records[-1].offset, newest]], dtype=np.int64)
         output.append(memoryview(data), written, 1)
+
+
+def _growth(records: int) -> int:
+    """How many bytes more so many records may take once they are encoded anew."""
+    return rebuild.GROWTH_PER_RECORD * records
 
 
 @dataclass(slots=True)

@@ -13,8 +13,9 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.round_values import LastRecord, SegmentSource
+from cordwood.cleanup.round_values import BATCH_BYTES_MAX, LastRecord, SegmentSource
 from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.filesystem import FileFacts
 
 # With room for fewer segments than this, no task begins a group before its last is in place.
@@ -32,7 +33,8 @@ class Round:
     the transactions behind them. `attempt` marks what the tasks of one run stage, so that those of
     a run that was killed are not taken for them. A task writes no group that takes more than
     `space_max` bytes, with `one_at_a_time` begins none before the one before it is in place, works
-    through at most `throttle_bytes` a second, and with `verify` reads back what it wrote.
+    through at most `throttle_bytes` a second, with `verify` reads back what it wrote, and
+    refuses a batch that takes more than `batch_bytes_max` of memory.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Round:
     one_at_a_time: bool = False
     throttle_bytes: int | None = None
     verify: bool = False
+    batch_bytes_max: int = BATCH_BYTES_MAX
     groups_done: int = 0
     before: list[Any] = field(default_factory=lambda: [[], []])
 
@@ -191,6 +194,7 @@ def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: i
         ),
         model=captured.model,
         seed=seed,
+        batch_bytes_max=decompressed_bytes_max(config.max_message_bytes),
     )
 
 

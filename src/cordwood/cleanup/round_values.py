@@ -16,6 +16,11 @@ from cordwood.model.errors import (
     StagingError,
 )
 
+#: What a task may take of memory for a batch, where nothing says less: no honest one is larger.
+BATCH_BYTES_MAX = (1 << 31) - 1
+#: What a task may always take for one.
+BATCH_BYTES_MIN = 16 << 20
+
 _KINDS: dict[str, type[CordwoodError]] = {
     "no space": NoSpaceError,
     "staging": StagingError,

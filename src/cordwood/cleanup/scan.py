@@ -14,20 +14,23 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.round_values import SegmentSource
-from cordwood.format.compression import Codec, codec_of, decompress
+from cordwood.cleanup.round_values import BATCH_BYTES_MAX, SegmentSource
+from cordwood.format.compression import Codec, codec_of, decompress_into
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs, decompress_rows
-from cordwood.format.record_batch import build_batch, parse_batch
-from cordwood.model.errors import CordwoodError, CorruptError
+from cordwood.format.record_batch import LOG_OVERHEAD_BYTES, build_batch, parse_batch
+from cordwood.model.errors import BatchTooLargeError, CordwoodError, CorruptError
 from cordwood.storage.filesystem import OS, File, FileSystem
 
 READ_BYTES = 4 << 20
 _SLACK = 64
 _ROWS = 1 << 15
 _ARENA_BYTES = 16 << 20
-_ARENA_BYTES_MAX = 1 << 31
+# The compiled decoder of LZ4 wants room for a whole block, of which 4 MiB is the largest.
+_LZ4_BLOCK_BYTES_MAX = 4 << 20
+# A record of a legacy set takes several times its bytes as a Python object.
+_LEGACY_SHARE = 4
 
 _REASONS = {
     rows_of.BAD_LENGTH: "a batch whose length field is too small",
@@ -76,18 +79,21 @@ class SegmentReader:
         bigger[: self._buffer.shape[0]] = self._buffer
         self._buffer = bigger
 
-    def blocks(self, source: SegmentSource) -> Iterator[Block]:
-        """The batches of a segment, in order.
+    def blocks(
+        self, source: SegmentSource, *, batch_bytes_max: int = BATCH_BYTES_MAX
+    ) -> Iterator[Block]:
+        """The batches of a segment, in order; memory is taken for the largest of them.
 
         Raises:
+            BatchTooLargeError: a batch takes more than `batch_bytes_max`, and than is read at once.
             CorruptError: a batch is bad; names the file and the position in it.
             OSError: the file cannot be read.
         """
         with closing(self._fs.open(Path(source.path))) as reader:
             reader.read_ahead()
-            yield from self._blocks(source, reader)
+            yield from self._blocks(source, reader, batch_bytes_max)
 
-    def _blocks(self, source: SegmentSource, reader: File) -> Iterator[Block]:
+    def _blocks(self, source: SegmentSource, reader: File, batch_bytes_max: int) -> Iterator[Block]:
         position = 0  # in the file, of the buffer's first byte
         have = 0
         while position < source.size_bytes:
@@ -111,7 +117,7 @@ class SegmentReader:
                     yield Block(self._buffer, self._table[:rows], position)
                 start = after
                 if status == rows_of.LEGACY:
-                    block, size = self._legacy_block(source, position, start, have)
+                    block, size = self._legacy_block(source, position, start, have, batch_bytes_max)
                     yield block
                     start += size
                 elif status != rows_of.FULL:
@@ -126,22 +132,31 @@ class SegmentReader:
                     position=position + start,
                 )
             if start == 0 and not at_end:
-                self._grow(min(2 * room, source.size_bytes - position))
+                size = max(room + 1, self._size_of_batch())
+                if size > batch_bytes_max:
+                    raise _too_large(source, position, f"takes {size} bytes", batch_bytes_max)
+                self._grow(min(size, source.size_bytes - position))
             self._buffer[: have - start] = self._buffer[start:have].copy()
             position += start
             have -= start
 
+    def _size_of_batch(self) -> int:
+        """What the batch at the buffer's start says that it takes."""
+        return int.from_bytes(self._buffer[8:12].tobytes(), "big") + LOG_OVERHEAD_BYTES
+
     def _legacy_block(
-        self, source: SegmentSource, position: int, start: int, end: int
+        self, source: SegmentSource, position: int, start: int, end: int, batch_bytes_max: int
     ) -> tuple[Block, int]:
         try:
             entry = parse_batch(self._buffer[start:end].tobytes())
             assert isinstance(entry, LegacyBatch), "the scan said that a legacy entry is here"
             entry.require_valid()
-            records = entry.records()
+            records = entry.records(size_max=batch_bytes_max // _LEGACY_SHARE)
             if not records:
                 raise CorruptError("a legacy entry without records")
             data = build_batch(records, base_offset=records[0].offset)
+        except BatchTooLargeError as error:
+            raise _too_large(source, position + start, str(error), batch_bytes_max) from error
         except CorruptError as error:
             raise error.located(path=source.path, base_position=position + start) from error
         buffer = np.zeros(len(data) + _SLACK, dtype=np.uint8)
@@ -168,8 +183,10 @@ class Payload:
 class PayloadReader:
     """The records of a block's batches, decompressed where needed, in bounded memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, batch_bytes_max: int = BATCH_BYTES_MAX) -> None:
+        """Decompresses batches to at most `batch_bytes_max` bytes each."""
         self._codecs = Codecs()
+        self._batch_bytes_max = batch_bytes_max
         self._arena = np.zeros(_ARENA_BYTES, dtype=np.uint8)
 
     def payloads(
@@ -178,9 +195,12 @@ class PayloadReader:
         """Runs of rows with their records, in order; rows not `wanted` have none.
 
         Raises:
+            BatchTooLargeError: a batch expands beyond what it may.
             CorruptError: a batch does not decompress; names the file and the position in it.
         """
         table = block.table
+        if self._arena.shape[0] > _ARENA_BYTES:  # one large batch: the next need no such room
+            self._arena = np.zeros(_ARENA_BYTES, dtype=np.uint8)
         plain = (table[:, rows_of.ATTRIBUTES] & 7) == 0
         spans = np.empty((block.rows, 2), dtype=np.int64)
         if not np.any(wanted & ~plain):
@@ -206,11 +226,10 @@ class PayloadReader:
             if status == 0:
                 break
             if status == NOT_HERE:
-                data = self._decompress(source, block, row)
-                if used + len(data) + _SLACK <= self._arena.shape[0]:
-                    self._arena[used : used + len(data)] = np.frombuffer(data, dtype=np.uint8)
-                    spans[row] = used, used + len(data)
-                    used += len(data)
+                size = self._decompress(source, block, row, used)
+                if size is not None:
+                    spans[row] = used, used + size
+                    used += size
                     row += 1
                     continue
             elif status != NO_ROOM:
@@ -219,7 +238,7 @@ class PayloadReader:
                 yield self._run(source, block, spans, first, row)
                 first, used = row, 0
             else:
-                self._grow(source, block, row)
+                self._make_room_for_one(source, block, row)
         yield self._run(source, block, spans, first, block.rows)
 
     def _run(
@@ -236,15 +255,22 @@ class PayloadReader:
             )
         return Payload(self._arena, spans, first, last)
 
-    def _grow(self, source: SegmentSource, block: Block, row: int) -> None:
-        if self._arena.shape[0] >= _ARENA_BYTES_MAX:
-            raise self._bad(source, block, row, "they expand beyond 2 GiB")
-        self._arena = np.zeros(2 * self._arena.shape[0], dtype=np.uint8)
+    def _make_room_for_one(self, source: SegmentSource, block: Block, row: int) -> None:
+        """Makes room for the largest batch there may be; memory is taken as it is written to."""
+        room = self._batch_bytes_max + _LZ4_BLOCK_BYTES_MAX + _SLACK
+        if self._arena.shape[0] >= room:
+            codec = _codec_name(int(block.table[row, rows_of.ATTRIBUTES]) & 7)
+            raise _too_large(
+                source, block.position_of(row), f"expands further ({codec})", self._batch_bytes_max
+            )
+        self._arena = np.zeros(room, dtype=np.uint8)
 
-    def _decompress(self, source: SegmentSource, block: Block, row: int) -> bytes:
+    def _decompress(self, source: SegmentSource, block: Block, row: int, used: int) -> int | None:
+        """Decompresses one batch to the arena; its size, or None if it does not fit."""
         codec, data = records_of(block, row)
+        end = min(self._arena.shape[0] - _SLACK, used + self._batch_bytes_max)
         try:
-            return decompress(codec_of(codec), data)
+            return decompress_into(codec_of(codec), data, self._arena.data[used:end])
         except CordwoodError as error:
             raise self._bad(source, block, row, str(error)) from error
 
@@ -263,6 +289,18 @@ def records_of(block: Block, row: int) -> tuple[int, memoryview]:
     end = start + int(block.table[row, rows_of.SIZE])
     codec = int(block.table[row, rows_of.ATTRIBUTES]) & 7
     return codec, block.buffer.data[start + rows_of.HEADER_SIZE : end]
+
+
+def _too_large(
+    source: SegmentSource, position: int, what: str, bytes_max: int
+) -> BatchTooLargeError:
+    return BatchTooLargeError(
+        f"a batch larger than the {bytes_max} bytes that a task may take of memory for one: it "
+        f"{what}. Give `cordwood clean` more --memory, or fewer tasks by --master local[1]; for a "
+        "running broker, raise max.message.bytes of the topic",
+        path=source.path,
+        position=position,
+    )
 
 
 def _codec_name(codec: int) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.round_values import SegmentSource
+from cordwood.cleanup.round_values import BATCH_BYTES_MAX, SegmentSource
 from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
@@ -29,7 +29,11 @@ from cordwood.cleanup.transactions import (
 from cordwood.format.control_record import parse_control_type_id
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import key_table, records, survivor_bits
-from cordwood.format.record_batch import parse_batch
+from cordwood.format.record_batch import (
+    CONTROL_RECORDS_BYTES_MAX,
+    RecordBatch,
+    parse_batch,
+)
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -121,14 +125,16 @@ class Walk:
         aborted: AbortedTransactions,
         secrets: Secrets,
         progress: Progress = no_progress,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
         fs: FileSystem = OS,
     ) -> None:
         self._first_dirty = first_dirty
         self._aborted = aborted
         self._secrets = secrets.words
         self._progress = progress
+        self._batch_bytes_max = batch_bytes_max
         self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader()
+        self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
         self.table = key_table.new_table(_TABLE_SLOTS_MIN)
         self.used = np.zeros(1, dtype=np.int64)
 
@@ -159,7 +165,7 @@ class Walk:
             ordinal = -(-ordinal // 8) * 8
             starts.append(ordinal)
             walk = _SegmentWalk(segment, self._aborted)
-            for block in self._reader.blocks(segment):
+            for block in self._reader.blocks(segment, batch_bytes_max=self._batch_bytes_max):
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 for bits in (newest, keyed, nulls):
                     bits.require(after)
@@ -217,7 +223,7 @@ class Walk:
             keep, nulls = _Bits(), _Bits()
             walk = _SegmentWalk(segment, self._aborted)
             ordinal = 0
-            for block in self._reader.blocks(segment):
+            for block in self._reader.blocks(segment, batch_bytes_max=self._batch_bytes_max):
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 keep.require(after)
                 nulls.require(after)
@@ -264,7 +270,7 @@ class Walk:
             starts.append(ordinal)
             walk = _SegmentWalk(segment, self._aborted)
             keyed = _Bits()
-            for block in self._reader.blocks(segment):
+            for block in self._reader.blocks(segment, batch_bytes_max=self._batch_bytes_max):
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 for bits in (keep, nulls, keyed):
                     bits.require(after)
@@ -425,8 +431,9 @@ def verdict_of(tracker: TransactionTracker, source: SegmentSource, block: Block,
         data = block.buffer[start : start + int(block.table[row, rows_of.SIZE])].tobytes()
         try:
             batch = parse_batch(data)
-            assert batch is not None, "the scan said that a whole batch is here"
-            control = parse_control_type_id(batch.records()[0].key)
+            assert isinstance(batch, RecordBatch), "the scan said that a whole batch is here"
+            records_of_it = batch.iter_records(size_max=CONTROL_RECORDS_BYTES_MAX)
+            control = parse_control_type_id(next(records_of_it).key)
         except CorruptError as error:
             raise error.located(path=source.path, base_position=block.position_of(row)) from error
     return tracker.control_batch(producer_id, last_offset, control)

@@ -81,6 +81,7 @@ def walk_of(round_: Round, progress: Progress = no_progress, *, fs: FileSystem =
         first_dirty=round_.first_dirty,
         aborted=AbortedTransactions(round_.aborted),
         secrets=Secrets.from_seed(round_.seed),
+        batch_bytes_max=round_.batch_bytes_max,
         progress=progress,
         fs=fs,
     )
@@ -209,6 +210,7 @@ def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]
                 space_max=round_.space_max,
                 one_at_a_time=round_.one_at_a_time,
                 verify=round_.verify,
+                batch_bytes_max=round_.batch_bytes_max,
             )
         for fact in facts:
             before = before.followed_by(fact.transactions)

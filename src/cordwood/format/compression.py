@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import cramjam
 import lz4.block  # type: ignore[import-untyped]
 
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import BatchTooLargeError, CorruptError
 
 # A batch that claims to hold more than this is refused: no honest batch's payload is longer.
 DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
@@ -77,19 +78,16 @@ def compress(codec: Codec, data: Buffer, *, level: int | None = None, magic: int
 
     With magic 0 the LZ4 header checksum is the wrong one that such old batches carry.
     """
-    payload = data if isinstance(data, bytes) else bytes(data)
     if codec is Codec.GZIP:
         gzip_level = _GZIP_LEVEL_DEFAULT if level is None or level < 0 else level
-        return bytes(cramjam.gzip.compress(payload, gzip_level))
+        return bytes(cramjam.gzip.compress(data, gzip_level))
     if codec is Codec.SNAPPY:
-        return _compress_snappy(payload)
+        return _compress_snappy(data)
     if codec is Codec.LZ4:
-        return _compress_lz4(payload, _LZ4_LEVEL_DEFAULT if level is None else level, magic)
+        return _compress_lz4(data, _LZ4_LEVEL_DEFAULT if level is None else level, magic)
     if codec is Codec.ZSTD:
-        return bytes(
-            cramjam.zstd.compress(payload, _ZSTD_LEVEL_DEFAULT if level is None else level)
-        )
-    return payload
+        return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL_DEFAULT if level is None else level))
+    return bytes(data)
 
 
 def decompress(
@@ -100,7 +98,8 @@ def decompress(
     Memory grows with what the stream really expands to, not with what it claims.
 
     Raises:
-        CorruptError: the stream is malformed or cut off, or expands to over `size_max` bytes.
+        BatchTooLargeError: the stream expands to over `size_max` bytes.
+        CorruptError: it is malformed or cut off.
     """
     payload = data if isinstance(data, bytes) else bytes(data)
     if codec is Codec.GZIP:
@@ -113,6 +112,43 @@ def decompress(
     if codec is Codec.ZSTD:
         return _decompress_stream("zstd", cramjam.zstd, payload, size_max)
     return payload
+
+
+def decompress_into(codec: Codec, data: Buffer, target: memoryview) -> int | None:
+    """Decompresses to the start of `target`, which is all the memory that this takes.
+
+    Returns how many bytes that are, or None if `target` is too small for them.
+
+    Raises:
+        CorruptError: the stream is malformed or cut off.
+    """
+    if codec is Codec.NONE:
+        if len(data) > len(target):
+            return None
+        target[: len(data)] = data
+        return len(data)
+    if codec is Codec.SNAPPY:
+        size = 0
+        for block, size_bytes in _snappy_blocks(bytes(data)):
+            if size_bytes > len(target) - size:
+                return None
+            _snappy_block_into(block, target[size : size + size_bytes])
+            size += size_bytes
+        return size
+    library = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}[codec]
+    if not data:
+        raise CorruptError(f"empty {codec.config_name} stream")
+    try:
+        return int(library.decompress_into(data, target))
+    except cramjam.DecompressionError as error:
+        if _is_too_small(error):
+            return None
+        raise CorruptError(f"bad {codec.config_name} stream: {error}") from error
+
+
+def _is_too_small(error: Exception) -> bool:
+    """Whether these are the library's words for an output buffer that is too small."""
+    return "whole buffer" in str(error)
 
 
 def _decompress_stream(
@@ -129,18 +165,17 @@ def _decompress_stream(
         try:
             written = library.decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            # The library's words for an output buffer that is too small.
-            if "whole buffer" not in str(error):
+            if not _is_too_small(error):
                 raise CorruptError(f"bad {name} stream: {error}") from error
             if size >= size_max:
                 reason = f"{name} stream expands to more than {size_max} bytes"
-                raise CorruptError(reason) from error
+                raise BatchTooLargeError(reason) from error
             size = min(size_max, size * 8)
             continue
         return bytes(memoryview(output)[:written])
 
 
-def _compress_snappy(data: bytes) -> bytes:
+def _compress_snappy(data: Buffer) -> bytes:
     out = bytearray(_SNAPPY_HEADER)
     for start in range(0, len(data), _SNAPPY_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
@@ -150,9 +185,23 @@ def _compress_snappy(data: bytes) -> bytes:
 
 
 def _decompress_snappy(data: bytes, size_max: int) -> bytes:
+    blocks = list(_snappy_blocks(data))
+    size = sum(size_bytes for _, size_bytes in blocks)
+    if size > size_max:
+        raise BatchTooLargeError(f"snappy stream expands to more than {size_max} bytes")
+    out = bytearray(size)
+    position = 0
+    for block, size_bytes in blocks:
+        _snappy_block_into(block, memoryview(out)[position : position + size_bytes])
+        position += size_bytes
+    return bytes(out)
+
+
+def _snappy_blocks(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """(block, bytes that it expands to) of a stream in snappy-java's framing, or of a raw one."""
     if not data.startswith(_SNAPPY_MAGIC):
-        return _decompress_snappy_block(data, size_max)
-    out = bytearray()
+        yield data, _size_of_snappy_block(data)
+        return
     position = 0
     while position < len(data):
         if data.startswith(_SNAPPY_MAGIC, position):
@@ -167,22 +216,35 @@ def _decompress_snappy(data: bytes, size_max: int) -> bytes:
         if size < 0 or size > len(data) - position:
             reason = f"snappy block of {size} bytes, {len(data) - position} remain"
             raise CorruptError(reason, position=position)
-        out += _decompress_snappy_block(data[position : position + size], size_max - len(out))
+        block = data[position : position + size]
+        yield block, _size_of_snappy_block(block)
         position += size
-    return bytes(out)
 
 
-def _decompress_snappy_block(block: bytes, size_max: int) -> bytes:
+def _size_of_snappy_block(block: bytes) -> int:
     try:
         size = int(cramjam.snappy.decompress_raw_len(block))
-        if size > size_max or size > _SNAPPY_EXPANSION_MAX * len(block):
-            raise CorruptError(f"snappy block of {len(block)} bytes claims to hold {size}")
-        return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CorruptError(f"bad snappy block: {error}") from error
+    if size > _SNAPPY_EXPANSION_MAX * len(block):
+        raise CorruptError(f"snappy block of {len(block)} bytes claims to hold {size}")
+    return size
 
 
-def _compress_lz4(data: bytes, level: int, magic: int) -> bytes:
+def _snappy_block_into(block: bytes, target: memoryview) -> None:
+    """Decompresses a block to exactly `target`."""
+    try:
+        if not target:  # into which the library does not write
+            written = len(bytes(cramjam.snappy.decompress_raw(block)))
+        else:
+            written = int(cramjam.snappy.decompress_raw_into(block, target))
+    except cramjam.DecompressionError as error:
+        raise CorruptError(f"bad snappy block: {error}") from error
+    if written != len(target):
+        raise CorruptError(f"snappy block of {written} bytes claims to hold {len(target)}")
+
+
+def _compress_lz4(data: Buffer, level: int, magic: int) -> bytes:
     out = bytearray(_LZ4_HEADER)
     if magic == 0:
         out[6] = _lz4_header_checksum(bytes(out[:6]))

@@ -16,7 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.compression import Codec, codec_of, compress, decompress
+from cordwood.format.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Codec,
+    codec_of,
+    compress,
+    decompress,
+)
 from cordwood.format.record import Record
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
@@ -139,18 +145,21 @@ class LegacyBatch:
                 f"its bytes give {self.computed_crc():#010x}"
             )
 
-    def records(self) -> list[Record]:
+    def records(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
         """The record, or the records of the compressed set, with absolute offsets.
 
+        `size_max` is how many bytes the set may be, decompressed.
+
         Raises:
+            BatchTooLargeError: the set is larger.
             CorruptError: the set is empty or malformed, or its messages are compressed themselves.
         """
         return [
             Record(message.offset, message.timestamp, message.key, message.value)
-            for message in self.messages()
+            for message in self.messages(size_max=size_max)
         ]
 
-    def messages(self) -> list[LegacyBatch]:
+    def messages(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> list[LegacyBatch]:
         """This message, or those of the compressed set, with absolute offsets.
 
         Raises:
@@ -160,7 +169,7 @@ class LegacyBatch:
             return [self]
         if self.value is None:
             raise CorruptError(f"compressed message at offset {self.offset} has a null value")
-        inner = [message for _, message in _iter_inner(self)]
+        inner = [message for _, message in _iter_inner(self, size_max)]
         if not inner:
             raise CorruptError(f"compressed message at offset {self.offset} holds no records")
         shift = self._shift_of(inner[-1].offset)
@@ -240,10 +249,12 @@ def build_legacy_wrapper(
     )
 
 
-def _iter_inner(wrapper: LegacyBatch) -> Iterator[tuple[int, LegacyBatch]]:
+def _iter_inner(wrapper: LegacyBatch, size_max: int) -> Iterator[tuple[int, LegacyBatch]]:
     """Every message of the wrapper's set, with its position in the decompressed set."""
     assert wrapper.value is not None
-    inner = memoryview(decompress(wrapper.codec, wrapper.value, magic=wrapper.magic))
+    inner = memoryview(
+        decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, size_max=size_max)
+    )
     position = 0
     while position < len(inner):
         if len(inner) - position < LOG_OVERHEAD_BYTES + LEGACY_OVERHEAD_V0:

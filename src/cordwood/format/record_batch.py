@@ -30,7 +30,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.compression import Codec, codec_of, compress, decompress
+from cordwood.format.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Codec,
+    codec_of,
+    compress,
+    decompress,
+)
 from cordwood.format.crc32c import crc32c
 from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
 from cordwood.format.record import (
@@ -44,6 +50,7 @@ from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 
 __all__ = [
+    "CONTROL_RECORDS_BYTES_MAX",
     "CREATE_TIME",
     "HEADER_BYTES",
     "LOG_APPEND_TIME",
@@ -64,6 +71,9 @@ LOG_OVERHEAD_BYTES = 12
 MAGIC_BYTES_MIN = 17  # bytes up to and including the magic of any version
 CRC_START = 21
 MAGIC = 2
+
+#: What the records of a control batch may take, decompressed. Kafka writes one of few bytes.
+CONTROL_RECORDS_BYTES_MAX = 1 << 20
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -234,13 +244,15 @@ class RecordBatch:
                 f"its bytes give {self.computed_crc():#010x}"
             )
 
-    def payload(self) -> bytes:
+    def payload(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
         """The records' bytes, decompressed.
 
         Raises:
+            BatchTooLargeError: they are more than `size_max`.
             CorruptError: the codec is unknown or the stream is malformed.
         """
-        return decompress(self.codec, bytes(memoryview(self.raw)[HEADER_BYTES:]))
+        packed = bytes(memoryview(self.raw)[HEADER_BYTES:])
+        return decompress(self.codec, packed, size_max=size_max)
 
     def records(self) -> list[Record]:
         """The records, in the order stored.
@@ -251,8 +263,10 @@ class RecordBatch:
         """
         return list(self.iter_records())
 
-    def iter_records(self) -> Iterator[Record]:
+    def iter_records(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
         """The records one by one: those before a malformed one are still given.
+
+        `size_max` is how many bytes they may be, decompressed.
 
         Raises:
             CorruptError: as `records`.
@@ -265,7 +279,7 @@ class RecordBatch:
             )
         if header.records_count == 0:
             return
-        reader = ByteReader(self.payload())
+        reader = ByteReader(self.payload(size_max=size_max))
         is_append_time = header.timestamp_type == LOG_APPEND_TIME
         for index in range(header.records_count):
             # A record takes 7 bytes at least: a false count ends here, not in a long loop.

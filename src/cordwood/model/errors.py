@@ -74,6 +74,10 @@ class ImpossibleOffsetError(CorruptError):
     """
 
 
+class BatchTooLargeError(CorruptError):
+    """A record batch that takes more memory, decompressed, than its reader may take for one."""
+
+
 class UnsupportedVersionError(CorruptError):
     """A version of a format that this release does not know."""
 

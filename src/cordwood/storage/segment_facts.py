@@ -324,14 +324,10 @@ def rebuild_indexes(
     with closing(fs.open(log)) as file:
         position = 0
         while (batch := _checked_batch(file, log, position, size_bytes)) is not None:
-            last_offset, max_timestamp, batch_bytes = (
-                batch.last_offset,
-                batch.max_timestamp,
-                batch.size_bytes,
-            )
-            _require_offsets(
-                log, position, batch.base_offset, last_offset, next_offset, base_offset
-            )
+            last_offset, max_timestamp = batch.last_offset, batch.max_timestamp
+            # The first offset of a legacy set is known only once it is decompressed.
+            first_offset = batch.base_offset if isinstance(batch, BatchHeader) else last_offset
+            _require_offsets(log, position, first_offset, last_offset, next_offset, base_offset)
             next_offset = last_offset + 1
             if max_timestamp > newest[0]:
                 newest = (max_timestamp, last_offset)
@@ -340,7 +336,7 @@ def rebuild_indexes(
                 if newest[0] > (times[-1][0] if times else _UNKNOWN):
                     times.append(newest)
                 indexed_at = position
-            position += batch_bytes
+            position += batch.size_bytes
     if position < size_bytes and not is_active:
         raise CorruptError(
             f"{size_bytes - position} bytes that are no whole batch, in a segment that is not the "

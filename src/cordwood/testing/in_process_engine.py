@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ _POLL_S = 0.001
 class InProcessEngine:
     """Runs rounds one after the other; several threads may run some at once."""
 
+    def __init__(self, *, batch_bytes_max: int | None = None) -> None:
+        """With `batch_bytes_max` no batch may take more memory, as with `--memory` on Spark."""
+        self._batch_bytes_max = batch_bytes_max
+
     #: Where the tasks read and write.
     fs: FileSystem = OS
 
@@ -40,6 +45,9 @@ class InProcessEngine:
 
     def _run(self, committer: RoundCommitter) -> None:
         errors: list[Exception] = []
+        planned = committer.round
+        if self._batch_bytes_max is not None:
+            planned = replace(planned, batch_bytes_max=self._batch_bytes_max)
 
         def go_on(_: int) -> None:
             round_ = committer.round
@@ -47,7 +55,7 @@ class InProcessEngine:
 
         def work() -> None:
             try:
-                tasks.clean_whole(committer.round, go_on, fs=self.fs)
+                tasks.clean_whole(planned, go_on, fs=self.fs)
             except (CordwoodError, OSError) as error:
                 errors.append(error)
 
@@ -88,7 +96,9 @@ def in_process() -> Iterator[Engine]:
 def clean_in_process(
     log_dir: Path, configs: Mapping[str, LogConfig], *, now_ms: int, **options: Any
 ) -> Report:
-    """Cleans a log directory without Spark; `options` are fields of `CleanRequest`, or `listener`.
+    """Cleans a log directory without Spark.
+
+    `options` are fields of `CleanRequest`, or `listener` or `engine`, which `clean` takes.
 
     Topics without an entry in `configs` are those that no source describes.
     """
@@ -98,7 +108,6 @@ def clean_in_process(
         return None if config is None else Resolved(config=config, origin={})
 
     listener: Listener | None = options.pop("listener", None)
+    engine = options.pop("engine", in_process)
     given: dict[str, Any] = {"log_dirs": (log_dir,), "resolve": resolve, "now_ms": now_ms}
-    return clean(
-        CleanRequest(**given | options), in_process, clock=SystemClock(), listener=listener
-    )
+    return clean(CleanRequest(**given | options), engine, clock=SystemClock(), listener=listener)

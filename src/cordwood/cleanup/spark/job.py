@@ -27,7 +27,7 @@ from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import progress_bytes
 from cordwood.cleanup.commit import IndexStats, RoundCommitter
 from cordwood.cleanup.round import Round, records_max, split_by_bytes
-from cordwood.cleanup.round_values import SegmentSource, failure_from_json
+from cordwood.cleanup.round_values import BATCH_BYTES_MIN, SegmentSource, failure_from_json
 from cordwood.cleanup.spark import worker
 from cordwood.cleanup.supervise import (
     CommittersOwner,
@@ -60,11 +60,13 @@ class Limits:
     """What bounds the memory of tasks.
 
     `entries_max` is how many keys a task holds; `whole_bytes` the size up to which a log is done by
-    one task even where others are idle.
+    one task even where others are idle. No batch may take more than `batch_bytes_max`, or if that
+    is None, than what its topic's max.message.bytes lets a client send.
     """
 
     entries_max: int = ENTRIES_MAX
     whole_bytes: int = _WHOLE_BYTES
+    batch_bytes_max: int | None = None
 
     @classmethod
     def within(cls, memory_bytes: int, slots: int) -> Limits:
@@ -73,7 +75,11 @@ class Limits:
         wanted = max(_ENTRIES_FLOOR, min(_ENTRIES_CEILING, each // _BYTES_A_KEY))
         # A table doubles when it is half full: fill it just short of that.
         doublings = (wanted + _SLACK_ENTRIES).bit_length() - 1
-        return cls(entries_max=(1 << doublings) - _SLACK_ENTRIES)
+        # Beside the table a batch is read; without it, a batch is rewritten, from one buffer to
+        # another.
+        table_bytes = ENTRY_BYTES << (doublings + 1)
+        batch_bytes_max = max(BATCH_BYTES_MIN, min(each - table_bytes, each // 2))
+        return cls(entries_max=(1 << doublings) - _SLACK_ENTRIES, batch_bytes_max=batch_bytes_max)
 
     @classmethod
     def of_tables(cls, table_bytes: int) -> Limits:
@@ -162,7 +168,7 @@ class SparkRounds:
     def execute(self, rounds: Sequence[Round], owner: Owner) -> None:
         """Executes rounds, and tells their owner what comes of each."""
         lanes = self._lanes_for(rounds)
-        rounds = [_shared(round_, lanes) for round_ in rounds]
+        rounds = [self._within_limits(_shared(round_, lanes)) for round_ in rounds]
         whole, split = self._sort(rounds)
         if whole:
             with _telling(whole, owner):
@@ -170,6 +176,11 @@ class SparkRounds:
         for round_ in split:
             with _telling([round_], owner):
                 self._run_split(round_, lanes, owner)
+
+    def _within_limits(self, round_: Round) -> Round:
+        if self._limits.batch_bytes_max is None:
+            return round_
+        return replace(round_, batch_bytes_max=self._limits.batch_bytes_max)
 
     def _lanes_for(self, rounds: Sequence[Round]) -> int:
         """How many tasks may rewrite at once: fewer where space is limited and groups are large."""

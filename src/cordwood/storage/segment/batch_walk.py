@@ -17,6 +17,7 @@ from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
 from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
 from cordwood.format.record_batch import (
     CONTROL_BIT,
+    CONTROL_RECORDS_BYTES_MAX,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
@@ -340,5 +341,5 @@ def marker_of(batch: RecordBatch) -> EndTxnMarker | None:
     Raises:
         CorruptError: it holds something else.
     """
-    record = next(batch.iter_records(), None)
+    record = next(batch.iter_records(size_max=CONTROL_RECORDS_BYTES_MAX), None)
     return None if record is None else parse_end_txn_marker(record.key, record.value)
