@@ -91,14 +91,18 @@ def _settled(text: str) -> str:
 
 
 def run_session(
-    session: list[Command], directory: Path, *, path: str, own_network: bool
+    session: list[Command],
+    directory: Path,
+    *,
+    own_network: bool = False,
+    **environment: str,
 ) -> list[str]:
     """Runs commands one after the other in one shell, in `directory`; what each printed.
 
     Args:
         session: the commands; `/tmp/` in them stands for `directory`.
         directory: the working directory.
-        path: the shell's PATH.
+        environment: variables over those of this process.
         own_network: give the shell a loopback interface of its own, so that ports as printed are
             free. It takes the right to do so.
 
@@ -118,7 +122,7 @@ def run_session(
     done = subprocess.run(
         shell,
         cwd=directory,
-        env={"PATH": path, "HOME": str(Path.home())},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=900,
@@ -239,7 +243,7 @@ def test_the_session_with_a_broker_prints_what_is_shown(tmp_path: Path, own_netw
     if not shutil.which("curl"):
         session = [each for each in session if "curl" not in each.text]
     path = f"{tools}:{BIN}:{os.environ['PATH']}"
-    printed = run_session(session, work, path=path, own_network=own_network)
+    printed = run_session(session, work, PATH=path, own_network=own_network)
     for command, output in zip(session, printed, strict=True):
         require_printed(command, output)
     assert "Shut down completed" in printed[0]
@@ -267,7 +271,7 @@ def test_the_commands_that_clean_without_spark_run(example: Path) -> None:
     session = [each for each in commands(block("console", CLEAN)) if not _needs_spark(each)]
     assert len(session) == 3
     path = f"{BIN}:{os.environ['PATH']}"
-    plan, retention, dump = run_session(session, example, path=path, own_network=False)
+    plan, retention, dump = run_session(session, example, PATH=path)
     assert "planned" in plan
     assert "freed" in retention
     assert "isvalid: true" in dump
@@ -280,7 +284,7 @@ def test_the_commands_that_clean_run(example: Path) -> None:
         _unavailable("jq is not installed")
     session = commands(block("console", CLEAN))
     path = f"{BIN}:{os.environ['PATH']}"
-    printed = run_session(session, example, path=path, own_network=False)
+    printed = run_session(session, example, PATH=path)
     (partition,) = json.loads(printed[3])
     assert (partition["topic"], partition["status"]) == ("orders", "cleaned")
     assert any((example / "trash").rglob("*.log"))
@@ -404,8 +408,7 @@ def test_the_commands_that_install_run_in_a_clean_environment(
     sizes = []
     for command in commands(block("console", INSTALL)):
         begun = time.monotonic()
-        constrained = Command(text=f"export PIP_CONSTRAINT={constraints}; {command.text}")
-        run_session([constrained], checkout, path=path, own_network=False)
+        run_session([command], checkout, PATH=path, PIP_CONSTRAINT=str(constraints))
         sizes.append(megabytes(site) - before)
         record_property(
             "figure", f"$ {command.text}: {time.monotonic() - begun:.1f} s, {sizes[-1]:.0f} MB"
