@@ -6,7 +6,7 @@ export PYTHONPATH :=
 # Three files at a time: many tests wait for a JVM, and keep no core busy meanwhile.
 SIDE_BY_SIDE := -n 3 --dist loadfile
 
-.PHONY: help setup lock run test nightly lint format bench bench-log bench-broker
+.PHONY: bench-stalls help setup lock run test nightly lint format bench bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -29,3 +29,5 @@ bench-log: setup  ## compare the log with plain files, and with Kafka's start
 	@$(BIN)/python benchmarks/bench_log.py
 bench-broker: setup  ## compare the broker with Kafka, by Kafka's own performance tools
 	@$(BIN)/python benchmarks/bench_broker.py
+bench-stalls: setup  ## show what other clients notice of one client's large request, beside a Kafka
+	@$(BIN)/python benchmarks/bench_stalls.py

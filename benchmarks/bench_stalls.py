@@ -335,8 +335,8 @@ def _skip_answer(sock: socket.socket) -> int:
 
 
 def run_case(name: str, frames: Frames, side: str, port: int, http_port: int | None) -> Figures:
-    steady, member = Steady(port), Member(port, f"watching-{name}")
     _reset_longest(http_port)
+    steady, member = Steady(port), Member(port, f"watching-{name}")
     steady.start()
     member.start()
     time.sleep(0.2)

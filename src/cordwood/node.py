@@ -189,6 +189,7 @@ class Node:
         self._at_end(lambda: gc.set_threshold(*thresholds))
         self._at_end(gc.unfreeze)
         server.start(loop, dispatcher.answer)
+        broker.wait_for_input = server.after_input
         self._undo.append((broker.slices.finish, False))
 
     @staticmethod

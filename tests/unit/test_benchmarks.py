@@ -353,3 +353,20 @@ def _require_sound(directory: Path, records: int) -> None:
                 assert record.value is None or len(record.value) == 250
                 offset += 1
     assert offset == records
+
+
+def test_the_stall_benchmark_runs(tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    names = "create-2500,invalid-9000,metadata-names,bomb-zstd"
+    sizes = ["--scale", "0.002", "--cases", names, "--json", str(out)]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "bench_stalls.py"), "--no-kafka", *sizes],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(out.read_text())
+    assert [each["case"] for each in figures] == names.split(",")
+    assert all(each["evicted"] == 0 and each["requests"] > 10 for each in figures)

@@ -24,6 +24,7 @@ from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.directory_moves import DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
+from cordwood.broker.groups.timers import at_once
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.refused_transactions import RefusedTransactions
@@ -121,6 +122,7 @@ class Broker:
         self.controller = controller
         self.loop = loop
         self.ports = ports
+        self.wait_for_input: Callable[[Callable[[], None]], None] = at_once
         self.slices = Slices(loop)
         self.turns = watch_of(loop)
         self.turns.cpu_elsewhere_s = lambda: self.slices.cpu_s
@@ -504,6 +506,10 @@ class Broker:
     def call_later_ms(self, delay_ms: float, run: Callable[[], Any]) -> Timer:
         """Has `run` called after so much real time: for sessions, and those who wait."""
         return self.loop.call_later(delay_ms / 1000, run)
+
+    def after_input(self, run: Callable[[], None]) -> None:
+        """Has `run` called when the requests that have arrived by now have been read."""
+        self.wait_for_input(run)
 
     def change(self, run: Callable[[], Any]) -> None:
         """Has `run`, a change of the cluster's metadata, done in slices; its errors are logged."""

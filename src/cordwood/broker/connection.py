@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -84,6 +85,13 @@ class Connection:
     def fd(self) -> int:
         """The socket's descriptor; another connection may have it once this one is closed."""
         return self._fd
+
+    @property
+    def has_input(self) -> bool:
+        """Whether requests have arrived that can be answered now."""
+        if self._closed or self.is_busy:
+            return False
+        return self._reader.holds_request or is_readable(self._fd)
 
     @property
     def is_working(self) -> bool:
@@ -334,6 +342,13 @@ class Connection:
         self._out.clear()
         self._sock.close()
         self._on_close(self)
+
+
+def is_readable(fd: int) -> bool:
+    """Whether a socket has bytes to be read, or its end."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _size(part: Part) -> int:

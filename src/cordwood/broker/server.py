@@ -11,7 +11,7 @@ import logging
 import select
 import socket
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _IDLE_CHECK_S = 5.0
 _ACCEPT_RETRY_S = 1.0
+_INPUT_TURNS_MAX = 1000
 
 
 class PortInUseError(CordwoodError):
@@ -263,6 +264,26 @@ class Server:
         for connection in list(self._connections.values()):
             if connection.last_active_s < line and not connection.is_working:
                 connection.close("it was idle for connections.max.idle.ms")
+
+    def after_input(self, run: Callable[[], None]) -> None:
+        """Calls `run` when the requests that have arrived by now have been read.
+
+        Those behind a request that is not answered yet are not waited for; nor is a client that
+        sends faster than it is served, after so many turns of the loop.
+        """
+        self._read_first(
+            [each for each in self.connections if each.has_input], _INPUT_TURNS_MAX, run
+        )
+
+    def _read_first(
+        self, connections: list[Connection], turns: int, run: Callable[[], None]
+    ) -> None:
+        assert self._loop is not None
+        waiting = [each for each in connections if each.has_input]
+        if waiting and turns:
+            self._loop.call_soon(self._read_first, waiting, turns - 1, run)
+        else:
+            run()
 
     def stop(self) -> None:
         """Closes listeners and connections."""

@@ -30,14 +30,15 @@ class TurnWatch:
     Times are in seconds. `longest_s` and `longest_cpu_s` are of the turns since `take_longest`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] | None = None) -> None:
+        """`now_s` gives the time; the machine's if None."""
         self.turns = 0
         self.long_turns = 0
         self.longest_s = 0.0
         self.longest_cpu_s = 0.0
         self.longest_what = ""
         self.cpu_elsewhere_s: Callable[[], float] = lambda: 0.0
-        self._clock = SystemClock().monotonic_s
+        self._clock = now_s or SystemClock().monotonic_s
         self._begun_s = 0.0
         self._begun_cpu_s = 0.0
         self._what: list[tuple[float, str]] = []

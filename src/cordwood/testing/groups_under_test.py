@@ -34,6 +34,7 @@ from cordwood.broker.groups.offset_requests import (
     FetchTopic,
 )
 from cordwood.broker.groups.settings import GroupSettings
+from cordwood.broker.groups.timers import at_once
 from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.record import Record
 from cordwood.model.append_origin import AppendOrigin
@@ -126,6 +127,7 @@ class GroupBroker:
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.call_later_ms = self.timers.call_later_ms
+        self.after_input = at_once
         self.fails_with: KafkaError | None = None
         self.periods: dict[str, int] = {}
         self._soon: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()

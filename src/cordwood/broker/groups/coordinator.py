@@ -41,7 +41,7 @@ from cordwood.broker.groups.records import KeyValue
 from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.groups.shard import GroupShard
 from cordwood.broker.groups.shard_loads import ShardLoads
-from cordwood.broker.groups.timers import Cancellable
+from cordwood.broker.groups.timers import Cancellable, Timers
 from cordwood.format.java_map import absolute_hash
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.append_origin import AppendOrigin
@@ -90,6 +90,9 @@ class CoordinatorBroker(Protocol):
     def call_later_ms(self, delay_ms: int, run: Callable[[], object], /) -> Cancellable:
         """Has `run` called after so much real time."""
 
+    def after_input(self, run: Callable[[], None], /) -> None:
+        """Has `run` called when the requests that have arrived by now have been read."""
+
     def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Cancellable:
         """Has `run` called in every period of the movable clock."""
 
@@ -126,7 +129,7 @@ class GroupCoordinator:
         self._loads = ShardLoads(broker, GROUP_METADATA_TOPIC, self._loaded)
         self._rebalancer = Rebalancer(
             settings,
-            broker.call_later_ms,
+            Timers(broker.call_later_ms, broker.after_input),
             self._store,
             lambda: str(UUID(hex=chance.unique_id())),
         )

@@ -1,7 +1,7 @@
 """What happens to a classic group: members join, sync, send heartbeats, leave, or are lost.
 
 Nothing here waits. A question that cannot be answered yet keeps its `reply` until the group has
-gone on; timers come from `call_later_ms`; what has to outlive a crash is handed to `store`, which
+gone on; timers come from `timers`; what has to outlive a crash is handed to `store`, which
 has written it when it returns.
 
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager, the classic part; KIP-62, KIP-134
@@ -41,7 +41,7 @@ from cordwood.broker.groups.member import (
     SyncRequest,
 )
 from cordwood.broker.groups.settings import GroupSettings
-from cordwood.broker.groups.timers import CallLater, Timers
+from cordwood.broker.groups.timers import Timers
 from cordwood.format.message_schema import STRING_BYTES_MAX
 
 Store = Callable[[ClassicGroup, Mapping[str, bytes]], int]
@@ -63,7 +63,7 @@ class Rebalancer:
     def __init__(
         self,
         settings: GroupSettings,
-        call_later_ms: CallLater,
+        timers: Timers,
         store: Store,
         unique_id: UniqueId,
     ) -> None:
@@ -71,12 +71,12 @@ class Rebalancer:
 
         Args:
             settings: bounds and delays.
-            call_later_ms: sets a timer of real time.
+            timers: of real time.
             store: writes a group.
             unique_id: makes a random uuid, for the ids of members.
         """
         self._settings = settings
-        self._timers = Timers(call_later_ms)
+        self._timers = timers
         self._store = store
         self._unique_id = unique_id
 

@@ -1,4 +1,9 @@
-"""Timers with names: one that is set again takes the place of the one before."""
+"""Timers with names: one that is set again takes the place of the one before.
+
+A timer may ring late, after the event loop or the machine stood still, and what would have stopped
+it may have arrived meanwhile. So when it is due, all input that has arrived is read first, and it
+rings if it is still set then.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,21 @@ CallLater = Callable[[int, Callable[[], None]], Cancellable]
 """Calls a function after so many ms of real time, on the thread that owns the broker's state."""
 
 
+AfterInput = Callable[[Callable[[], None]], None]
+"""Calls a function when the requests that have arrived by now have been read."""
+
+
+def at_once(run: Callable[[], None]) -> None:
+    """For timers whose owner has no input to wait for."""
+    run()
+
+
 class Timers:
     """Timers by key."""
 
-    def __init__(self, call_later_ms: CallLater) -> None:
+    def __init__(self, call_later_ms: CallLater, after_input: AfterInput = at_once) -> None:
         self._call_later_ms = call_later_ms
+        self._after_input = after_input
         self._pending: dict[Hashable, Cancellable] = {}
 
     def __len__(self) -> int:
@@ -39,7 +54,11 @@ class Timers:
                 del self._pending[key]
                 fn()
 
-        handle = self._call_later_ms(delay_ms, ring)
+        def due() -> None:
+            if self._pending.get(key) is handle:
+                self._after_input(ring)
+
+        handle = self._call_later_ms(delay_ms, due)
         self._pending[key] = handle
 
     def cancel(self, key: Hashable) -> None:

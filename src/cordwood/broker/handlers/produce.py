@@ -32,6 +32,8 @@ from cordwood.model.kafka_errors import (
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
+from cordwood.model.pauses import in_steps
+from cordwood.storage.append.payload import may_expand_beyond
 from cordwood.storage.log.append_result import AppendResult
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ _INVALID_TOPIC = 17
 _ADMIN_CLIENT = "__admin_client"
 """The only client that may write to the coordinators' topics. Source: AdminUtils."""
 _UNKNOWN_SERVER_ERROR = -1
+_INLINE_BYTES_MAX = 1 << 20
+_INLINE_EXPANDED_BYTES_MAX = 4 << 20
 _RECORD_ERRORS_SINCE = 8
 _FLEXIBLE_SINCE = 9
 _TOPIC_IDS_SINCE = 13
@@ -74,10 +78,10 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     failed = False
     single = _single(request)
     acks_are_valid = request.acks in _VALID_ACKS
-    for topic in request.topic_data:
+    for topic in in_steps(request.topic_data):
         name, error = _name_of(broker, topic, call.api_version)
         partitions = []
-        for data in topic.partition_data:
+        for data in in_steps(topic.partition_data):
             if error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
@@ -225,4 +229,13 @@ def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Respon
     return Encoded([head + done + b"\0\0\0\0"])
 
 
-API = Api(0, "Produce", 3, 13, handle)
+def _is_long(_broker: Broker, request: Any) -> bool:
+    """Whether a compressed batch may expand to more than can be validated in a turn."""
+    return any(
+        data.records is not None and may_expand_beyond(data.records, _INLINE_EXPANDED_BYTES_MAX)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+API = Api(0, "Produce", 3, 13, handle, inline_bytes_max=_INLINE_BYTES_MAX, is_long=_is_long)

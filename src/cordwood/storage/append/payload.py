@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 
 from cordwood.format.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidRecordError
@@ -18,6 +19,16 @@ DECOMPRESSED_RATIO_MAX = 128
 
 _WORD = struct.Struct("<I")
 _LZ4_HEADER_BYTES = 7
+_CODEC_MASK = 0x07
+_ATTRIBUTES_AT = 22  # of a record batch's header, the low byte
+# Bytes that one byte expands to at most: DEFLATE's, snappy's and LZ4's longest matches, and a
+# zstd block of 128 KiB that takes four.
+_EXPANSION_MAX: dict[int, int] = {
+    Codec.GZIP: 1032,
+    Codec.SNAPPY: 64,
+    Codec.LZ4: 255,
+    Codec.ZSTD: 32_768,
+}
 _LZ4_SIZE_MASK = 0x7FFFFFFF
 _LZ4_RESERVED = 0x03
 _LZ4_CONTENT_CHECKSUM = 0x04
@@ -34,6 +45,17 @@ def decompressed_bytes_max(max_message_bytes: int) -> int:
     """
     size = max(DECOMPRESSED_BYTES_MIN, DECOMPRESSED_RATIO_MAX * max_message_bytes)
     return min(size, DECOMPRESSED_BYTES_MAX)
+
+
+def may_expand_beyond(batch: Buffer, size_bytes: int) -> bool:
+    """Whether a compressed record batch, by its codec and size alone, may hold more than that.
+
+    Anything else than a whole batch of magic 2 is refused before it is decompressed.
+    """
+    if len(batch) <= HEADER_BYTES:
+        return False
+    ratio = _EXPANSION_MAX.get(batch[_ATTRIBUTES_AT] & _CODEC_MASK)
+    return ratio is not None and (len(batch) - HEADER_BYTES) * ratio > size_bytes
 
 
 def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MIN) -> Buffer:

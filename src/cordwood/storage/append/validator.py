@@ -71,6 +71,7 @@ __all__ = [
     "ValidationResult",
     "analyze",
     "as_they_are",
+    "placed",
     "validate_and_assign",
 ]
 
@@ -167,6 +168,18 @@ def validate_and_assign(
         offset_of_max_timestamp=header.last_offset,
         next_offset=header.next_offset,
         record_stats=stats,
+    )
+
+
+def placed(result: ValidationResult, first_offset: int) -> ValidationResult:
+    """A client's batch that was validated for offset 0, with the offsets from `first_offset` on."""
+    (batch,) = result.batches
+    header = batch.header._replace(base_offset=first_offset)
+    _, *rest = batch.parts
+    return result._replace(
+        batches=[batch._replace(parts=(build_header(header), *rest), header=header)],
+        offset_of_max_timestamp=header.last_offset,
+        next_offset=header.next_offset,
     )
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from cordwood.format.file_names import PARTITION_METADATA
+from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
@@ -247,6 +249,26 @@ class LogState:
                 self.has_unsynced_names = False
 
     # ---- for the modules beside this one
+
+    def _flush_small_files_soon(self) -> None:
+        """Has the topic id and the leader epochs written, if a record does not come first."""
+        if not self._has_flush_scheduled:
+            self._has_flush_scheduled = True
+            self.context.scheduler.schedule_once("flush-metadata-file", self._flush_if_open)
+
+    def _flush_if_open(self) -> None:
+        with self.lock:
+            self._has_flush_scheduled = False
+            if not self.is_closed:
+                with self.guard("writing the topic id and the leader epochs of"):
+                    self._flush_topic_id()
+                    self.leader_epochs.flush()
+
+    def _flush_topic_id(self) -> None:
+        if self._topic_id_pending is not None:
+            data = build_partition_metadata(self._topic_id_pending)
+            self.context.fs.replace_durably(self.directory / PARTITION_METADATA, data)
+            self._topic_id_pending = None
 
     def change_epochs(self, change: Callable[[], None]) -> None:
         """Takes leader epochs away; where their file finds no room now, it is written later.

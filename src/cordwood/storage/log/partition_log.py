@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
-from cordwood.format.file_names import PARTITION_METADATA
 from cordwood.format.legacy import LegacyBatch
-from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.format.record_batch import MAGIC
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
@@ -31,8 +30,9 @@ from cordwood.model.kafka_errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
+from cordwood.model.pauses import background, is_pausing
 from cordwood.storage.append import validator
-from cordwood.storage.append.validator import ValidatedBatch
+from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log import log_changes, log_reader
 from cordwood.storage.log.append_result import AppendResult, LogPosition
 from cordwood.storage.log.log_reader import Fetched, Isolation, ListedOffset
@@ -74,27 +74,28 @@ class PartitionLog(LogState):
             KafkaError: as the classes of `model.kafka_errors` say; nothing was written. A
                 `StorageError` says that the disk is full, or that the directory is now offline.
         """
-        analyzed = validator.analyze(
-            records,
-            origin=origin,
-            max_message_bytes=self.config.max_message_bytes,
-            topic_partition=self.topic_partition,
-            metrics=self.context.metrics,
-        )
+        is_sliced = origin is AppendOrigin.CLIENT and is_pausing()
+        checked: ValidationResult | None = None
+        with background() if is_sliced else nullcontext():
+            analyzed = validator.analyze(
+                records,
+                origin=origin,
+                max_message_bytes=self.config.max_message_bytes,
+                topic_partition=self.topic_partition,
+                metrics=self.context.metrics,
+            )
+            if is_sliced and analyzed:
+                # Without the lock: a batch may expand to 128 MiB, and readers go on meanwhile.
+                checked = self._validated(analyzed, origin, leader_epoch, first_offset=0)
         with self.lock, self.guard("appending records to"):
             self.require_open()
             if not analyzed:
                 return self._nothing()
-            result = validator.validate_and_assign(
-                analyzed,
-                first_offset=self.log_end_offset,
-                topic_partition=self.topic_partition,
-                config=self.config,
-                origin=origin,
-                leader_epoch=leader_epoch,
-                now_ms=self.context.clock.now_ms(),
-                metrics=self.context.metrics,
-            )
+            end = self.log_end_offset
+            if checked is None:
+                result = self._validated(analyzed, origin, leader_epoch, first_offset=end)
+            else:
+                result = validator.placed(checked, end)
             return self._append(
                 result.batches,
                 origin=origin,
@@ -104,6 +105,25 @@ class PartitionLog(LogState):
                 guard=verification_guard,
                 transaction_version=transaction_version,
             )
+
+    def _validated(
+        self,
+        analyzed: Sequence[AnalyzedBatch],
+        origin: AppendOrigin,
+        leader_epoch: int,
+        *,
+        first_offset: int,
+    ) -> ValidationResult:
+        return validator.validate_and_assign(
+            analyzed,
+            first_offset=first_offset,
+            topic_partition=self.topic_partition,
+            config=self.config,
+            origin=origin,
+            leader_epoch=leader_epoch,
+            now_ms=self.context.clock.now_ms(),
+            metrics=self.context.metrics,
+        )
 
     def append_as_follower(
         self, records: Buffer, *, leader_epoch: int | None = None
@@ -486,25 +506,6 @@ class PartitionLog(LogState):
                     f"Tried to assign topic ID {topic_id} to log for topic partition "
                     f"{self.topic_partition}, but log already contained topic ID {self.topic_id}"
                 )
-
-    def _flush_small_files_soon(self) -> None:
-        if not self._has_flush_scheduled:
-            self._has_flush_scheduled = True
-            self.context.scheduler.schedule_once("flush-metadata-file", self._flush_if_open)
-
-    def _flush_if_open(self) -> None:
-        with self.lock:
-            self._has_flush_scheduled = False
-            if not self.is_closed:
-                with self.guard("writing the topic id and the leader epochs of"):
-                    self._flush_topic_id()
-                    self.leader_epochs.flush()
-
-    def _flush_topic_id(self) -> None:
-        if self._topic_id_pending is not None:
-            data = build_partition_metadata(self._topic_id_pending)
-            self.context.fs.replace_durably(self.directory / PARTITION_METADATA, data)
-            self._topic_id_pending = None
 
     def assign_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
         """Records the epoch that a new leader begins, at the log's end unless told otherwise.

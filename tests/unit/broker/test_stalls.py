@@ -1,0 +1,298 @@
+"""What other clients notice while one client's request is long, or after the broker stood still."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cordwood.broker.turns import TurnWatch
+from cordwood.format.compression import Codec
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.pauses import background, in_steps, is_pausing
+from cordwood.storage.filesystem import OsFileSystem
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.kafka import poll_until
+from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.wire import API_KEYS, Plain, Wire
+
+TURN_CPU_S = 0.05
+"""The most processor time that a turn may take: other processes do not count."""
+
+SESSION_MS = 1000
+
+
+@pytest.fixture
+def running() -> Iterator[RunningBroker]:
+    properties = {
+        "group.min.session.timeout.ms": SESSION_MS,
+        "auto.create.topics.enable": False,
+        "offsets.topic.num.partitions": 1,
+    }
+    with RunningBroker(properties, engine=NoEngine) as broker:
+        yield broker
+
+
+@contextmanager
+def short_turns(running: RunningBroker) -> Iterator[None]:
+    """Fails if a turn of the event loop took more than `TURN_CPU_S` of processor time."""
+    running.call(lambda broker: broker.turns.take_longest())
+    yield
+    longest = running.call(lambda broker: broker.turns.longest_cpu_s)
+    assert longest < TURN_CPU_S
+
+
+def create(wire: Wire, *topics: tuple[str, int]) -> list[Plain]:
+    asked = [
+        {"name": name, "num_partitions": count, "replication_factor": 1} for name, count in topics
+    ]
+    found: list[Plain] = wire.ask("create_topics", 7, {"topics": asked, "timeout": 60_000})[
+        "topics"
+    ]
+    return found
+
+
+def errors(answers: list[Plain]) -> set[str]:
+    return {each["error_code"] for each in answers}
+
+
+def test_turns_are_short_while_a_topic_of_many_partitions_is_created_and_described(
+    running: RunningBroker,
+) -> None:
+    with Wire(running.port) as wire, short_turns(running):
+        assert errors(create(wire, ("wide", 400))) == {"none"}
+        described = wire.ask("metadata", 12, {"topics": None})
+        assert len(described["topics"][0]["partitions"]) == 400
+        assert running.call(lambda broker: broker.led_count) == 400
+
+
+def test_turns_are_short_while_many_topics_are_refused(running: RunningBroker) -> None:
+    with Wire(running.port) as wire, short_turns(running):
+        answers = create(wire, *[(f"no topic {number}", 1) for number in range(3000)])
+        assert errors(answers) == {"invalid_topic_exception"}
+
+
+def test_turns_are_short_while_a_million_equal_names_are_read(running: RunningBroker) -> None:
+    body = struct.pack(">i", 1_000_000) + bytes(2_000_000)
+    with Wire(running.port, timeout_s=60) as wire, short_turns(running):
+        answer = wire.ask_raw(API_KEYS["metadata"], 1, body)
+    assert [each["name"] for each in answer["topics"]] == [""]
+
+
+def test_turns_are_short_while_settings_of_many_resources_are_described(
+    running: RunningBroker,
+) -> None:
+    asked = {"resource_type": 2, "resource_name": "one", "configuration_keys": None}
+    fields = {"resources": [asked] * 300, "include_synonyms": True, "include_documentation": True}
+    with Wire(running.port) as wire, short_turns(running):
+        create(wire, ("one", 1))
+        answer = wire.ask("describe_configs", 4, fields)
+    assert len(answer["results"]) == 300
+    assert errors(answer["results"]) == {"none"}
+
+
+def produce(batch: bytes) -> dict[str, Any]:
+    data = [{"index": 0, "records": batch}]
+    topics = [{"name": "one", "partition_data": data}]
+    return {"acks": 1, "timeout": 30_000, "topic_data": topics}
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_batch_that_expands_is_validated_without_the_event_loop(
+    running: RunningBroker, codec: Codec
+) -> None:
+    now_ms = int(time.time() * 1000)
+    records = [Record(number, now_ms, None, bytes(1 << 20)) for number in range(16)]
+    batch = bytes(build_batch(records, base_offset=0, codec=codec))
+    with Wire(running.port) as wire:
+        create(wire, ("one", 1))
+        with short_turns(running):
+            answers = [wire.ask("produce", 9, produce(batch)) for _ in range(2)]
+    partitions = [each["responses"][0]["partition_responses"][0] for each in answers]
+    assert errors(partitions) == {"none"}
+    assert [each["base_offset"] for each in partitions] == [0, 16]
+
+
+class GatedFileSystem(OsFileSystem):
+    """The machine's file system; the sync of a directory of that name waits for `gate`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.waits = threading.Event()
+        self.is_shut = False
+
+    def sync_directory(self, path: Any) -> None:
+        if self.is_shut:
+            self.waits.set()
+            assert self.gate.wait(30)
+        super().sync_directory(path)
+
+
+def test_clients_are_served_while_the_disk_creates_logs() -> None:
+    fs = GatedFileSystem()
+    with (
+        RunningBroker(engine=NoEngine, fs=fs) as running,
+        Wire(running.port) as wire,
+        Wire(running.port) as other,
+    ):
+        create(wire, ("there", 1))
+        answers: list[Plain] = []
+        fs.is_shut = True
+        thread = threading.Thread(target=lambda: answers.extend(create(wire, ("slow", 3))))
+        thread.start()
+        assert fs.waits.wait(30)
+        assert end_error(other, "there") == "none"
+        # Its log is being created: a client tries again.
+        assert end_error(other, "slow") == "not_leader_or_follower"
+        assert not answers
+        fs.is_shut = False
+        fs.gate.set()
+        thread.join()
+        assert errors(answers) == {"none"}
+        assert end_error(other, "slow") == "none"
+
+
+def end_error(wire: Wire, topic: str) -> str:
+    partitions = [{"partition_index": 0, "timestamp": -1}]
+    topics = [{"name": topic, "partitions": partitions}]
+    answer = wire.ask("list_offsets", 6, {"replica_id": -1, "topics": topics})
+    return str(answer["topics"][0]["partitions"][0]["error_code"])
+
+
+# ---- sessions
+
+
+class Member:
+    """The only member of a group."""
+
+    def __init__(self, wire: Wire, group: str) -> None:
+        self.wire = wire
+        self.group = group
+        self.id = ""
+        poll_until(self._is_found, timeout_s=30, what="the coordinator")
+        joined = self._ask(
+            "join_group",
+            3,
+            session_timeout=SESSION_MS,
+            rebalance_timeout=10_000,
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b""}],
+        )
+        self.id, self.generation = joined["member_id"], joined["generation_id"]
+        assigned = {"member_id": self.id, "assignment": b""}
+        synced = self._ask("sync_group", 2, generation_id=self.generation, assignments=[assigned])
+        assert synced["error_code"] == "none"
+
+    def _is_found(self) -> bool:
+        found = self.wire.ask("find_coordinator", 2, {"key": self.group, "key_type": 0})
+        return bool(found["error_code"] == "none")
+
+    def _ask(self, api: str, version: int, **values: Any) -> Plain:
+        return self.wire.ask(api, version, {"group_id": self.group, "member_id": self.id} | values)
+
+    def heartbeat(self) -> str:
+        """Keeps the session alive; the error."""
+        answer = self._ask("heartbeat", 2, generation_id=self.generation)
+        return str(answer["error_code"])
+
+
+def members_of(running: RunningBroker, group: str) -> int:
+    def count(broker: Any) -> int:
+        found = broker.groups.describe(group)
+        return 0 if found is None else len(list(found.members()))
+
+    return running.call(count)
+
+
+def test_heartbeats_that_arrived_during_a_stall_keep_their_members(running: RunningBroker) -> None:
+    with Wire(running.port) as first, Wire(running.port) as second:
+        alive, dead = Member(first, "alive"), Member(second, "dead")
+        stalled, heard = threading.Event(), []
+
+        def stall() -> None:
+            stalled.set()
+            # Until both sessions are over, as by a process that is stopped and continued.
+            time.sleep(1.5 * SESSION_MS / 1000)
+
+        assert running._loop is not None  # the loop itself stands still
+        running._loop.call_soon_threadsafe(stall)
+        assert stalled.wait(30)
+        heard.append(alive.heartbeat())  # sent during the stall, answered after it
+        assert heard == ["none"]
+        poll_until(lambda: members_of(running, "dead") == 0, timeout_s=30, what="the eviction")
+        assert dead.heartbeat() == "unknown_member_id"
+
+
+# ---- the means
+
+
+def test_work_in_slices_takes_turns_with_the_event_loop(running: RunningBroker) -> None:
+    seen: list[str] = []
+
+    def work() -> int:
+        assert is_pausing()
+        total = 0
+        for number in in_steps(range(100_000), every=100):
+            total += number
+        with background():
+            assert not is_pausing()
+        seen.append("work")
+        return total
+
+    def begin(broker: Any) -> Any:
+        future = broker.slices.run(work)
+        broker.loop.call_soon(seen.append, "loop")
+        return future
+
+    future = running.call(begin)
+    poll_until(lambda: running.call(lambda _: future.done()), timeout_s=30, what="the work")
+    assert future.result() == sum(range(100_000))
+    assert seen == ["loop", "work"]
+    assert running.call(lambda broker: broker.slices.count) > 1
+
+
+def test_changes_of_the_metadata_follow_one_another(running: RunningBroker) -> None:
+    names = [f"t{number}" for number in range(8)]
+    answers: list[Plain] = []
+
+    def ask(name: str) -> None:
+        with Wire(running.port) as wire:
+            answers.extend(create(wire, (name, 40)))
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in [*names, *names]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = [each["error_code"] for each in answers]
+    assert counts.count("none") == len(names)
+    assert counts.count("topic_already_exists") == len(names)
+    assert running.call(lambda broker: broker.led_count) == 40 * len(names)
+
+
+def test_long_turns_are_counted_and_logged_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [100.0]
+    watch = TurnWatch(lambda: now[0])
+    for taken_s in (0.049, 0.06, 0.07, 0.08, 1.0):
+        watch.begin()
+        now[0] += taken_s
+        watch.note("CreateTopics of client c", taken_s)
+        watch.end()
+    assert (watch.turns, watch.long_turns) == (5, 4)
+    assert watch.take_longest() == pytest.approx(1.0)
+    assert watch.take_longest() == 0
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.split(" (")[0] for text in said] == [
+        "The event loop was busy for 60 ms",
+        "The event loop was busy for 1000 ms",
+    ]
+    assert "CreateTopics of client c for 1000 ms" in said[1]
+    assert said[1].endswith("; 2 more since the last such message")
