@@ -10,6 +10,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from cordwood.surfaces.http.endpoint import HttpEndpoint
+from cordwood.surfaces.http.server import Limits
 from cordwood.testing.broker import RunningBroker
 
 _ANSWER_S = 60.0
@@ -67,7 +68,8 @@ class Probe:
         port = self.endpoint.port
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_S)
         try:
-            connection.request(method, path, headers=dict(headers or {}))
+            given = {"Content-Type": "application/json"} if method == "POST" else {}
+            connection.request(method, path, headers=given | dict(headers or {}))
             response = connection.getresponse()
             kind = response.headers.get("Content-Type", "")
             return HttpAnswer(response.status, response.read().decode(), kind)
@@ -82,9 +84,9 @@ class Probe:
 
 
 @contextmanager
-def probed(broker: RunningBroker) -> Iterator[Probe]:
+def probed(broker: RunningBroker, *, limits: Limits | None = None) -> Iterator[Probe]:
     """An endpoint of a running broker, at a free port."""
-    endpoint = HttpEndpoint(broker.node, 0)
+    endpoint = HttpEndpoint(broker.node, 0, limits=limits)
     try:
         yield Probe(endpoint)
     finally:

@@ -51,13 +51,14 @@ def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
     try:
         connection.connect()
         connection.sock.settimeout(_ANSWER_S)
-        connection.request(method, parts.path.rstrip("/") + path)
+        headers = {"Content-Type": "application/json"} if method == "POST" else {}
+        connection.request(method, parts.path.rstrip("/") + path, headers=headers)
         response = connection.getresponse()
         return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or error or type(error).__name__
         raise EndpointError(
-            f"nothing answers at {url} ({error or type(error).__name__}). Is `cordwood serve` "
-            "running there?"
+            f"nothing answers at {url} ({reason}). Is `cordwood serve` running there?"
         ) from error
     finally:
         connection.close()

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.model.clock import SystemClock
 from cordwood.surfaces.http import endpoint as endpoint_module
 from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint
+from cordwood.surfaces.http.server import Answer, HttpServer, Limits
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.in_process_engine import ManagedInProcessEngine
 from cordwood.testing.scrape import Probe, probed
@@ -140,17 +142,128 @@ def test_a_loop_that_does_not_answer_fails_the_request_and_nothing_else(
     assert probe.ask("/health").status == 200
 
 
-def test_requests_above_the_bound_are_turned_away_until_others_have_ended(probe: Probe) -> None:
-    idle = [socket.create_connection(("127.0.0.1", probe.endpoint.port)) for _ in range(16)]
-    with socket.create_connection(("127.0.0.1", probe.endpoint.port)) as one_more:
-        assert one_more.recv(1) == b""
-    for each in idle:
-        each.sendall(b"GET /clock HTTP/1.0\r\n\r\n")
-        assert each.recv(12) == b"HTTP/1.0 200"
-        while each.recv(4096):
-            pass
-        each.close()
-    assert document(probe, "/clock")["movable"]
+# ---- slow clients, large requests
+
+
+def received(sock: socket.socket) -> bytes:
+    """All that comes until the other end closes."""
+    found = b""
+    with suppress(ConnectionResetError):
+        while data := sock.recv(65_536):
+            found += data
+    return found
+
+
+def test_slow_clients_do_not_keep_others_out(broker: RunningBroker) -> None:
+    limits = Limits(connections=20)
+    with probed(broker, limits=limits) as probe:
+        slow = [socket.create_connection(("127.0.0.1", probe.endpoint.port)) for _ in range(20)]
+        for each in slow:
+            each.sendall(b"GET /cl")
+        assert document(probe, "/clock")["movable"]
+        slow[-1].sendall(b"ock HTTP/1.1\r\n\r\n")
+        assert received(slow[-1]).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert received(slow[0]) == b"", "the oldest has made way"
+        for each in slow:
+            each.close()
+
+
+def test_a_request_has_a_time_in_total_however_often_a_byte_comes(broker: RunningBroker) -> None:
+    with (
+        probed(broker, limits=Limits(receive_s=0.3)) as probe,
+        socket.create_connection(("127.0.0.1", probe.endpoint.port)) as slow,
+    ):
+        slow.settimeout(0.01)
+        answer = b""
+        for byte in b"GET /clock HTTP/1.1\r\n" + b"X: y\r\n" * 1_000:
+            try:
+                slow.sendall(bytes([byte]))
+                answer += slow.recv(4096)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+            if answer:
+                break
+        assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+
+
+def test_an_answer_that_is_not_taken_is_given_up(broker: RunningBroker) -> None:
+    sock = socket.create_server(("127.0.0.1", 0))
+    large = Answer(bytes(64 << 20), "text/plain")
+    server = HttpServer(sock, lambda _: large, limits=Limits(send_s=0.2))
+    with socket.create_connection(sock.getsockname()[:2]) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert slow.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
+        deadline = threading.Event()
+        deadline.wait(0.5)
+        assert len(received(slow)) < 64 << 20
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /clock HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", 431),
+        (b"GET /clock HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 400),
+        (b"POST /clock/advance HTTP/1.1\r\nContent-Length: 70000\r\n\r\n", 413),
+        (b"POST /clock/advance HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
+        (b"GET /clock HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),
+    ],
+    ids=["large head", "many headers", "large body", "chunks", "no number", "TLS"],
+)
+def test_a_request_that_is_too_large_or_malformed_is_refused(
+    probe: Probe, request_: bytes, status: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", probe.endpoint.port)) as sock:
+        sock.sendall(request_)
+        assert received(sock).startswith(b"HTTP/1.1 %d " % status)
+
+
+# ---- pages of other sites
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9464", "127.0.0.1:1", "[::1]:1"])
+def test_a_request_that_changes_something_comes_to_a_name_of_the_broker(
+    probe: Probe, host: str
+) -> None:
+    headers = {"Host": host, "Origin": f"http://{host}"}
+    assert probe.ask("/clock/advance?ms=1", "POST", headers).status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example:9464"}, 421),
+        ({"Host": "localhost@evil.example"}, 421),
+        ({"Host": "[::1"}, 421),
+        ({"Host": "localhost", "Origin": "http://evil.example"}, 403),
+        ({"Host": "localhost", "Origin": "null"}, 403),
+        ({"Host": "localhost", "Origin": "http://localhost:3000"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(
+    probe: Probe, headers: dict[str, str], status: int
+) -> None:
+    before = document(probe, "/clock")["ahead_ms"]
+    answer = probe.ask("/clock/advance?ms=1000", "POST", headers)
+    assert answer.status == status, answer.text
+    assert answer.text.strip()
+    assert document(probe, "/clock")["ahead_ms"] == before
+
+
+def test_the_name_of_a_listener_is_a_name_of_the_broker(tmp_path: Path) -> None:
+    properties = {"advertised.listeners": "PLAINTEXT://broker.test:19092"}
+    with (
+        RunningBroker(properties, log_dir=tmp_path, engine=ManagedInProcessEngine) as broker,
+        probed(broker) as probe,
+    ):
+        answer = probe.ask("/clock/advance?ms=1", "POST", {"Host": "Broker.test:9464"})
+        assert answer.status == 200, answer.text
 
 
 # ---- the clock
