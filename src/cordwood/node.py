@@ -69,6 +69,9 @@ _CONTROLLER_PORT: Final = 9093
 # ever a cycle.
 _GARBAGE_MIN: Final = 20_000
 _SNAPSHOT_CHECK_MS: Final = 60_000
+_ADVICE: Final = (
+    "Give a directory that this user can create, read and write, with --log-dir or log.dirs."
+)
 _RESERVE_BYTES: Final = 1 << 20
 _CLEANER_KEYS: Final = (
     "log.cleaner.threads",
@@ -212,9 +215,9 @@ class Node:
             try:
                 read_directory(each, fs=self._fs)
             except OSError as error:
-                reason = f"Error while reading meta.properties: {error}"
+                reason = f"Error while reading meta.properties: {error.strerror}"
                 if each == self._metadata_dir:
-                    raise StorageError(f"The metadata log dir {each}: {reason}") from error
+                    raise StorageError(f"Log directory {each}: {reason}. {_ADVICE}") from error
                 failures.fail(each, reason)
             else:
                 usable.append(each)
@@ -230,16 +233,22 @@ class Node:
         cluster_id = (found[0].cluster_id if found else None) or uuid_text(
             fresh_uuid(SystemChance()).bytes
         )
-        ids = format_directories(
-            log_dirs,
-            node_id=self.settings.node_id,
-            cluster_id=cluster_id,
-            clock=self.clock,
-            controller_endpoints=self._controller_endpoints(),
-            # Where a directory is formatted already, the voters are known there.
-            has_dynamic_voters=not found,
-            fs=fs,
-        )
+        try:
+            ids = format_directories(
+                log_dirs,
+                node_id=self.settings.node_id,
+                cluster_id=cluster_id,
+                clock=self.clock,
+                controller_endpoints=self._controller_endpoints(),
+                # Where a directory is formatted already, the voters are known there.
+                has_dynamic_voters=not found,
+                fs=fs,
+            )
+        except OSError as error:
+            where = error.filename or ", ".join(str(each) for each in log_dirs)
+            raise StorageError(
+                f"Log directory {where}: Error while formatting: {error.strerror}. {_ADVICE}"
+            ) from error
         return cluster_id, dict(zip(log_dirs, ids, strict=True))
 
     def _controller_endpoints(self) -> list[Endpoint]:

@@ -89,7 +89,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),
     "protocol/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
     "surfaces/cli/serve.py": (
-        {"read_text", "signal"},
+        {"read_bytes", "signal"},
         "reads server.properties; stops in order when it is told to",
     ),
     "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),

@@ -136,7 +136,9 @@ class Server:
                     f"Socket server failed to bind to {where}: Address already in use. Another "
                     "process listens there: stop it, or choose another port in `listeners`."
                 ) from error
-            raise CordwoodError(f"Socket server failed to bind to {where}: {error}") from error
+            raise CordwoodError(
+                f"Socket server failed to bind to {where}: {error.strerror}"
+            ) from error
         self._bound.append((listener, sock))
         self.counters[listener] = ListenerCounters()
         return int(sock.getsockname()[1])

@@ -106,8 +106,12 @@ def read_settings(options: SettingOptions) -> Settings:
 def _text_of(path: Path, option: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{option} {path}: cannot be read: it is not UTF-8 at byte {error.start}"
+        ) from error
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: cannot be read: {error.strerror}") from error
 
 
 def _metadata_of(options: SettingOptions) -> MetadataImage | None:

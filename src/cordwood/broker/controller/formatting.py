@@ -96,12 +96,16 @@ def read_directory(log_dir: Path, *, fs: FileSystem = OS) -> MetaProperties | No
     """The `meta.properties` of a log directory; None where it is not formatted.
 
     Raises:
-        CorruptError: the file is malformed.
+        CorruptError: the file is malformed; says which, and what to do.
     """
+    path = log_dir / META_PROPERTIES
     try:
-        return parse_meta_properties(fs.read_bytes(log_dir / META_PROPERTIES))
+        return parse_meta_properties(fs.read_bytes(path))
     except FileNotFoundError:
         return None
+    except CorruptError as error:
+        reason = f"{error.reason}. Restore the file from a copy, or give another directory"
+        raise type(error)(reason, path=str(path)) from error
 
 
 def require_own(

@@ -26,6 +26,10 @@ def main() -> NoReturn:
         sys.exit("cordwood does not run under python -O: its assertions guard your data")
     _open_missing_streams()
     STOPPING.install()
+    import logging  # noqa: PLC0415  # signals come first
+
+    # A log line that cannot be written is lost; the command itself says what it could not write.
+    logging.raiseExceptions = False
     try:
         code = run(sys.argv[1:])
     except StoppedError:

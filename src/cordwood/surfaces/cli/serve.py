@@ -25,6 +25,7 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.stopping import SIGNALS
 
 if TYPE_CHECKING:
     from cordwood.broker.configs.settings import BrokerSettings
@@ -112,12 +113,12 @@ def serve_command(
         source = "the command line"
         if config is not None:
             source = str(config)
-            given = dict(parse_properties(config.read_text(encoding="utf-8"), name=source))
+            given = dict(parse_properties(_read(config).decode("latin-1"), name=source))
         given |= _from_options(log_dir, port, override or [])
         if config is None:
             given = {**SINGLE_BROKER_DEFAULTS, **given}
         settings = BrokerSettings(given, source=source)
-    except (CordwoodError, OSError) as error:
+    except CordwoodError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_USAGE) from error
     for warning in settings.warnings:
@@ -131,6 +132,18 @@ def serve_command(
     except CordwoodError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_FAILED) from error
+
+
+def _read(config: Path) -> bytes:
+    """The file's bytes: Java reads properties as Latin-1.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return config.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--config {config}: {error.strerror}") from error
 
 
 def _from_options(
@@ -154,7 +167,12 @@ def _run_until_told(
 ) -> None:
     from cordwood.broker import turns  # noqa: PLC0415
 
-    turns.run(_serve(settings, clock, http_port, screen))
+    try:
+        turns.run(_serve(settings, clock, http_port, screen))
+    finally:
+        # It has stopped in order: a signal that comes now has nothing left to stop.
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 async def _serve(
@@ -165,8 +183,9 @@ async def _serve(
 
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, told.set)
     node = Node(settings, clock=clock)
     try:
         if screen.is_terminal:

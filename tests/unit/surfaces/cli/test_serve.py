@@ -86,6 +86,37 @@ def test_a_directory_that_holds_something_else_is_not_formatted(tmp_path: Path) 
     assert [each.name for each in (tmp_path / "logs").iterdir()] == ["letters.txt"]
 
 
+@pytest.mark.parametrize("name", ["file", "file/below", "x" * 300])
+def test_a_directory_that_cannot_be_created_is_named_with_what_to_do(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    done = serve("--log-dir", str(tmp_path / name), "--port", "0")
+    assert done.returncode == _FAILED, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"cordwood serve: Log directory {tmp_path / name}: ")
+    assert line.endswith("with --log-dir or log.dirs.")
+
+
+def test_a_damaged_meta_properties_is_named_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "meta.properties"
+    path.write_text("version=1\nnode.id=abc\ncluster.id=x\n", encoding="utf-8")
+    done = serve("--log-dir", str(tmp_path), "--port", "0")
+    assert done.returncode == _FAILED, done.stderr
+    assert done.stderr == (
+        f"cordwood serve: {path}: node.id='abc' is not a number. Restore the file from a copy, or "
+        "give another directory\n"
+    )
+
+
+def test_a_server_properties_is_read_as_latin_1_as_java_does(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_bytes(b"# caf\xe9\nnum.partitions=none\n")
+    done = serve("--config", str(config))
+    assert done.returncode == _USAGE, done.stderr
+    assert "num.partitions" in done.stderr
+
+
 def test_it_stops_in_order_when_it_is_told_to(tmp_path: Path) -> None:
     broker = ServedBroker(tmp_path / "logs").start()
     assert not (tmp_path / "logs" / ".kafka_cleanshutdown").exists()

@@ -179,6 +179,12 @@ def _check(options: Options, terminal: Terminal) -> None:
     elif options.has("offset"):
         raise UsageError("The partition is required when offset is specified.")
     options.require("bootstrap-server")
+    include = options.value("include")
+    if include is not None:
+        try:
+            re.compile(include)
+        except re.error as error:
+            raise ToolError(f"{include} is an invalid regex.") from error
     for old, new in (
         ("consumer-property", "command-property"),
         ("consumer.config", "command-config"),

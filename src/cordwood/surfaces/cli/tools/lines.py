@@ -28,7 +28,7 @@ class LineReader:
         """Reads the properties.
 
         Raises:
-            LineError: separators that could not be told apart.
+            LineError: separators that could not be told apart, or no regular expression.
         """
         self._parse_key = _is_true(properties.get("parse.key"))
         self._key_separator = properties.get("key.separator", "\t")
@@ -40,7 +40,10 @@ class LineReader:
         self._null = properties.get("null.marker")
         self._number = 0
         self._check()
-        self._pattern = re.compile(self._separator)
+        try:
+            self._pattern = re.compile(self._separator)
+        except re.error as error:
+            raise LineError(f"headers.separator={self._separator} is an invalid regex.") from error
 
     def read(self, line: str) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
         """Key, value and headers of the next line.
