@@ -109,9 +109,10 @@ class Stopping:
 
 def _silence() -> None:
     """Drops what threads and libraries report of processes and sockets that are gone."""
-    import logging  # noqa: PLC0415  # a signal may come before anything is imported
-
-    logging.disable(logging.CRITICAL)
+    # A signal may come before logging is imported, or in the middle of it.
+    disable = getattr(sys.modules.get("logging"), "disable", None)
+    if disable is not None:
+        disable()
     threading.excepthook = lambda _: None
 
 

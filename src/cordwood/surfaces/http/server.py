@@ -8,8 +8,6 @@ so that slow clients cannot keep others out. An answer is made in a thread of it
 from __future__ import annotations
 
 import asyncio
-import http.client
-import io
 import logging
 import socket
 import threading
@@ -17,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
+from email.parser import HeaderParser
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -28,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
 _BACKLOG = 128
+_HEADERS_MAX = 100
 _END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -185,11 +185,13 @@ class HttpServer:
         words = line.decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             raise Refusal(400, "not a request of HTTP/1.1")
+        if rest.count(b"\n") > _HEADERS_MAX:
+            raise Refusal(431, f"the request has more than {_HEADERS_MAX} headers")
         try:
-            headers = http.client.parse_headers(io.BytesIO(rest))
+            headers = HeaderParser().parsestr(rest.decode("latin-1"))
             url = urlsplit(words[1])
             size = int(headers.get("Content-Length", 0))
-        except (http.client.HTTPException, ValueError) as error:
+        except ValueError as error:
             raise Refusal(400, f"the request's head is malformed: {error}") from None
         if headers.get("Transfer-Encoding") is not None or size < 0:
             raise Refusal(411, "a body needs a Content-Length")

@@ -97,6 +97,16 @@ def test_a_signal_that_is_ignored_as_under_nohup_stays_ignored() -> None:
     assert (done.returncode, done.stdout) == (0, "goes on\n")
 
 
+def test_a_signal_in_the_middle_of_an_import_is_no_traceback() -> None:
+    program = (
+        "import types\n"
+        "sys.modules['logging'] = types.ModuleType('logging')\n"
+        "try:\n    tell(int(sys.argv[1]))\nexcept StoppedError:\n    pass\n"
+    ) + END
+    code, lines = outcome(program, signal.SIGTERM)
+    assert (code, lines) == (143, ["cordwood work: stopped by SIGTERM; nothing is lost"])
+
+
 def test_a_thread_that_fails_after_the_signal_prints_nothing() -> None:
     program = (
         "go = threading.Event()\n"

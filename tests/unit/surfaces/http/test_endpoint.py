@@ -205,7 +205,7 @@ def test_an_answer_that_is_not_taken_is_given_up(broker: RunningBroker) -> None:
     ("request_", "status"),
     [
         (b"GET /clock HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", 431),
-        (b"GET /clock HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 400),
+        (b"GET /clock HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431),
         (b"POST /clock/advance HTTP/1.1\r\nContent-Length: 70000\r\n\r\n", 413),
         (b"POST /clock/advance HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
         (b"GET /clock HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
