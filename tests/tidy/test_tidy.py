@@ -92,6 +92,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"read_bytes", "signal"},
         "reads server.properties; stops in order when it is told to",
     ),
+    "storage/append/payload.py": ({"mmap"}, "memory for batches that is taken up as it is filled"),
     "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),
     "surfaces/cli/screen.py": ({"os"}, "a handle on standard error that Spark does not silence"),
     "surfaces/http/identity.py": ({"os"}, "the number of this process"),

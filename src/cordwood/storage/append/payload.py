@@ -5,9 +5,10 @@ Source: org.apache.kafka.common.compress.Lz4BlockInputStream.
 
 from __future__ import annotations
 
+import mmap
 import struct
 
-from cordwood.format.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from cordwood.format.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress, decompress_into
 from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError
@@ -20,6 +21,7 @@ DECOMPRESSED_RATIO_MAX = 128
 _WORD = struct.Struct("<I")
 _LZ4_HEADER_BYTES = 7
 _CODEC_MASK = 0x07
+_MAPPED_BYTES_MIN = 4 << 20
 _ATTRIBUTES_AT = 22  # of a record batch's header, the low byte
 # Bytes that one byte expands to at most: DEFLATE's, snappy's and LZ4's longest matches, and a
 # zstd block of 128 KiB that takes four.
@@ -70,9 +72,23 @@ def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_B
     try:
         if codec is Codec.LZ4:
             _require_readable_lz4(packed)
+        if len(packed) * _EXPANSION_MAX[codec] > _MAPPED_BYTES_MIN:
+            return _decompressed_to_mapped_memory(codec, packed, size_max)
         return decompress(codec, packed, size_max=size_max)
     except CorruptError as error:
         raise InvalidRecordError(f"Failed to decompress record stream: {error}") from error
+
+
+def _decompressed_to_mapped_memory(codec: Codec, packed: Buffer, size_max: int) -> memoryview:
+    """As `decompress`, in memory that is taken up as it is written to, by the codec.
+
+    A buffer filled with zeros first, and a copy at the end, would hold up all other threads.
+    """
+    target = memoryview(mmap.mmap(-1, size_max))
+    size_bytes = decompress_into(codec, packed, target)
+    if size_bytes is None:
+        raise CorruptError(f"{codec.config_name} stream expands to more than {size_max} bytes")
+    return target[:size_bytes]
 
 
 def _require_readable_lz4(packed: Buffer) -> None:
