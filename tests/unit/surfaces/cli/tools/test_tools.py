@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 
 from cordwood import __version__
+from cordwood.broker.broker import Broker
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.testing.broker import RunningBroker
 from cordwood.testing.kafka import free_port
 
 Run = Callable[..., Any]
@@ -236,3 +239,40 @@ def test_a_reader_that_has_had_enough_ends_the_tool_quietly() -> None:
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}
     assert done.stderr == ""
+
+
+def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: RunningBroker) -> None:
+    run("topics -B --create --topic hangs --config retention.ms=-1")
+
+    def leave_open(served: Broker) -> None:
+        log = served.log("hangs", 0)
+        record = Record(0, 1_700_000_000_000, b"k", b"v")
+        log.append_as_follower(
+            build_batch(
+                [record],
+                base_offset=0,
+                producer_id=7,
+                producer_epoch=3,
+                base_sequence=0,
+                is_transactional=True,
+            )
+        )
+        log.maybe_update_high_watermark(1)
+
+    broker.call(leave_open)
+    for scope in ("--topic hangs", "--topic hangs --partition 0", "--broker-id 1"):
+        (found,) = document(run(f"transactions -B find-hanging {scope} --json"))
+        assert (found["topic"], found["partition"], found["startOffset"]) == ("hangs", 0, 0)
+        assert (found["producerId"], found["producerEpoch"]) == (7, 3)
+    never = "--max-transaction-timeout 2000000000"
+    assert document(run(f"transactions -B find-hanging --topic hangs {never} --json")) == []
+    abort = "transactions -B abort --topic hangs --partition 0"
+    assert "must be identified either with --start-offset" in run(abort).err
+    assert run(f"{abort} --start-offset 5").err == (
+        "Could not find any open transactions starting at offset 5 on partition hangs-0\n"
+    )
+    assert run(f"{abort} --start-offset 0") == (0, "", "")
+    assert document(run("transactions -B find-hanging --topic hangs --json")) == []
+    assert broker.call(lambda served: served.log("hangs", 0).last_stable_offset) == 2
+    named = "--producer-id 7 --producer-epoch 2 --coordinator-epoch 0"
+    assert run(f"{abort} {named}").code == 1
