@@ -240,26 +240,25 @@ def updating(version: int, *asked: tuple[str, int, int], **fields: bool) -> Requ
 
 
 def features() -> Iterator[Request]:
-    streams, level = "streams.version", "metadata.version"
-    elr = "eligible.leader.replicas.version"
+    """Of features that both serve."""
+    elr, level = "eligible.leader.replicas.version", "metadata.version"
     for update in (
-        *((streams, 0, 2), (streams, 1, 1), (streams, 0, 1), (streams, 1, 2), (streams, 2, 1)),
+        *((elr, 0, 2), (elr, 1, 1), (elr, 0, 1), (elr, 1, 2), (elr, 2, 1)),
         *(("nope", 1, 1), ("nope", 0, 1)),
         *((level, 29, 1), (level, 29, 2), (level, 25, 2), (level, 25, 3), (level, 99, 1)),
         *((level, 30, 1), (level, 3, 2)),
-        *((streams, -1, 1), (streams, 0, 0), (streams, 0, 7)),
+        *((elr, -1, 1), (elr, 0, 0), (elr, 0, 7)),
         *(("kraft.version", 0, 2), ("kraft.version", 1, 1), ("kraft.version", 2, 1)),
-        *((elr, 0, 2), (elr, 1, 1), ("transaction.version", 1, 2), ("transaction.version", 2, 1)),
     ):
         yield updating(2, update)
-    yield updating(2, (streams, 0, 2), validate_only=True)
-    yield updating(2, (streams, 0, 2), ("nope", 1, 1))
-    yield updating(1, (streams, 0, 2))
-    yield updating(1, (streams, 0, 1), ("nope", 1, 1))
+    yield updating(2, (elr, 0, 2), validate_only=True)
+    yield updating(2, (elr, 0, 2), ("nope", 1, 1))
+    yield updating(1, (elr, 0, 2))
+    yield updating(1, (elr, 0, 1), ("nope", 1, 1))
     yield updating(2)
     for group_level, allowed in ((0, True), (1, False)):
         old = {
-            "feature": "group.version",
+            "feature": elr,
             "max_version_level": group_level,
             "allow_downgrade": allowed,
         }

@@ -1,0 +1,70 @@
+"""Stock clients that want a transaction: each gets an error at once, and does not try again."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import TransactionalIdAuthorizationFailed
+from confluent_kafka import KafkaException, Producer
+
+from cordwood.broker.refused_transactions import REFUSAL
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.wire_client import WireClient
+
+with warnings.catch_warnings():
+    # It still uses what the standard library tells others not to use.
+    warnings.simplefilter("ignore")
+    from kafka import KafkaProducer
+    from kafka.errors import TransactionalIdAuthorizationFailedError
+
+#: A client that took the error for retriable would try until this has passed, and say so.
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with RunningBroker(engine=NoEngine) as running, WireClient(running.port) as wire:
+        wire.create("t")
+        yield running.bootstrap_servers
+
+
+def confluent(servers: str) -> None:
+    settings = {"bootstrap.servers": servers, "transactional.id": "confluent", "log_level": 0}
+    with pytest.raises(KafkaException, match=REFUSAL) as caught:
+        Producer(settings).init_transactions(PATIENCE_S)
+    error = caught.value.args[0]
+    assert error.fatal()
+    assert not error.retriable()
+
+
+def kafka_python(servers: str) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=servers, transactional_id="kafka-python", max_block_ms=PATIENCE_S * 1000
+    )
+    with pytest.raises(TransactionalIdAuthorizationFailedError):
+        producer.init_transactions()
+    producer.close(timeout=0)
+
+
+def aiokafka(servers: str) -> None:
+    async def start() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="aiokafka")
+        try:
+            with pytest.raises(TransactionalIdAuthorizationFailed):
+                await asyncio.wait_for(producer.start(), PATIENCE_S)
+        finally:
+            await producer.client.close()
+
+    asyncio.run(start())
+
+
+@pytest.mark.parametrize("ask", [confluent, kafka_python, aiokafka])
+def test_a_transactional_producer_gets_a_final_error(
+    servers: str, ask: Callable[[str], None]
+) -> None:
+    ask(servers)
