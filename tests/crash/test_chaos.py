@@ -1,4 +1,4 @@
-"""A broker that is killed, whose disk fills and whose topics change, under load; Kafka reads the end."""
+"""Chaos: a broker is killed, its disk fills, its topics change, under load; Kafka reads the end."""
 
 from __future__ import annotations
 

@@ -200,5 +200,5 @@ def _error_of(done: Future[Any]) -> int | None:
     except KafkaException as error:
         return int(error.args[0].code())
     except TimeoutError:
-        return int(KafkaError._TIMED_OUT)  # noqa: SLF001  # public, whatever its name
+        return int(KafkaError._TIMED_OUT)  # public, whatever its name
     return None

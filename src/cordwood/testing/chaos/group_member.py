@@ -1,9 +1,10 @@
-"""A consumer of a group, as a program that can be killed; it reports on stdout, a line of JSON each.
+"""A consumer of a group as a program that can be killed; it reports on stdout in lines of JSON.
 
 usage: python -m cordwood.testing.chaos.group_member BOOTSTRAP GROUP TOPIC...
 `assigned`: committed offsets of the partitions it was given; `processed`: ranges of offsets, last
 exclusive, reported before they are committed; `committed`: offsets, after the broker has accepted
-them; `unsound`: offsets of records that are not as they were sent; `gap`: offsets that were skipped.
+them; `unsound`: offsets of records that are not as they were sent; `gap`: the expected offset and
+the one that came instead.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Member:
             offset = int(message.offset() or 0)
             headers = dict(message.headers() or [])
             header = headers.get(HEADER)
-            if read_stamp(message.key(), message.value(), header) is None:  # type: ignore[arg-type]
+            if read_stamp(message.key(), message.value(), header) is None:
                 _report("unsound", [[*place, offset]])
             if self._next.get(place, offset) != offset:
                 _report("gap", [[*place, self._next[place], offset]])

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.testing.chaos.ledger import COMPLAINTS_MAX, Place
 
-Take = Callable[[str, list[list[int]]], None]
+Rows = list[list[str | int]]
+Take = Callable[[str, Rows], None]
 """Takes the kind and the rows of a report."""
 Range = tuple[int, int]
 """First offset, and one past the last."""
@@ -76,9 +77,7 @@ class Group:
                 for place, end in ends.items()
             )
 
-    def complaints(
-        self, ends: Mapping[Place, int], committed: Mapping[Place, int]
-    ) -> list[str]:
+    def complaints(self, ends: Mapping[Place, int], committed: Mapping[Place, int]) -> list[str]:
         """What is wrong with the group at the end, once it was stopped.
 
         Args:
@@ -97,20 +96,28 @@ class Group:
                 )
         return [f"group {self.name}: {each}" for each in found[:COMPLAINTS_MAX]]
 
+    def take(self, kind: str, rows: Rows, known: Mapping[Place, int]) -> None:
+        """Takes a member's report.
+
+        Args:
+            kind: as in `group_member`.
+            rows: topic, partition, and one or two offsets.
+            known: the offsets that were committed before that member was started.
+        """
+        with self._lock:
+            for topic, partition, *offsets in rows:
+                place = Place(str(topic), int(partition))
+                self._take_row(kind, place, [int(each) for each in offsets], known)
+
     def _start(self) -> _Process:
         with self._lock:
             known = dict(self.committed)
-        return _Process(self._command, lambda kind, rows: self._take(kind, rows, known))
+        return _Process(self._command, lambda kind, rows: self.take(kind, rows, known))
 
     def _replace(self, rng: random.Random, number: signal.Signals) -> None:
         index = rng.randrange(len(self._members))
         self._members[index].end(number)
         self._members[index] = self._start()
-
-    def _take(self, kind: str, rows: list[list[int]], known: Mapping[Place, int]) -> None:
-        with self._lock:
-            for topic, partition, *rest in rows:
-                self._take_row(kind, Place(str(topic), partition), rest, known)
 
     def _take_row(
         self, kind: str, place: Place, rest: list[int], known: Mapping[Place, int]

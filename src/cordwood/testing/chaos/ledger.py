@@ -17,7 +17,7 @@ from cordwood.testing.chaos.stamps import Stamp, is_tombstone, key_of
 
 COMPLAINTS_MAX: Final = 20
 UNKNOWN_OFFSET: Final = -1
-"""Of a record that the broker acknowledged as a duplicate, whose offset the client does not learn."""
+"""Of a record acknowledged as a duplicate: the client does not learn its offset."""
 
 
 class Cleanup(enum.Enum):

@@ -373,6 +373,4 @@ def _read(servers: str, place: Place) -> tuple[list[ReadRecord], int]:
                 return records, start
             header: Any = dict(message.headers() or []).get(HEADER)
             stamp = read_stamp(message.key(), message.value(), header)
-            records.append(
-                ReadRecord(int(message.offset() or 0), stamp, message.value() is None)
-            )
+            records.append(ReadRecord(int(message.offset() or 0), stamp, message.value() is None))

@@ -1,4 +1,4 @@
-"""Records that can be recognized again: who sent each one, as its how-manieth, and whether it is whole.
+"""Records that identify their writer and sequence number, and show whether they were altered.
 
 A record carries a header with the number of its writer, its sequence number and a CRC-32 of its
 key and value. Key, value and tombstone follow from writer and sequence number alone.
@@ -39,7 +39,7 @@ def key_of(writer: int, sequence: int) -> bytes:
 
 def is_tombstone(sequence: int) -> bool:
     """Whether a record of a compacted topic has no value."""
-    return sequence % 11 == 3  # noqa: PLR2004  # prime to the number of keys: all keys get some
+    return sequence % 11 == 3  # prime to the number of keys: all keys get some
 
 
 def payload(writer: int, sequence: int, *, tombstones: bool) -> Payload:

@@ -94,9 +94,7 @@ class Writer:
             stamp = Stamp(self.number, self.sent)
             record = payload(*stamp, tombstones=tombstones)
 
-            def delivered(
-                error: KafkaError | None, message: Message, stamp: Stamp = stamp
-            ) -> None:
+            def delivered(error: KafkaError | None, message: Message, stamp: Stamp = stamp) -> None:
                 self._delivered(error, message, stamp)
 
             headers: list[Any] = [(HEADER, record.header)]
