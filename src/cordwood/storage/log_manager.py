@@ -37,11 +37,11 @@ def _reported(log: PartitionLog, doing: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet_failure() -> Iterator[None]:
-    """The directory has gone offline, and whoever listens has heard of it."""
+    """Logs a failed write: a failed directory is offline by now, a full one is tried again."""
     try:
         yield
-    except StorageError:
-        _log.warning("a log directory could not be written to", exc_info=True)
+    except StorageError as error:
+        _log.warning("%s", error)
 
 
 class LogManager(LogSet):

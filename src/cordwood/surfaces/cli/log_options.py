@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cordwood.model.errors import ConfigError
+from cordwood.model.errors import ConfigError, CordwoodError
 
 _TEXT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 
@@ -82,14 +82,28 @@ def _level_name(record: logging.LogRecord) -> str:
     return {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
 
 
+def _without_expected_trace(record: logging.LogRecord) -> logging.LogRecord:
+    """A copy in which a typed error is part of the message.
+
+    Typed errors say all that an operator needs (a full disk, a damaged file); where in the code
+    they were raised matters for other exceptions only, whose trace stays.
+    """
+    shown = copy(record)
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, CordwoodError):
+        shown.msg, shown.args = f"{record.getMessage()}: {error}", ()
+        shown.exc_info = shown.exc_text = None
+    return shown
+
+
 class _TextFormatter(logging.Formatter):
     """A line as Kafka's log4j writes it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and a trace below it."""
-        named = copy(record)
-        named.levelname = _level_name(record)
-        return super().format(named)
+        """The line, and below it the trace of an unexpected exception."""
+        shown = _without_expected_trace(record)
+        shown.levelname = _level_name(record)
+        return super().format(shown)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -97,6 +111,7 @@ class _JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
+        record = _without_expected_trace(record)
         moment = datetime.fromtimestamp(record.created, UTC)
         document = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
