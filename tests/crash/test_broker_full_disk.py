@@ -5,6 +5,7 @@ Needs root, to mount a file system that is small enough.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cordwood.format.record_batch import iter_batches
 from cordwood.storage.room_reserve import RESERVE
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.failing_disks import break_directory, fill, may_mount, small_disk
+from cordwood.testing.faulty_filesystem import Faults, FaultyFileSystem, Site
 from cordwood.testing.kafka import poll_until
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.served import ServedBroker
@@ -167,6 +169,41 @@ def test_what_the_metadata_log_has_no_room_for_is_refused_and_changes_nothing(
     ballast.unlink()
     assert wire.create("later", name_of_error=True) == "none"
     assert {wire.create(name, name_of_error=True) for name in refused} == {"none"}
+
+
+def test_a_topic_created_on_a_full_disk_is_served_once_there_is_space(tmp_path: Path) -> None:
+    faults = Faults(tmp_path / "control", tmp_path / "logs")
+    fs = FaultyFileSystem(faults)
+    with (
+        RunningBroker(PROPERTIES, log_dir=tmp_path / "logs", engine=NoEngine, fs=fs) as running,
+        WireClient(running.port) as wire,
+    ):
+        faults.begin(Site("make directory", "logs/late-N"), errno.ENOSPC)
+        wire.create("late", 3)
+        assert faults.failures() > 0
+        assert wire.produce("late", batch_of(b"x"))["error_code"] == STORAGE_ERROR
+        faults.end()
+
+        def is_served() -> bool:
+            answers = [wire.produce("late", batch_of(b"x"), index) for index in range(3)]
+            return all(answer["error_code"] == "none" for answer in answers)
+
+        poll_until(is_served, timeout_s=30, what="the partitions are served")
+        assert running.broker.logs.context.failures.offline == {}
+
+
+def test_a_topic_that_was_created_on_a_full_disk_can_be_deleted_on_it(
+    running: RunningBroker, wire: WireClient, disk: Path
+) -> None:
+    ballast = fill(disk, leave_bytes=60_000)
+    wire.create("t", 1)
+    fill(disk)
+    assert wire.delete("t") == "none"
+    running.advance(minutes=10, compact=False)
+    running.advance(minutes=10, compact=False)
+    assert not [path for path in (disk / "logs").iterdir() if path.name.startswith("t-")]
+    assert running.broker.logs.context.failures.offline == {}
+    ballast.unlink(missing_ok=True)
 
 
 def test_commits_are_refused_for_another_try_when_the_disk_is_full(

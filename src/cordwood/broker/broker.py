@@ -63,6 +63,8 @@ _log = logging.getLogger(__name__)
 # A log's renaming is milliseconds.
 _DELETED_AT_ONCE_MAX: Final = 8
 _DELETERS: Final = 4
+_LEAD_AGAIN_MS: Final = 5_000
+"""After a full disk has kept a partition from being served."""
 
 
 class _ToLead(NamedTuple):
@@ -185,7 +187,7 @@ class Broker:
                     known = None
                 deletion = self._deletions.get(name)
                 if deletion is not None:  # of the topic that had the name before
-                    deletion.add_done_callback(partial(self._lead_later, topic))
+                    deletion.add_done_callback(partial(self._lead_after_deletion, topic))
                 else:
                     led += self._to_lead(topic, known, is_start=old is None)
             self._lead(led)
@@ -212,12 +214,17 @@ class Broker:
                     self.groups.on_resigned(index)
         return found
 
-    def _lead_later(self, topic: TopicImage, _deletion: object) -> None:
+    def _lead_after_deletion(self, topic: TopicImage, _deletion: object) -> None:
+        self._lead_again(topic, known=None)
+
+    def _lead_again(self, topic: TopicImage, *, known: TopicImage | None) -> None:
+        """Leads a topic's partitions, if there still is that topic."""
+
         def lead() -> None:
             with self.controller.between_changes:
                 now = self.image.topics.get(topic.name)
-                if now is not None and now.topic_id == topic.topic_id:  # else it is deleted too
-                    self._lead(self._to_lead(now, None, is_start=False))
+                if now is not None and now.topic_id == topic.topic_id and not self._stopping:
+                    self._lead(self._to_lead(now, known, is_start=False))
 
         self.change(lead)
 
@@ -227,6 +234,7 @@ class Broker:
             return
         with background():
             logs = self.logs.get_or_create_all([self._log_of(each) for each in wanted])
+        full: dict[str, TopicImage] = {}
         for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
             self._being_made.discard((each.topic.name, each.number))
             error = log if isinstance(log, KafkaError) else None
@@ -237,6 +245,11 @@ class Broker:
                 error = failed
             if error is not None:
                 _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
+                if isinstance(error, StorageError) and error.is_out_of_space:
+                    full[each.topic.name] = each.topic
+        for topic in full.values():
+            # Some logs may be there: no partition is new, where another directory is offline.
+            self.call_later_ms(_LEAD_AGAIN_MS, partial(self._lead_again, topic, known=topic))
 
     def _log_of(self, wanted: _ToLead) -> NewLog:
         directory = wanted.image.directory_of(self.node_id)

@@ -29,7 +29,7 @@ from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.live import live_view
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
-from cordwood.model.errors import CordwoodError, NoSpaceError
+from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
@@ -429,7 +429,7 @@ class CleanerManager:
             with self.logs.context.failures.guard(log_dir, "writing the cleaner's checkpoint"):
                 file.write(lines)
         except StorageError as error:
-            if isinstance(error.__cause__, NoSpaceError):
+            if error.is_out_of_space:
                 self._unsaved[log_dir] = dict(lines)  # else it would be cleaned again at once
             _note_inaccessible(file)
         else:

@@ -226,7 +226,7 @@ class LiveCleaner:
             return False
         except StorageError as error:
             outcome.fail(error)
-            if isinstance(error.__cause__, NoSpaceError):
+            if error.is_out_of_space:
                 self._wait_for_space(log, error)
                 return False
             _log.info("%s%s", self._prefix, error)  # its directory is offline, or it was closed

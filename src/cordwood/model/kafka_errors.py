@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 
 
 class KafkaError(CordwoodError):
@@ -119,6 +119,14 @@ class StorageError(KafkaError):
     """
 
     code = 56
+
+    @property
+    def is_out_of_space(self) -> bool:
+        """Whether the cause is a full disk: the directory is online, and trying again is sound."""
+        cause = self.__cause__
+        if isinstance(cause, StorageError):
+            return cause.is_out_of_space
+        return isinstance(cause, NoSpaceError)
 
 
 class NotCaughtUpError(StorageError):

@@ -166,7 +166,11 @@ def test_when_bytes_of_a_refused_append_cannot_be_cut_off_the_directory_goes_off
         (Kind.TRUNCATE, ".log", lambda log: log.truncate_to(0)),
         (Kind.RENAME, ".log", lambda log: log.truncate_fully_and_start_at(0)),
         (Kind.WRITE, "leader-epoch-checkpoint", lambda log: put(log, b"v", leader_epoch=5)),
-        (Kind.WRITE, "leader-epoch-checkpoint", lambda log: log.assign_epoch(5)),
+        (
+            Kind.WRITE,
+            "leader-epoch-checkpoint",
+            lambda log: (log.assign_epoch(5), put(log, b"v", leader_epoch=5)),
+        ),
         (Kind.RENAME, "t-0", lambda log: log.rename_directory(BAD / "u-0")),
     ],
 )

@@ -573,7 +573,7 @@ class Controller:
         try:
             self._commit(records)
         except StorageError as error:
-            if not isinstance(error.__cause__, NoSpaceError) or not self._reserve.release():
+            if not error.is_out_of_space or not self._reserve.release():
                 raise
             try:
                 self._commit(records)

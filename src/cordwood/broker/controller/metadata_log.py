@@ -39,7 +39,6 @@ from cordwood.model.errors import (
     ConfigError,
     CorruptError,
     EncodingError,
-    NoSpaceError,
     UnsupportedVersionError,
 )
 from cordwood.model.kafka_errors import PolicyViolationError, StorageError, UnknownServerError
@@ -200,7 +199,7 @@ class MetadataLog:
             self._log.flush(force_active=False)
         except StorageError as error:
             # Without room for an index the records are on disk all the same.
-            if not isinstance(error.__cause__, NoSpaceError):
+            if not error.is_out_of_space:
                 self._failure = error
                 raise
             _log.warning("%s", error)

@@ -63,7 +63,7 @@ def delete_segments(
             try:
                 log.roll()
             except StorageError as error:
-                if len(doomed) == 1 or not isinstance(error.__cause__, NoSpaceError):
+                if len(doomed) == 1 or not error.is_out_of_space:
                     raise
                 # The others make room for a new segment; the active one goes with the next pass.
                 count -= 1

@@ -29,7 +29,8 @@ from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
 
-_EPOCHS_RETRY_MS = 1000
+_FLUSH_RETRY_MS = 1000
+"""After a full disk has kept the topic id or the leader epochs from being written."""
 
 CLIENT_DELETION = "client delete records request"
 LEADER_OFFSET_INCREMENT = "leader offset increment"
@@ -250,19 +251,28 @@ class LogState:
 
     # ---- for the modules beside this one
 
-    def _flush_small_files_soon(self) -> None:
+    def _flush_small_files_soon(self, *, delay_ms: int = 0) -> None:
         """Has the topic id and the leader epochs written, if a record does not come first."""
         if not self._has_flush_scheduled:
             self._has_flush_scheduled = True
-            self.context.scheduler.schedule_once("flush-metadata-file", self._flush_if_open)
+            self.context.scheduler.schedule_once(
+                "flush-metadata-file", self._flush_if_open, delay_ms=delay_ms
+            )
 
     def _flush_if_open(self) -> None:
         with self.lock:
             self._has_flush_scheduled = False
-            if not self.is_closed:
+            if self.is_closed:
+                return
+            try:
                 with self.guard("writing the topic id and the leader epochs of"):
                     self._flush_topic_id()
                     self.leader_epochs.flush()
+            except StorageError as error:
+                if not error.is_out_of_space:
+                    raise
+                _log.warning("%s. It is tried again", error)
+                self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
 
     def _flush_topic_id(self) -> None:
         if self._topic_id_pending is not None:
@@ -271,22 +281,15 @@ class LogState:
             self._topic_id_pending = None
 
     def change_epochs(self, change: Callable[[], None]) -> None:
-        """Takes leader epochs away; where their file finds no room now, it is written later.
+        """Takes leader epochs away; where the disk is full, their file is written later.
 
-        Retention, DeleteRecords and truncation must not need the room that they are to make.
+        Retention, DeleteRecords and truncation must not need the space that they are to free.
         """
         try:
             change()
         except NoSpaceError as error:
             _log.warning("The leader epochs of %s are written later: %s", self, error)
-            self.context.scheduler.schedule_once(
-                "leader-epoch-flush", self._flush_epochs, delay_ms=_EPOCHS_RETRY_MS
-            )
-
-    def _flush_epochs(self) -> None:
-        if not self.is_closed:
-            with self.guard("writing the leader epochs of"):
-                self.change_epochs(self.leader_epochs.flush)
+            self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
 
     def guard(self, doing: str) -> AbstractContextManager[None]:
         """Turns files' errors into `StorageError`s, and takes the directory offline."""

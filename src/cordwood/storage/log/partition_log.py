@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from cordwood.format.legacy import LegacyBatch
@@ -389,7 +389,7 @@ class PartitionLog(LogState):
         try:
             self.flush(force_active=False)
         except StorageError as error:
-            if not isinstance(error.__cause__, NoSpaceError):
+            if not error.is_out_of_space:
                 raise
             _log.warning("%s; the recovery point stays at %s", error, self.recovery_point)
 
@@ -537,12 +537,15 @@ class PartitionLog(LogState):
     def rename_directory(self, directory: Path, *, sync_name: bool = True) -> None:
         """Gives the log's directory another name; open files and readers are not disturbed.
 
+        Works on a full disk: a topic that is deleted must not need the space that it frees.
+
         Args:
             directory: the new name.
             sync_name: have the name on disk when this returns; else the caller syncs the parent.
         """
         with self.lock, self.guard("renaming the directory of"):
-            self._flush_topic_id()
+            with suppress(NoSpaceError):  # it stays pending, and is written later
+                self._flush_topic_id()
             self.context.fs.rename(self.directory, directory)
             if sync_name:
                 self.context.fs.sync_directory(directory.parent)
