@@ -308,8 +308,9 @@ class ClassicGroup:
     # ---- protocols
 
     def _count_protocols(self, member: Member, by: int) -> None:
-        for protocol in member.protocols:
-            self._supported.put(protocol.name, self._supported.get(protocol.name, 0) + by)
+        # A member may name a protocol twice, and is one member all the same.
+        for name in dict.fromkeys(each.name for each in member.protocols):
+            self._supported.put(name, self._supported.get(name, 0) + by)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether one of these protocols is spoken by all members."""

@@ -466,6 +466,18 @@ def test_session_that_ends_in_a_group_that_cannot_be_written_leaves_it_empty(
     assert run.timers.pending == 0
 
 
+def test_member_that_names_a_protocol_twice_is_counted_once(run: GroupRun) -> None:
+    twice = (Protocol("range", b"a"), Protocol("range", b"b"))
+    answers = run.join(run.member_id(protocols=twice), protocols=twice)
+    run.timers.advance(DELAY_MS)
+    assert codes(answers) == [GroupError.NONE]
+    assert answers[0].protocol_name == "range"
+    other = run.join(run.member_id())
+    assert run.state() is GroupState.PREPARING_REBALANCE
+    assert codes(run.join(answers[0].member_id, protocols=twice)) == [GroupError.NONE]
+    assert codes(other) == [GroupError.NONE]
+
+
 def test_closed_coordinator_sends_those_who_wait_away(run: GroupRun) -> None:
     joining = run.join(run.member_id())
     run.groups.close()
