@@ -64,7 +64,10 @@ def require_no_worse(case: Case, found: Opened, kafka: Opened) -> str:
         return "both refuse"
     if found.refused:
         return "refused here alone"
-    assert found.log_end_offset == kafka.log_end_offset, case.name
+    if found.log_end_offset != kafka.log_end_offset:
+        # An index entry that does not fit its batch is read as it is by Kafka, made anew here.
+        assert kafka.log_end_offset < found.log_end_offset < END, case.name
+        return "more of it is kept here"
     return "both open it, with the same log end offset"
 
 
