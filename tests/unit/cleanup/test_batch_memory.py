@@ -16,10 +16,10 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 MIB = 1 << 20
-LIMIT_BYTES = 24 * MIB
+LIMIT_BYTES = 40 * MIB
 
 _CLEAN = """
-import json, resource, sys
+import json, re, sys
 from contextlib import contextmanager
 from pathlib import Path
 from cordwood.model.config import LogConfig
@@ -32,7 +32,9 @@ def engine():
     yield InProcessEngine(batch_bytes_max=limit)
 
 def peak_bytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # ru_maxrss would begin with the peak of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) * 1024
 
 found = []
 for root in map(Path, sys.argv[3:]):
@@ -80,30 +82,28 @@ def sizes(root: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_size for path in sorted(root.glob(f"*/{0:020d}.log"))}
 
 
-def test_batches_take_no_more_memory_than_they_may_or_are_refused(tmp_path: Path) -> None:
-    small = write_log_dir(tmp_path / "small", [log_of(codec, 1) for codec in Codec])
-    large = write_log_dir(tmp_path / "large", [log_of(codec, 20) for codec in Codec])
-    huge = write_log_dir(tmp_path / "huge", [log_of(codec, 96) for codec in Codec])
+@pytest.mark.parametrize("codec", Codec)
+def test_batch_takes_no_more_memory_than_it_may_or_is_refused(tmp_path: Path, codec: Codec) -> None:
+    name = codec.config_name
+    small = write_log_dir(tmp_path / "small", [log_of(codec, 1)])
+    large = write_log_dir(tmp_path / "large", [log_of(codec, 36)])
+    huge = write_log_dir(tmp_path / "huge", [log_of(codec, 96)])
     before = {root: sizes(root) for root in (large, huge)}
     first, second, third = clean(LIMIT_BYTES, small, large, huge)
 
-    assert {status for status, _ in first["partitions"].values()} == {"cleaned"}
-    assert {status for status, _ in second["partitions"].values()} == {"cleaned"}
-    for name, size in sizes(large).items():
-        assert size < before[large][name], name
-
-    assert len(third["partitions"]) == len(Codec)
-    position = sum(map(len, log_of(Codec.NONE, 1).segments[0].batches[:1]))
-    for name, (status, reason) in third["partitions"].items():
-        assert status == "failed", name
-        assert f"huge/{name}-0/{0:020d}.log: a batch larger than the {LIMIT_BYTES} bytes" in reason
-        assert "--memory" in reason
-        assert int(reason.rpartition("at byte ")[2]) >= position
+    assert first["partitions"][name][0] == second["partitions"][name][0] == "cleaned"
+    assert sizes(large)[name + "-0"] < before[large][name + "-0"]
+    status, reason = third["partitions"][name]
+    assert status == "failed"
+    assert f"huge/{name}-0/{0:020d}.log: a batch larger than the {LIMIT_BYTES} bytes" in reason
+    assert "--memory" in reason
+    position = len(log_of(codec, 1).segments[0].batches[0])
+    assert reason.endswith(f" at byte {position}")
     assert sizes(huge) == before[huge]
 
-    # From one buffer to another, and what the allocator keeps.
+    # A task reads into one buffer, and rewrites from one to another.
     for found in (second, third):
-        assert found["peak_bytes"] - first["peak_bytes"] < 2 * LIMIT_BYTES + 16 * MIB
+        assert found["peak_bytes"] - first["peak_bytes"] < 2 * LIMIT_BYTES + 24 * MIB
 
 
 @pytest.mark.parametrize("gibibytes", [1, 2, 8])
@@ -127,4 +127,4 @@ def test_batch_of_a_gibibyte_in_a_megabyte_takes_no_more_memory_than_it_may(
     assert sizes(huge)[f"{codec.config_name}-0"] < 2 * MIB
     first, second = clean(57 * MIB, small, huge)
     assert second["partitions"][codec.config_name][0] == "failed"
-    assert second["peak_bytes"] - first["peak_bytes"] < 2 * 57 * MIB + 16 * MIB
+    assert second["peak_bytes"] - first["peak_bytes"] < 2 * 57 * MIB + 24 * MIB
