@@ -21,8 +21,8 @@ from cordwood.testing.clean_cases import CASES
 _SECONDS_MAX = 20
 # The interpreter itself may lie where that user cannot read: it gives up its rights once it runs.
 _AS_NOBODY = f"""
-import contextvars, os, sys, zoneinfo
-from cordwood.surfaces.cli.main import main
+import contextvars, ctypes, os, sys, zoneinfo
+from cordwood.surfaces.cli.entry import main
 import cordwood.surfaces.cli.clean, rich.console
 os.setgroups([]); os.setegid({NOBODY}); os.seteuid({NOBODY})
 sys.argv[0] = "cordwood"
