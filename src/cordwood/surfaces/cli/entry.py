@@ -6,6 +6,13 @@ line on stderr and a documented exit code. Only a bug has a traceback, and it is
 
 from __future__ import annotations
 
+# Built into the interpreter: an interrupt during the imports below ends the process by its default
+# action, without a traceback.
+import _signal  # type: ignore[import-not-found]  # typeshed knows `signal` alone
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 import io
 import os
 import sys
@@ -25,15 +32,16 @@ def main() -> NoReturn:
     if not __debug__:
         sys.exit("cordwood does not run under python -O: its assertions guard your data")
     _open_missing_streams()
-    STOPPING.install()
-    import logging  # noqa: PLC0415  # signals come first
-
-    # A log line that cannot be written is lost; the command itself says what it could not write.
-    logging.raiseExceptions = False
+    code = 0
     try:
+        STOPPING.install()
+        import logging  # noqa: PLC0415  # signals come first
+
+        # A log line that cannot be written is lost; the command says what it could not write.
+        logging.raiseExceptions = False
         code = run(sys.argv[1:])
     except StoppedError:
-        code = 0  # told below
+        pass  # told below
     if STOPPING.signal is not None:
         STOPPING.end_now()
     sys.exit(code)
