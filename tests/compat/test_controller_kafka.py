@@ -330,6 +330,15 @@ def test_directories_are_formatted_as_kafkas_tool_does_it(tmp_path: Path) -> Non
         cluster_id=CLUSTER_ID,
         clock=CLOCK,
         controller_endpoints=[Endpoint(name="CONTROLLER", host="127.0.0.1", port=9093)],
+        # Kafka's defaults; ours are those that are served.
+        features={
+            "metadata.version": 30,
+            "eligible.leader.replicas.version": 1,
+            "group.version": 1,
+            "share.version": 1,
+            "streams.version": 1,
+            "transaction.version": 2,
+        },
     )
 
     def contents(root: Path) -> dict[str, object]:

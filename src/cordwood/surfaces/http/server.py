@@ -99,13 +99,13 @@ class HttpServer:
         self._open = 0
         self._answering = 0
         self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(
-            asyncio.start_server(
-                self._serve, sock=sock, limit=self._limits.head_bytes, backlog=_BACKLOG
-            )
-        )
         self._thread = threading.Thread(target=self._run, name="http-endpoint", daemon=True)
         self._thread.start()
+        # In that thread: the caller's may run an event loop of its own.
+        listening = asyncio.start_server(
+            self._serve, sock=sock, limit=self._limits.head_bytes, backlog=_BACKLOG
+        )
+        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result()
 
     def close(self) -> None:
         """Stops listening; requests under way are not waited for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -344,3 +345,20 @@ def test_compaction_is_done_when_the_clock_has_been_moved(
     assert found["last_runs"][0]["outcome"] == "cleaned"
     assert found["last_runs"][0]["messages_written"] == 1
     assert found["engine"]["state"] == "in process"
+
+
+def test_an_endpoint_can_be_made_while_an_event_loop_runs() -> None:
+    async def serve() -> bytes:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            port = sock.getsockname()[1]
+            server = HttpServer(sock, lambda _: Answer(b"here", "text/plain"))
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+                answer = await reader.read()
+                writer.close()
+                return answer
+            finally:
+                server.close()
+
+    assert asyncio.run(serve()).endswith(b"here")
