@@ -104,7 +104,9 @@ def read_directory(log_dir: Path, *, fs: FileSystem = OS) -> MetaProperties | No
     except FileNotFoundError:
         return None
     except CorruptError as error:
-        reason = f"{error.reason}. Restore the file from a copy, or give another directory"
+        reason = (
+            f"{error.reason.rstrip('.')}. Restore the file from a copy, or give another directory"
+        )
         raise type(error)(reason, path=str(path)) from error
 
 

@@ -104,8 +104,8 @@ def test_a_damaged_meta_properties_is_named_with_what_to_do(tmp_path: Path) -> N
     done = serve("--log-dir", str(tmp_path), "--port", "0")
     assert done.returncode == _FAILED, done.stderr
     assert done.stderr.splitlines()[-1] == (
-        f"cordwood serve: {path}: node.id='abc' is not a number. Restore the file from a copy, or "
-        "give another directory"
+        f"cordwood serve: {path}: Unable to read node.id as a base-10 number. Restore the file "
+        "from a copy, or give another directory"
     )
 
 
