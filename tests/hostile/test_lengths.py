@@ -71,6 +71,7 @@ def run(log_dir: Path, cases: Iterable[LengthCase]) -> Counter[str]:
             if written(log_dir) != before:
                 broker.stop()
                 broker = RunningBroker(_PROPERTIES, log_dir=log_dir, engine=NoEngine).start()
+                prepare(broker)  # a request may have deleted a topic
                 outcomes["restarted"] += 1
                 before = written(log_dir)
     finally:
