@@ -54,6 +54,13 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["--log-dir", "new", "--port", "99999999"],
         ["--log-dir", "new", "--override", "listeners=PLAINTEXT://203.0.113.9:1"],
     ],
+    "storage": [
+        ["info", "-c", "missing"],
+        ["format", "-c", ".", "-t", "abc", "--standalone"],
+        ["format", "-c", "in-the-way.properties", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "--standalone"],
+        ["info", "-c", "in-the-way.properties"],
+        ["nonsense"],
+    ],
     "topics": [[*BROKER, "--list"], [*BROKER, "--list", "--topic", "("]],
     "transactions": [["list", *BROKER], ["nonsense"]],
 }
@@ -91,6 +98,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "default.api.timeout.ms=50\nrequest.timeout.ms=50\nmax.block.ms=50\n"
     )
     (root / "file").write_text("text\n")
+    (root / "in-the-way.properties").write_text(
+        "process.roles=broker,controller\nnode.id=1\nlog.dirs=file/below\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
+        "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+    )
     (root / "not.json").write_text("{not json: \\u00")
     (root / "binary").write_bytes(b"\xff\xfe\x00\\u12\n\x80=\x81")
     (root / "bad.log").write_bytes(b"\x00" * 100)

@@ -478,9 +478,10 @@ def _looked_at(
         try:
             properties = read_directory(directory)
         except (CorruptError, OSError) as error:
+            reason = error.reason if isinstance(error, CorruptError) else error.strerror
             terminal.log(
                 "ERROR",
-                f"Error while reading meta.properties file {directory / META_PROPERTIES}: {error}",
+                f"Error while reading meta.properties file {directory / META_PROPERTIES}: {reason}",
                 _ENSEMBLE,
             )
             failed.append(name)
