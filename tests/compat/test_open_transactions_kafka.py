@@ -1,0 +1,146 @@
+"""Transactions that a Kafka left open: named, found and aborted here, and that Kafka agrees."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from cordwood.format.file_names import CLUSTER_METADATA_DIR
+from cordwood.storage.metadata_image import read_metadata_image
+from cordwood.surfaces.cli.tools import transactions
+from cordwood.surfaces.cli.tools.tool import Terminal
+from cordwood.testing.kafka import RealKafka, poll_until
+from cordwood.testing.kafka_tools import KafkaTools, ToolResult
+from cordwood.testing.served import ServedBroker
+from cordwood.testing.wire import Wire
+from cordwood.testing.wire_client import WireClient, batch_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+
+OURS, THEIRS = "aborted-by-ours", "aborted-by-theirs"
+TOPICS = (OURS, THEIRS)
+FIND = ("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0")
+
+
+def stable(wire: WireClient) -> dict[str, tuple[int, int]]:
+    """The last stable offset and the high watermark of each topic's partition 0."""
+    told = {topic: wire.fetch(topic) for topic in TOPICS}
+    return {
+        topic: (each["last_stable_offset"], each["high_watermark"]) for topic, each in told.items()
+    }
+
+
+def run_ours(servers: str, *words: str) -> ToolResult:
+    """What `cordwood transactions` prints."""
+    out, err = io.BytesIO(), io.BytesIO()
+    arguments = ["--bootstrap-server", servers, *words]
+    code = transactions.run(arguments, Terminal(io.BytesIO(), out, err))
+    return ToolResult(code, out.getvalue().decode(), err.getvalue().decode())
+
+
+def rows_of(said: ToolResult) -> list[list[str]]:
+    """The cells of a table."""
+    assert said.code == 0, said
+    return [line.split() for line in said.out.splitlines()]
+
+
+def levels_of(data: Path) -> Mapping[str, int]:
+    return read_metadata_image(data / CLUSTER_METADATA_DIR).features
+
+
+def finalized(wire: Wire) -> dict[str, int]:
+    software = {"client_software_name": "wire", "client_software_version": "1"}
+    answer = wire.ask("api_versions", 4, software)
+    return {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+
+
+def left_open(kafka: RealKafka) -> Producer:
+    """A producer whose transaction has two records in each topic, behind one of another."""
+    kafka.start_without_cleaning()
+    with WireClient(kafka.port) as wire:
+        for topic in TOPICS:
+            wire.create(topic, retention_ms=-1)
+            poll_until(
+                lambda: wire.produce(topic, batch_of(b"before"))["error_code"] == "none",  # noqa: B023
+                timeout_s=30,
+                what="a leader",
+            )
+    producer = Producer(
+        {
+            **kafka.client(),
+            "transactional.id": "left-open",
+            "transaction.timeout.ms": 900_000,
+        }
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for topic in TOPICS:
+        for value in (b"one", b"two"):
+            producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+    kafka.stop()
+    return producer
+
+
+def test_a_transaction_that_kafka_left_open_is_aborted_here_and_kafka_agrees(
+    tmp_path: Path,
+) -> None:
+    with RealKafka(tmp_path / "kafka") as kafka, KafkaTools() as tools:
+        producer = left_open(kafka)
+        (data,) = kafka.log_dirs
+        levels = levels_of(data)
+        assert levels["transaction.version"] == 2
+        with (
+            ServedBroker(data, {"node.id": "1"}, flags=()) as broker,
+            WireClient(broker.port) as wire,
+        ):
+            for topic in TOPICS:
+                assert re.search(
+                    rf"Partition {topic}-0 has a transaction of producer \d+ \(epoch \d+\) open "
+                    r"since offset 1, 20\d\d-.*--start-offset 1",
+                    broker.log,
+                )
+            assert stable(wire) == dict.fromkeys(TOPICS, (1, 3))
+            assert finalized(wire).keys().isdisjoint({"transaction.version", "group.version"})
+            servers = ("--bootstrap-server", broker.bootstrap_servers)
+            found = rows_of(run_ours(broker.bootstrap_servers, *FIND))
+            assert sorted(found) == sorted(rows_of(tools.run("transactions", *servers, *FIND)))
+            assert sorted(row[0] for row in found[1:]) == sorted(TOPICS)
+            abort = ("abort", "--partition", "0", "--start-offset", "1", "--topic")
+            for said in (
+                run_ours(broker.bootstrap_servers, *abort, OURS),
+                tools.run("transactions", *servers, *abort, THEIRS),
+            ):
+                assert (said.code, said.out) == (0, ""), said
+            assert stable(wire) == dict.fromkeys(TOPICS, (4, 4))
+            assert rows_of(run_ours(broker.bootstrap_servers, *FIND)) == found[:1]
+            again = run_ours(broker.bootstrap_servers, *abort, OURS)
+            assert (again.code, again.err) == (
+                1,
+                "Could not find any open transactions starting at offset 1 on partition "
+                f"{OURS}-0\n",
+            )
+            assert broker.stop() == 0
+        assert levels_of(data) == levels
+        kafka.start_without_cleaning()
+        with WireClient(kafka.port) as wire:
+            assert stable(wire) == dict.fromkeys(TOPICS, (4, 4))
+            assert finalized(wire)["transaction.version"] == 2
+        del producer
+        successor = Producer({**kafka.client(), "transactional.id": "left-open"})
+        successor.init_transactions(60)
+        successor.begin_transaction()
+        successor.produce(OURS, b"committed", partition=0)
+        successor.commit_transaction(60)
+        with WireClient(kafka.port) as wire:
+            poll_until(  # the marker is written after the commit is acknowledged
+                lambda: len(set(stable(wire)[OURS])) == 1,
+                timeout_s=30,
+                what="the commit's marker",
+            )
+        kafka.stop()
