@@ -14,6 +14,9 @@ from confluent_kafka import KafkaException, Producer
 from cordwood.broker.refused_transactions import REFUSAL
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.stock_clients.availability import nothing_missing
+from cordwood.testing.stock_clients.base import StockClientError, StockRecord
+from cordwood.testing.stock_clients.program import ProgramClient, java_client
 from cordwood.testing.wire_client import WireClient
 
 with warnings.catch_warnings():
@@ -63,7 +66,22 @@ def aiokafka(servers: str) -> None:
     asyncio.run(start())
 
 
-@pytest.mark.parametrize("ask", [confluent, kafka_python, aiokafka])
+def java(servers: str) -> None:
+    with nothing_missing():
+        client = java_client(servers)
+    refused_by(client, "TransactionalIdAuthorizationException")
+
+
+def refused_by(client: ProgramClient, error: str) -> None:
+    try:
+        client.produce("t", [StockRecord(b"k", b"v")])  # it is started, and knows the broker
+        with pytest.raises(StockClientError, match=error):
+            client.produce("t", [StockRecord(b"k", b"v")], transactional_id=client.name)
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("ask", [confluent, kafka_python, aiokafka, java])
 def test_a_transactional_producer_gets_a_final_error(
     servers: str, ask: Callable[[str], None]
 ) -> None:

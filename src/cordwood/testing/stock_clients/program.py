@@ -69,14 +69,16 @@ class ProgramClient:
         codec: Codec = "none",
         idempotent: bool = False,
         max_bytes: int = 1_000_000,
+        transactional_id: str | None = None,
     ) -> None:
-        """Writes the records."""
+        """Writes the records, in one transaction where an id is given (Java alone)."""
         self._ask(
             "produce",
             topic,
             codec=codec,
             idempotent=idempotent,
             maxBytes=max_bytes,
+            transactionalId=transactional_id,
             records=[record_to_json(record) for record in records],
         )
 

@@ -88,8 +88,17 @@ public final class Program {
         configs.put("compression.type", job.get("codec").asText());
         configs.put("enable.idempotence", job.get("idempotent").asBoolean());
         configs.put("max.request.size", job.get("maxBytes").asInt());
+        boolean transactional = job.hasNonNull("transactionalId");
+        if (transactional) {
+            configs.put("transactional.id", job.get("transactionalId").asText());
+            configs.put("enable.idempotence", true);
+        }
         ByteArraySerializer bytes = new ByteArraySerializer();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(configs, bytes, bytes)) {
+            if (transactional) {
+                producer.initTransactions();
+                producer.beginTransaction();
+            }
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (JsonNode told : job.get("records")) {
                 ProducerRecord<byte[], byte[]> record =
@@ -106,6 +115,9 @@ public final class Program {
             }
             for (Future<RecordMetadata> acknowledged : sent) {
                 acknowledged.get();
+            }
+            if (transactional) {
+                producer.commitTransaction();
             }
         }
         return JSON.nullNode();
