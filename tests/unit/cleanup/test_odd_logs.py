@@ -69,6 +69,10 @@ def test_a_segment_that_has_overflowed_is_left_to_the_recovery_that_splits_it(
     path = directory / segment_file_name(0, ".log")
     path.write_bytes(data)
     path.with_suffix(".index").touch()
+    # The active segment is read to its end when a log is opened, and would be split then.
+    active = directory / segment_file_name(INT_MAX + 7, ".log")
+    active.write_bytes(batch_of(b"v", key=b"d", base_offset=INT_MAX + 7, leader_epoch=0))
+    active.with_suffix(".index").touch()
     mark = directory.parent / ".kafka_cleanshutdown"
     mark.write_text('{"version":0,"brokerEpoch":1}')
     logs = RunningLogs(tmp_path, {"t": replace(COMPACT, index_interval_bytes=1)})
@@ -83,10 +87,11 @@ def test_a_segment_that_has_overflowed_is_left_to_the_recovery_that_splits_it(
     (directory.parent / "recovery-point-offset-checkpoint").unlink()
     logs = RunningLogs(tmp_path, {"t": COMPACT})
     log = logs.log()
-    assert log.segments.base_offsets == (0, INT_MAX + 5, INT_MAX + 7)
+    assert log.segments.base_offsets == (0, INT_MAX + 5, INT_MAX + 7, INT_MAX + 8)
     log.update_high_watermark(log.log_end_offset)
     assert logs.cleaner.clean_once()
-    assert [record.offset for record in read_records(log)] == [1, INT_MAX + 5, INT_MAX + 6]
+    found = [record.offset for record in read_records(log)]
+    assert found == [1, INT_MAX + 5, INT_MAX + 6, INT_MAX + 7]
 
 
 def test_a_cleaned_segments_time_index_names_the_last_offset_of_the_newest_batch(
