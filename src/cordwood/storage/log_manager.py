@@ -190,11 +190,10 @@ class LogManager(LogSet):
     def update_topic_config(self, topic: str, config: LogConfig) -> list[PartitionLog]:
         """Puts other settings in force for a topic's logs; those whose compaction this ends."""
         ended = []
-        for log in self.logs():
-            if log.topic_partition.topic == topic:
-                old = log.update_config(config)
-                if old.compact and not config.compact:
-                    ended.append(log)
+        for log in self._table.of_topic(topic):
+            old = log.update_config(config)
+            if old.compact and not config.compact:
+                ended.append(log)
         return ended
 
     # ---- tasks

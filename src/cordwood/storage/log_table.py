@@ -21,6 +21,8 @@ class LogTable:
         self._lock = threading.Lock()
         self._current: dict[TopicPartition, PartitionLog] = {}
         self._future: dict[TopicPartition, PartitionLog] = {}
+        # Invariant: the partitions of the two above, by topic.
+        self._partitions: dict[str, dict[TopicPartition, None]] = {}
         self._to_delete: list[tuple[PartitionLog, int]] = []
         self._failed: set[Path] = set()
 
@@ -32,6 +34,12 @@ class LogTable:
         """Every log, future ones behind the others."""
         with self._lock:
             return [*self._current.values(), *self._future.values()]
+
+    def of_topic(self, topic: str) -> list[PartitionLog]:
+        """A topic's logs, current and future ones."""
+        with self._lock:
+            found = self._partitions.get(topic, {})
+            return [logs[p] for logs in (self._current, self._future) for p in found if p in logs]
 
     def current_in(self, log_dir: Path) -> list[PartitionLog]:
         """The current logs of a directory."""
@@ -47,7 +55,9 @@ class LogTable:
         with self._lock:
             has_failed = log.log_dir in self._failed
             if not has_failed:
-                self._logs(future=future)[log.topic_partition] = log
+                partition = log.topic_partition
+                self._logs(future=future)[partition] = log
+                self._partitions.setdefault(partition.topic, {})[partition] = None
         if has_failed:
             log.close_handlers()
             raise StorageError(f"The log dir {log.log_dir} of {log.topic_partition} has failed")
@@ -55,7 +65,7 @@ class LogTable:
     def pop(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
         """Takes a log out; None if there is none."""
         with self._lock:
-            return self._logs(future=future).pop(partition, None)
+            return self._pop(self._logs(future=future), partition)
 
     def put_to_delete(self, log: PartitionLog, at_ms: int) -> None:
         """Notes that a log's directory is to be deleted, and when it was marked for that."""
@@ -76,9 +86,21 @@ class LogTable:
             gone = []
             for logs in (self._current, self._future):
                 for log in [log for log in logs.values() if log.log_dir == log_dir]:
-                    gone.append(logs.pop(log.topic_partition))
+                    gone.append(log)
+                    self._pop(logs, log.topic_partition)
             self._to_delete = [(log, at) for log, at in self._to_delete if log.log_dir != log_dir]
             return gone
+
+    def _pop(
+        self, logs: dict[TopicPartition, PartitionLog], partition: TopicPartition
+    ) -> PartitionLog | None:
+        log = logs.pop(partition, None)
+        if partition not in self._current and partition not in self._future:
+            known = self._partitions.get(partition.topic, {})
+            known.pop(partition, None)
+            if not known:
+                self._partitions.pop(partition.topic, None)
+        return log
 
     def _logs(self, *, future: bool) -> dict[TopicPartition, PartitionLog]:
         return self._future if future else self._current
