@@ -36,6 +36,7 @@ from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.open_transactions import warn_of_open_transactions
 from cordwood.broker.server import Server, ServerLimits
+from cordwood.broker.turns import watch_of
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
@@ -141,6 +142,7 @@ class Node:
         settings = self.settings
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[str] = loop.create_future()
+        watch_of(loop).pause()
         # A thread that computes gives the interpreter back ten times as often as it would: the
         # loop must not wait for retention, or for compiled code that is being loaded.
         switch_s = sys.getswitchinterval()
@@ -192,6 +194,8 @@ class Node:
         self._at_end(lambda: gc.set_threshold(*thresholds))
         self._at_end(gc.unfreeze)
         server.start(loop, dispatcher.answer)
+        broker.turns.resume()
+        self._at_end(broker.turns.pause)
         broker.wait_for_input = server.after_input
         self._undo.append((broker.slices.finish, False))
 

@@ -44,6 +44,16 @@ class TurnWatch:
         self._what: list[tuple[float, str]] = []
         self._log_after_s = 0.0
         self._unlogged = 0
+        self._is_paused = False
+
+    def pause(self) -> None:
+        """Counts no turn until `resume`: a broker that starts or stops serves nobody yet."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Counts turns, what is left of this one first."""
+        self._is_paused = False
+        self.begin()
 
     def begin(self) -> None:
         """A turn begins."""
@@ -57,6 +67,8 @@ class TurnWatch:
 
     def end(self) -> None:
         """The turn ends."""
+        if self._is_paused:
+            return
         now_s = self._clock()
         taken_s = now_s - self._begun_s
         self.turns += 1

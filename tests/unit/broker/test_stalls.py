@@ -276,6 +276,23 @@ def test_changes_of_the_metadata_follow_one_another(running: RunningBroker) -> N
     assert running.call(lambda broker: broker.led_count) == 40 * len(names)
 
 
+def test_turns_before_a_broker_serves_are_not_counted() -> None:
+    now = [100.0]
+    watch = TurnWatch(lambda: now[0])
+    watch.pause()
+    watch.begin()
+    now[0] += 1
+    watch.end()
+    assert (watch.turns, watch.long_turns) == (0, 0)
+    watch.begin()
+    now[0] += 1
+    watch.resume()
+    now[0] += 0.06
+    watch.end()
+    assert (watch.turns, watch.long_turns) == (1, 1)
+    assert watch.take_longest() == pytest.approx(0.06)
+
+
 def test_long_turns_are_counted_and_logged_once_a_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from cordwood.format.file_names import PARTITION_METADATA
 from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import NoSpaceError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.append_result import LogPosition
@@ -77,6 +77,7 @@ class LogState:
         self._first_unstable: int | None = None
         self._topic_id_pending: str | None = None
         self._has_flush_scheduled = False
+        self._was_flush_put_off = False
         self.refresh_first_unstable()
 
     def __repr__(self) -> str:
@@ -271,8 +272,9 @@ class LogState:
             except StorageError as error:
                 if not error.is_out_of_space:
                     raise
-                _log.warning("%s. It is tried again", error)
-                self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
+                self._put_off_flush(error)
+            else:
+                self._was_flush_put_off = False
 
     def _flush_topic_id(self) -> None:
         if self._topic_id_pending is not None:
@@ -288,8 +290,13 @@ class LogState:
         try:
             change()
         except NoSpaceError as error:
-            _log.warning("The leader epochs of %s are written later: %s", self, error)
-            self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
+            self._put_off_flush(error)
+
+    def _put_off_flush(self, error: CordwoodError) -> None:
+        if not self._was_flush_put_off:  # a full disk is reported once, however long it lasts
+            self._was_flush_put_off = True
+            _log.warning("%s. It is written later", error)
+        self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
 
     def guard(self, doing: str) -> AbstractContextManager[None]:
         """Turns files' errors into `StorageError`s, and takes the directory offline."""

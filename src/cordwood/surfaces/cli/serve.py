@@ -179,6 +179,7 @@ async def _serve(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
     from cordwood.node import Node  # noqa: PLC0415
+    from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
     from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
@@ -200,8 +201,6 @@ async def _serve(
     endpoint = None
     try:
         if http_port is not None:
-            from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
-
             endpoint = HttpEndpoint(node, http_port)
             _log.info("Metrics and status are at %s", endpoint.url)
         identity = BrokerIdentity.of(node, endpoint.url if endpoint else None)
