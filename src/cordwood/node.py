@@ -149,7 +149,7 @@ class Node:
         sys.setswitchinterval(_SWITCH_S)
         self._at_end(lambda: sys.setswitchinterval(switch_s))
         log_dirs = [Path(name).absolute() for name in settings.log_dirs]
-        failures = FailureChannel()
+        failures = FailureChannel(self.clock)
         cluster_id, directory_ids = self._format(self._usable(log_dirs, failures))
         previous_epoch = read_previous_broker_epoch(log_dirs, fs=self._fs)
         logs = self._open_logs([each for each in log_dirs if each in directory_ids], failures)

@@ -2,7 +2,8 @@
 
 An error of a file in a directory, a failed fsync before all, says nothing certain about what is on
 its disk; the directory goes offline and every log in it refuses, while other directories live on. A
-full disk is no such failure: the append is refused and what is there stays readable.
+full disk is no such failure: the append is refused, what is there stays readable, and the log says
+so, once a minute for each directory while it lasts.
 
 Source: org.apache.kafka.storage.internals.log.LogDirFailureChannel,
 LocalLog.maybeHandleIOException.
@@ -17,19 +18,29 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
+from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 
 _log = logging.getLogger(__name__)
 
+_FULL_REPORT_PERIOD_S = 60.0
+
 
 class FailureChannel:
-    """Which log directories are offline, and who wants to hear of it."""
+    """Which log directories are offline, and who wants to hear of it.
 
-    def __init__(self) -> None:
+    `clock` says how long ago a full disk was last reported.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._offline: dict[Path, str] = {}
         self._listeners: list[Callable[[Path, str], None]] = []
+        # When a directory's full disk was last logged, and how many refusals there were since.
+        self._full_logged_s: dict[Path, float] = {}
+        self._full_unlogged: dict[Path, int] = {}
 
     @property
     def offline(self) -> dict[Path, str]:
@@ -50,6 +61,25 @@ class FailureChannel:
         _log.error("Stopping serving logs in dir %s: %s", log_dir, reason)
         for listener in self._listeners:
             listener(log_dir, reason)
+
+    def report_full(self, log_dir: Path, reason: str) -> None:
+        """Logs that the disk of a directory is full and what helps, at most once a minute."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            logged_s = self._full_logged_s.get(log_dir)
+            if logged_s is not None and now_s - logged_s < _FULL_REPORT_PERIOD_S:
+                self._full_unlogged[log_dir] = self._full_unlogged.get(log_dir, 0) + 1
+                return
+            self._full_logged_s[log_dir] = now_s
+            unlogged = self._full_unlogged.pop(log_dir, 0)
+        _log.warning(
+            "The disk of log directory %s is full: writes that do not fit are refused until there "
+            "is space, reads go on. Delete topics or records, lower retention.ms or "
+            "retention.bytes, or enlarge the disk. %s%s",
+            log_dir,
+            reason,
+            f"; {unlogged} more since the last such message" if unlogged else "",
+        )
 
     def check(self, log_dir: Path) -> None:
         """Refuses work in a directory that is offline.
@@ -97,4 +127,6 @@ class _Guard:
         reason = f"Error while {f'{self._doing} {self._what}'.rstrip()}: {error}"
         if isinstance(error, OSError):
             self._channel.fail(self._log_dir, reason)
+        else:
+            self._channel.report_full(self._log_dir, reason)
         raise StorageError(reason) from error

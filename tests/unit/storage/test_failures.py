@@ -10,6 +10,7 @@ import pytest
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
 from cordwood.storage.failures import FailureChannel
+from cordwood.testing.manual_clock import ManualClock
 
 _DIR = Path("/logs-a")
 
@@ -54,6 +55,31 @@ def test_a_full_disk_is_told_to_the_caller_and_the_directory_stays_online() -> N
         raise NoSpaceError("/logs-a/t-0: the file system is full")
     assert caught.value.code == 56
     assert not channel.offline
+
+
+def test_a_full_disk_is_logged_with_what_helps_once_a_minute_for_each_directory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    channel = FailureChannel(clock)
+
+    def refuse(log_dir: Path) -> None:
+        with pytest.raises(StorageError), channel.guard(log_dir, "appending records to", "t-0"):
+            raise NoSpaceError(f"{log_dir}/t-0: the file system is full")
+
+    for _ in range(3):
+        refuse(_DIR)
+    refuse(Path("/logs-b"))
+    assert [each.levelname for each in caplog.records] == ["WARNING", "WARNING"]
+    text = caplog.messages[0]
+    assert "log directory /logs-a is full" in text
+    assert "Delete topics or records, lower retention.ms or retention.bytes" in text
+    assert text.endswith("appending records to t-0: /logs-a/t-0: the file system is full")
+    caplog.clear()
+    clock.advance(60_000)
+    refuse(_DIR)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].endswith("; 2 more since the last such message")
 
 
 def test_what_a_log_refuses_passes_through_and_takes_nothing_offline() -> None:

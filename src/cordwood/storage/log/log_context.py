@@ -65,7 +65,7 @@ class LogContext:
         self.chance: Chance = chance or SystemChance()
         self.resources = resources or ResourceCache()
         self.scheduler = scheduler or Scheduler(self.clock)
-        self.failures = failures or FailureChannel()
+        self.failures = failures or FailureChannel(self.clock)
         self.metrics = ValidationMetrics()
         self.flushes = FlushTimes()
         self.producer_id_expiration_ms = producer_id_expiration_ms
