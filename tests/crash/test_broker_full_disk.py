@@ -6,6 +6,8 @@ Needs root, to mount a file system that is small enough.
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,6 +245,27 @@ def test_a_broker_stops_and_starts_while_its_disk_is_full(disk: Path, tmp_path: 
         assert wire.produce("t", batch_of(b"x"))["base_offset"] == taken
         assert wire.committed("g", "t", 0) == 5
     assert not (disk / "logs" / RESERVE).exists()
+
+
+def test_a_start_that_finds_no_space_says_what_frees_some(disk: Path) -> None:
+    log_dir = disk / "logs"
+    with ServedBroker(log_dir, PROPERTIES):
+        pass
+    fill(disk)
+    serve = ["-m", "cordwood", "serve", "--log-dir", str(log_dir), "--port", "0"]
+    done = subprocess.run(
+        [sys.executable, *serve, "--http-port", "-1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"The disk of log directory {log_dir} is full" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("cordwood serve: Error while ")
+    assert "the file system is full. Free a few megabytes on that disk" in last
+    assert f"`cordwood clean {log_dir} --retention-only`" in last
 
 
 class TwoDisks:

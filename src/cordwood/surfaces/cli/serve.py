@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.model.errors import ConfigError, CordwoodError, DirectoryInUseError
+from cordwood.model.errors import ConfigError, CordwoodError, DirectoryInUseError, NoSpaceError
 from cordwood.surfaces.cli import load_progress
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
@@ -130,8 +131,24 @@ def serve_command(
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_IN_USE) from error
     except CordwoodError as error:
-        typer.echo(f"cordwood serve: {error}", err=True)
+        typer.echo(f"cordwood serve: {error}{_advice(error, settings)}", err=True)
         raise typer.Exit(_FAILED) from error
+
+
+def _advice(error: CordwoodError, settings: BrokerSettings) -> str:
+    """What to do where the disk is full; empty for any other error."""
+    from cordwood.model.kafka_errors import StorageError  # noqa: PLC0415
+
+    is_full = isinstance(error, NoSpaceError) or (
+        isinstance(error, StorageError) and error.is_out_of_space
+    )
+    if not is_full:
+        return ""
+    log_dirs = shlex.join(settings.log_dirs)
+    return (
+        ". Free a few megabytes on that disk, and start again: "
+        f"`cordwood clean {log_dirs} --retention-only` removes expired segments and needs no space"
+    )
 
 
 def _read(config: Path) -> bytes:
