@@ -38,8 +38,8 @@ _here = _Here()
 
 
 @contextmanager
-def running(work: Pausing) -> Iterator[None]:
-    """Has `pause` and `background` on this thread speak to `work`."""
+def running(work: Pausing | None) -> Iterator[None]:
+    """Has `pause` and `background` on this thread speak to `work`, or to nobody."""
     before, _here.work = _here.work, work
     try:
         yield

@@ -118,7 +118,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     read = _read_all(fetch)
     if wait_ms <= 0 or not context.partitions or read.is_final or read.size_bytes >= min_bytes:
         return _respond(fetch, read)
-    return _Wait(fetch, wait_ms, min_bytes - read.size_bytes).answer
+    return _Wait(fetch, read, wait_ms, min_bytes - read.size_bytes).answer
 
 
 def _context(broker: Broker, request: Any, version: int) -> FetchContext:
@@ -248,7 +248,7 @@ def _partition(broker: Broker, key: PartitionKey) -> Partition:
 class _Wait:
     """A fetch that has too little yet; `answer` is done when it has enough, or time is up."""
 
-    def __init__(self, fetch: _Fetch, wait_ms: int, missing_bytes: int) -> None:
+    def __init__(self, fetch: _Fetch, read: _Read, wait_ms: int, missing_bytes: int) -> None:
         self._fetch = fetch
         self._missing = missing_bytes
         self._is_finishing = False
@@ -256,15 +256,24 @@ class _Wait:
         broker.metrics.delayed_fetches += 1
         self.answer: asyncio.Future[Encoded] = broker.loop.create_future()
         self._partitions: list[Partition] = []
-        for wanted in in_steps(fetch.context.partitions, every=64):
-            try:
-                partition = _partition(broker, wanted.key)
-            except KafkaError:
-                continue
-            partition.waiters.add(self._grown)
-            self._partitions.append(partition)
+        # Before the first partition is watched: it may grow during a pause.
         self._timer = broker.call_later_ms(wait_ms, self._expire)
         self.answer.add_done_callback(self._forget)
+        for answer in in_steps(read.answers, every=64):
+            if self._is_finishing or self.answer.done():
+                break
+            self._watch(answer)
+
+    def _watch(self, read: PartitionAnswer) -> None:
+        """Waits for a partition to grow; one that has changed since it was read ends the wait."""
+        try:
+            partition = _partition(self._fetch.broker, read.wanted.key)
+        except KafkaError:
+            return
+        partition.waiters.add(self._grown)
+        self._partitions.append(partition)
+        if partition.log.high_watermark != read.high_watermark:
+            self._grown(0)
 
     def _grown(self, size_bytes: int) -> None:
         self._missing -= size_bytes

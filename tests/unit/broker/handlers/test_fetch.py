@@ -5,13 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cordwood.broker.api import Call, Peer
 from cordwood.broker.broker import Broker
+from cordwood.broker.handlers import fetch as fetch_handler
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
+from cordwood.testing.interruption import Interruption
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.wire import Plain, Wire
 
@@ -359,3 +364,40 @@ def test_a_session_that_is_closed_is_forgotten(wire: Wire, topic: str) -> None:
     assert fetch(wire, topic, session_id=session, session_epoch=1)["error_code"] == (
         "fetch_session_id_not_found"
     )
+
+
+@pytest.mark.parametrize("grown", [0, 99])
+def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
+    running: RunningBroker, wire: Wire, grown: int
+) -> None:
+    name = f"wide-{grown}"
+    asked = {"name": name, "num_partitions": 100, "replication_factor": 1}
+    wire.ask("create_topics", 5, {"timeout": 60_000, "topics": [asked]})
+    partitions = [
+        SimpleNamespace(partition=number, fetch_offset=0, partition_max_bytes=1 << 20)
+        for number in range(100)
+    ]
+    request = SimpleNamespace(
+        max_wait=600_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        topics=[SimpleNamespace(topic=name, partitions=partitions)],
+    )
+
+    def begin(broker: Broker) -> Any:
+        def append_once() -> None:
+            # The first partitions are watched, the last is not yet.
+            log = broker.log(name, grown)
+            if broker.partition(name, 0).waiters and not log.log_end_offset:
+                broker.append(name, grown, batch())
+
+        appending = Interruption(append_once)
+        call = Call(6, "client", Peer("127.0.0.1", "client", "PLAINTEXT"), 1)
+        return appending.run(lambda: fetch_handler.handle(broker, request, call))
+
+    answer = running.call(begin)
+    poll_until(lambda: running.call(lambda _: answer.done()), timeout_s=30, what="the answer")
+    assert running.call(lambda broker: broker.log(name, grown).log_end_offset) == 1
+    assert not running.call(lambda broker: broker.partition(name, 1).waiters)
+    assert answer.exception() is None
