@@ -57,10 +57,12 @@ from cordwood.storage.log.partition_log import PartitionLog
 
 CLASSIC = "classic"
 _TOMBSTONES_BYTES_MAX = 256 * 1024
-_KEY_BYTES = 10
 
 MakeRecord = Callable[[], KeyValue]
 """Makes a record; raises EncodingError for a value that does not fit it."""
+
+FindForgotten = Callable[[], tuple[Sequence[OffsetKey], Sequence[str]]]
+"""The offsets and the groups to be forgotten now; raises KafkaError where none may be."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -305,7 +307,9 @@ class GroupCoordinator:
             now_ms=self._broker.clock.now_ms(),
             metadata_bytes_max=self.settings.offset_metadata_max_bytes,
         )
-        made = self._made([partial(records.offset_commit, *each) for each in offsets])
+        made = self._made(
+            in_steps([partial(records.offset_commit, *each) for each in offsets], every=16)
+        )
         # The group may have changed during a pause; from here on there is none.
         shard = self._shard(request.group_id)
         group = offset_requests.group_to_commit_to(shard, request)
@@ -343,18 +347,23 @@ class GroupCoordinator:
         if not group_id:
             raise GroupRequestError(GroupError.INVALID_GROUP_ID)
         shard = self._shard(group_id)
-        group = offset_requests.require_offset_delete(shard, group_id)
         answers: list[int] = []
-        gone: list[OffsetKey] = []
-        for topic, partition in partitions:
-            key = OffsetKey(group_id, topic, partition)
-            if group is not None and group.is_subscribed_to(topic):
-                answers.append(GroupError.GROUP_SUBSCRIBED_TO_TOPIC)
-                continue
-            answers.append(GroupError.NONE)
-            if shard.offsets.get(key) is not None or shard.offsets.is_pending(key):
-                gone.append(key)
-        self._forget(shard, gone, [])
+
+        def find() -> tuple[list[OffsetKey], list[str]]:
+            group = offset_requests.require_offset_delete(shard, group_id)
+            gone = []
+            answers.clear()
+            for topic, partition in partitions:
+                key = OffsetKey(group_id, topic, partition)
+                if group is not None and group.is_subscribed_to(topic):
+                    answers.append(GroupError.GROUP_SUBSCRIBED_TO_TOPIC)
+                    continue
+                answers.append(GroupError.NONE)
+                if shard.offsets.get(key) is not None or shard.offsets.is_pending(key):
+                    gone.append(key)
+            return gone, []
+
+        self._forget(shard, find)
         return answers
 
     # ---- groups
@@ -405,8 +414,12 @@ class GroupCoordinator:
         """Forgets an empty group and all its offsets; an error code."""
         try:
             shard = self._shard(group_id)
-            offset_requests.require_group_delete(shard, group_id)
-            self._forget(shard, offset_requests.all_offsets(shard, group_id), [group_id])
+
+            def find() -> tuple[list[OffsetKey], list[str]]:
+                offset_requests.require_group_delete(shard, group_id)
+                return offset_requests.all_offsets(shard, group_id), [group_id]
+
+            self._forget(shard, find)
         except KafkaError as refused:
             return error_of_append(refused)
         return GroupError.NONE
@@ -445,7 +458,7 @@ class GroupCoordinator:
                 GROUP_METADATA_TOPIC,
                 shard.partition,
             )
-        self._try_to_forget(shard, keys, groups)
+        self._try_to_forget(shard, lambda: (keys, groups))
 
     def on_topics_deleted(self, names: Iterable[str]) -> None:
         """Forgets the offsets of topics that are gone; one of that name may already be there anew.
@@ -472,13 +485,16 @@ class GroupCoordinator:
         def is_of_the_old(name: str, offset: CommittedOffset) -> bool:
             return offset.topic_id != anew.get(name)
 
+        def find(shard: GroupShard) -> tuple[list[OffsetKey], list[str]]:
+            return shard.offsets.of_topics(names, is_of_the_old), []
+
         for shard in self._loads.loaded():
-            self._try_to_forget(shard, shard.offsets.of_topics(names, is_of_the_old), [])
+            self._try_to_forget(shard, partial(find, shard))
 
     # ---- writing
 
     def _write(self, shard: GroupShard, written: Iterable[MakeRecord]) -> int:
-        """Appends records; the offset of the first.
+        """Appends records, without a pause amid a group's change; the offset of the first.
 
         Raises:
             GroupRequestError: nothing was written; the code is what clients are answered.
@@ -486,9 +502,9 @@ class GroupCoordinator:
         return self._append(shard, self._made(written))
 
     def _made(self, written: Iterable[MakeRecord]) -> list[KeyValue]:
-        """The records, encoded; with pauses where work is done in slices."""
+        """The records, encoded; GroupRequestError if a value does not fit its record."""
         try:
-            return [make() for make in in_steps(written, every=16)]
+            return [make() for make in written]
         except EncodingError as error:
             _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
             raise GroupRequestError(GroupError.UNKNOWN_SERVER_ERROR, str(error)) from error
@@ -520,50 +536,51 @@ class GroupCoordinator:
             return error.code
         return self._write_or_error(shard, [partial(records.group_metadata, group, assignments)])
 
-    def _try_to_forget(
-        self, shard: GroupShard, keys: Sequence[OffsetKey], group_ids: Sequence[str]
-    ) -> None:
+    def _try_to_forget(self, shard: GroupShard, find: FindForgotten) -> None:
         try:
-            self._forget(shard, keys, group_ids)
+            self._forget(shard, find)
         except KafkaError:
             _LOG.exception(
                 "Cannot write tombstones to %s-%d", GROUP_METADATA_TOPIC, shard.partition
             )
 
-    def _forget(
-        self, shard: GroupShard, keys: Sequence[OffsetKey], group_ids: Sequence[str]
-    ) -> None:
-        """Writes tombstones, offsets before groups, in batches that any log takes."""
-        pending: list[tuple[MakeRecord, str, Callable[[], None]]] = [
-            (
-                partial(records.offset_tombstone, key),
-                key.group_id + key.topic,
-                partial(shard.offsets.remove, key),
-            )
-            for key in keys
+    def _forget(self, shard: GroupShard, find: FindForgotten) -> None:
+        """Writes tombstones, offsets before groups, in batches that any log takes.
+
+        They are made with pauses, during which clients may join or commit. So `find` is asked a
+        second time after the last pause, and what it gives then is forgotten.
+        """
+        keys, _ = find()
+        made = dict(zip(keys, self._made(in_steps(_tombstones(keys), every=16)), strict=True))
+        keys, group_ids = find()
+        late = [key for key in keys if key not in made]
+        made.update(zip(late, self._made(_tombstones(late)), strict=True))
+        pending: list[tuple[KeyValue, Callable[[], None]]] = [
+            (made[key], partial(shard.offsets.remove, key)) for key in keys
         ]
+        ends = self._made(partial(records.group_tombstone, each) for each in group_ids)
         pending += [
-            (
-                partial(records.group_tombstone, group_id),
-                group_id,
-                partial(self._end_group, shard, group_id),
-            )
-            for group_id in group_ids
+            (record, partial(self._end_group, shard, group_id))
+            for record, group_id in zip(ends, group_ids, strict=True)
         ]
         start, size_bytes = 0, 0
-        for number, (_, names, _) in enumerate(pending):
-            size_bytes += len(names.encode()) + _KEY_BYTES
-            if size_bytes >= _TOMBSTONES_BYTES_MAX or number == len(pending) - 1:
-                part = pending[start : number + 1]
-                self._write(shard, [make for make, _, _ in part])
-                for _, _, apply in part:
+        for end, (record, _) in enumerate(pending, start=1):
+            size_bytes += len(record.key)
+            if size_bytes >= _TOMBSTONES_BYTES_MAX or end == len(pending):
+                part = pending[start:end]
+                self._append(shard, [each for each, _ in part])
+                for _, apply in part:
                     apply()
-                start, size_bytes = number + 1, 0
+                start, size_bytes = end, 0
 
     def _end_group(self, shard: GroupShard, group_id: str) -> None:
         group = shard.groups.pop(group_id, None)
         if group is not None:
             self._rebalancer.end(group)
+
+
+def _tombstones(keys: Iterable[OffsetKey]) -> list[MakeRecord]:
+    return [partial(records.offset_tombstone, key) for key in keys]
 
 
 def _listed(shard: GroupShard) -> list[ListedGroup]:

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.groups.group import GroupState
 from cordwood.broker.groups.member import LeavingMember, Protocol
 from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.kafka_errors import KafkaError, RecordTooLargeError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.groups_under_test import GroupBroker, GroupRun
+from cordwood.testing.interruption import Interruption
 
 DELAY_MS = 3_000
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # version 0, ["t"], no user data
@@ -130,6 +132,37 @@ def test_offset_of_a_topic_that_was_made_anew_is_none(run: GroupRun, broker: Gro
     assert run.fetched(topic_id=new).offset == -1
     assert run.fetched(topic_id=old).offset == 5
     assert run.fetched().offset == 5, "who does not say which topic is told of any"
+
+
+def test_group_that_is_joined_while_its_deletion_is_prepared_is_kept(run: GroupRun) -> None:
+    run.commit(1)
+    joining = Interruption(lambda: joining.count > 1 or run.stable())
+    assert joining.run(lambda: run.groups.delete_group("g")) == GroupError.NON_EMPTY_GROUP
+    assert joining.count
+    assert (run.offset(), run.state()) == (1, GroupState.STABLE)
+    assert run.restarted().offset() == 1
+
+
+def test_offset_that_is_committed_while_its_group_is_deleted_goes_with_it(run: GroupRun) -> None:
+    run.commit(1)
+    committing = Interruption(lambda: run.commit(2, topic="u"))
+    assert committing.run(lambda: run.groups.delete_group("g")) == GroupError.NONE
+    assert committing.count
+    assert (run.offset(), run.offset("u")) == (-1, -1)
+    assert run.restarted().groups.list_groups() == []
+
+
+def test_offset_for_a_new_topic_that_is_committed_during_the_deletion_of_the_old_is_kept(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    run.commit(1)
+    broker.recreate("t")
+    new = uuid_text(broker.image.topics["t"].topic_id.bytes)
+    # The first pause is before the offsets of the old topic are looked for.
+    committing = Interruption(lambda: committing.count == 2 and run.commit(5, topic_id=new))
+    committing.run(lambda: run.groups.on_topics_deleted(["t"]))
+    assert committing.count == 2
+    assert run.offset() == 5
 
 
 def test_deleted_topic_takes_its_offsets_with_it(run: GroupRun, broker: GroupBroker) -> None:

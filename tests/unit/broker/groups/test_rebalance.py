@@ -12,6 +12,7 @@ from cordwood.broker.groups.group import GroupState
 from cordwood.broker.groups.member import Client, LeavingMember, Protocol
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
 from cordwood.testing.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
+from cordwood.testing.interruption import Interruption
 
 DELAY_MS = 3_000
 REBALANCE_MS = 60_000
@@ -499,3 +500,17 @@ def test_protocol_metadata_decides_whether_a_member_has_changed(run: GroupRun) -
     (_, follower) = run.stable(2)
     assert codes(run.join(follower, protocols=RANGE)) == [GroupError.NONE]
     assert run.join(follower, protocols=(Protocol("range", b"new"),)) == []
+
+
+def test_no_other_request_is_served_while_a_group_is_being_changed(run: GroupRun) -> None:
+    ids = [run.member_id() for _ in range(2)]
+    joins = [run.join(member_id) for member_id in ids]
+    run.timers.advance(2 * DELAY_MS)
+    leader = joins[0][0].leader
+    other = next(each for each in ids if each != leader)
+    leaving = Interruption(lambda: run.groups.leave("g", [LeavingMember(other)]))
+    answers = leaving.run(lambda: run.sync(leader, 1, {each: assigned(each) for each in ids}))
+    assert codes(answers) == [GroupError.NONE]
+    leaving.run(lambda: run.join(group="another"))
+    assert leaving.count == 0
+    assert run.state() is GroupState.STABLE
