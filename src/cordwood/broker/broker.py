@@ -232,21 +232,23 @@ class Broker:
         """Leads partitions: all logs are there before the first is led."""
         if not wanted:
             return
-        with background():
-            logs = self.logs.get_or_create_all([self._log_of(each) for each in wanted])
         full: dict[str, TopicImage] = {}
-        for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
-            self._being_made.discard((each.topic.name, each.number))
-            error = log if isinstance(log, KafkaError) else None
-            try:
-                if isinstance(log, PartitionLog):
-                    self._lead_partition(each, log)
-            except KafkaError as failed:
-                error = failed
-            if error is not None:
-                _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
-                if isinstance(error, StorageError) and error.is_out_of_space:
-                    full[each.topic.name] = each.topic
+        try:
+            with background():
+                logs = self.logs.get_or_create_all([self._log_of(each) for each in wanted])
+            for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
+                error = log if isinstance(log, KafkaError) else None
+                try:
+                    if isinstance(log, PartitionLog):
+                        self._lead_partition(each, log)
+                except KafkaError as failed:
+                    error = failed
+                if error is not None:
+                    _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
+                    if isinstance(error, StorageError) and error.is_out_of_space:
+                        full[each.topic.name] = each.topic
+        finally:
+            self._being_made.difference_update((each.topic.name, each.number) for each in wanted)
         for topic in full.values():
             # Some logs may be there: no partition is new, where another directory is offline.
             self.call_later_ms(_LEAD_AGAIN_MS, partial(self._lead_again, topic, known=topic))
@@ -465,8 +467,10 @@ class Broker:
             KafkaError: the metadata log cannot be written.
         """
         if not self._producer_ids:
-            first, count = self.controller.allocate_producer_ids()
-            self._producer_ids = range(first, first + count)
+            with self.controller.between_changes:
+                if not self._producer_ids:  # else another request has asked meanwhile
+                    first, count = self.controller.allocate_producer_ids()
+                    self._producer_ids = range(first, first + count)
         found = self._producer_ids[0]
         self._producer_ids = self._producer_ids[1:]
         return found

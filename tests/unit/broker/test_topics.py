@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 import uuid
+from asyncio import Future
 from pathlib import Path
 
 import pytest
 
+from cordwood.broker.broker import Broker
 from cordwood.broker.controller.metadata_records import ApiRecord, partition_record, topic_record
 from cordwood.model.kafka_errors import InvalidTopicError
+from cordwood.model.pauses import background
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.cluster_image import PartitionImage
+from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log_manager import LogManager
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.controller_under_test import append_to_metadata_log
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.wire import Plain, Wire
 
@@ -77,6 +82,62 @@ def test_topics_asked_for_together_are_made_in_one_change() -> None:
         }
         assert len(known) == 2
         assert metadata(wire, *names) == dict.fromkeys(names, "none")
+
+
+class BrokenFileSystem(OsFileSystem):
+    """Raises what no disk raises when the directory of t-0 is made."""
+
+    def make_directory(self, path: Path) -> None:
+        if path.name == "t-0":
+            raise RuntimeError("as by a bug")
+        super().make_directory(path)
+
+
+def test_partition_whose_log_could_not_be_made_is_not_said_to_be_in_the_making(
+    tmp_path: Path,
+) -> None:
+    with (
+        RunningBroker(log_dir=tmp_path, engine=NoEngine, fs=BrokenFileSystem()) as running,
+        Wire(running.port) as wire,
+    ):
+        create(wire, "t", 1)
+        asked = {"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+        answer = wire.ask("list_offsets", 6, {"replica_id": -1, "topics": [asked]})
+    assert answer["topics"][0]["partitions"][0]["error_code"] == "kafka_storage_error"
+
+
+def test_producers_that_ask_at_the_same_time_get_ids_of_one_block() -> None:
+    with RunningBroker(engine=NoEngine) as running:
+        held, let_go = threading.Event(), threading.Event()
+
+        def hold(broker: Broker) -> Future[None]:
+            def change() -> None:
+                with broker.controller.between_changes, background():
+                    held.set()
+                    assert let_go.wait(30)
+
+            return broker.slices.run(change)
+
+        def ask(broker: Broker) -> list[Future[int]]:
+            return [broker.slices.run(broker.next_producer_id) for _ in range(3)]
+
+        running.call(hold)
+        assert held.wait(30)
+        before = running.call(lambda broker: broker.slices.count)
+        asked = running.call(ask)
+        poll_until(
+            lambda: running.call(lambda broker: broker.slices.count) >= before + len(asked),
+            timeout_s=30,
+            what="requests that wait for the change",
+        )
+        let_go.set()
+        poll_until(
+            lambda: running.call(lambda _: all(each.done() for each in asked)),
+            timeout_s=30,
+            what="the ids",
+        )
+        ids = sorted(each.result() for each in asked)
+        assert ids == [ids[0], ids[0] + 1, ids[0] + 2]
 
 
 METADATA_LOG = "__cluster_metadata"
