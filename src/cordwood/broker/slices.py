@@ -196,11 +196,6 @@ class ChangeLock:
         self._depth = 0
         self._waiting: deque[tuple[int, threading.Event]] = deque()
 
-    @property
-    def is_free(self) -> bool:
-        """Whether no change is under way."""
-        return self._owner is None
-
     def __enter__(self) -> None:
         me = threading.get_ident()
         if self._owner is not None and self._owner != me:
