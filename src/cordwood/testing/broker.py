@@ -16,6 +16,7 @@ import concurrent.futures
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -74,6 +75,9 @@ class RunningBroker:
             host: to listen at.
             port: to listen at; 0 for any free port.
 
+        A setting whose name is known to be misspelled or removed is ignored, as Kafka ignores it,
+        with a `UserWarning` that names the right one.
+
         Raises:
             ConfigError: a setting has a value that Kafka would refuse, or of a type that no setting
                 has.
@@ -90,6 +94,8 @@ class RunningBroker:
         }
         given |= {name: setting_text(name, value) for name, value in (properties or {}).items()}
         self.settings = BrokerSettings(given, source="RunningBroker")
+        for warning in self.settings.warnings:
+            warnings.warn(warning, stacklevel=2)
         self._engine = engine
         self._fs = fs
         self._host = host
@@ -180,7 +186,15 @@ class RunningBroker:
 
     @property
     def node(self) -> Node:
-        """The node, running."""
+        """The node, running.
+
+        Raises:
+            RuntimeError: the broker was not started.
+        """
+        if self._thread is None:
+            raise RuntimeError(
+                "the RunningBroker was not started: use it in a `with` statement, or call start()"
+            )
         return self._started.result(0)
 
     @property
@@ -247,9 +261,10 @@ class RunningBroker:
         """
         from datetime import timedelta  # noqa: PLC0415
 
+        node = self.node
         self.clock.advance(timedelta(**span) // timedelta(milliseconds=1))
         try:
-            self.node.run_due(compact=compact)
+            node.run_due(compact=compact)
         except NotCompactedError as error:
             raise NotCompactedError(error.reasons, advice=_ADVICE) from error
 

@@ -105,6 +105,20 @@ def test_a_broker_that_was_not_started_leaves_nothing(traces: _Traces) -> None:
     assert traces.now() == traces.before
 
 
+def test_a_broker_that_was_not_started_says_how_to_start_it() -> None:
+    broker = RunningBroker()
+    with pytest.raises(RuntimeError, match=r"not started: use it in a `with` statement"):
+        _ = broker.bootstrap_servers
+    with pytest.raises(RuntimeError, match="not started"):
+        broker.advance(days=1)
+
+
+def test_a_misspelled_setting_is_warned_of_with_its_right_name() -> None:
+    with pytest.warns(UserWarning, match=r"log\.retention\.hour is ignored.*log\.retention\.hours"):
+        broker = RunningBroker({"log.retention.hour": 1})
+    assert broker.settings.given.get("log.retention.hours") is None
+
+
 def test_a_port_that_is_taken_leaves_nothing(traces: _Traces) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         broker = RunningBroker(port=taken.getsockname()[1], engine=NoEngine)
