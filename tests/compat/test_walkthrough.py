@@ -14,7 +14,7 @@ import pytest
 
 from cordwood.model.properties import parse_properties
 from cordwood.surfaces.cli.dump_log import dump_log
-from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.in_process_engine import ManagedInProcessEngine
@@ -46,7 +46,7 @@ def cordwoods_tools(capsys: pytest.CaptureFixture[str]) -> Run:
             code = dump_log(words)
             return ToolResult(code, *capsys.readouterr())
         out, err = io.BytesIO(), io.BytesIO()
-        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[tool]}")
+        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[tool].module}")
         code = module.run(words, Terminal(io.BytesIO(stdin), out, err))
         return ToolResult(code, out.getvalue().decode(), err.getvalue().decode())
 

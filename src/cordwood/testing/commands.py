@@ -107,8 +107,8 @@ def serve() -> None:
     # What a fork finds imported it need not import.
     for name in ("clean", "cleaner", "clock", "serve", "dump_log"):
         importlib.import_module(f"cordwood.surfaces.cli.{name}")
-    for name in table.MODULES.values():
-        importlib.import_module(f"cordwood.surfaces.cli.tools.{name}")
+    for tool in table.TOOLS.values():
+        importlib.import_module(f"cordwood.surfaces.cli.tools.{tool.module}")
     for name in ("cordwood.node", "cordwood.surfaces.client.group", "uvloop"):
         importlib.import_module(name)
     assert main.app is not None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.kafka_tools import KafkaTools, ToolResult
 from cordwood.testing.tool_cases import SETUP, Case
@@ -95,7 +95,7 @@ class Sides:
         prefix = OWN_PREFIX + self.tag
         tool, *args = self._words(case, prefix)
         out, err = io.BytesIO(), io.BytesIO()
-        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[tool]}")
+        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[tool].module}")
         stdin = io.BytesIO(_own_names(case.stdin, prefix))
         code = module.run(args, Terminal(stdin, out, err))
         said = ToolResult(code, out.getvalue().decode(), err.getvalue().decode())

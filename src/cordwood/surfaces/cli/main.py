@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -20,7 +21,9 @@ Examples:
   cordwood --install-completion        Tab completes commands and options
 
 \b
-cordwood COMMAND --help shows the options of a command, with examples."""
+Kafka's tools have the name and the flags that they have in Kafka: `cordwood
+topics` is kafka-topics. cordwood COMMAND --help shows the options of a command,
+with examples."""
 
 
 class _Subcommand(NamedTuple):
@@ -46,14 +49,23 @@ class _Commands(TyperGroup):
     """Imports a subcommand's module when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted({*_OWN, *table.MODULES, *super().list_commands(ctx)})
+        return sorted({*_OWN, *table.TOOLS, *super().list_commands(ctx)})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _OWN:
             return _own(cmd_name, _OWN[cmd_name])
-        if cmd_name in table.MODULES:
+        if cmd_name in table.TOOLS:
             return _tool(cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            close = get_close_matches(args[0], self.list_commands(ctx))
+            ctx.fail(
+                f"No such command {args[0]!r}. "
+                + (f"Did you mean {close[0]!r}?" if close else "`cordwood -h` lists all.")
+            )
+        return super().resolve_command(ctx, args)
 
 
 def _own(name: str, where: _Subcommand) -> Any:
@@ -76,7 +88,7 @@ def _tool(name: str) -> Any:
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     described = alone.command(
         name,
-        help=f"As kafka-{name}, with its flags.",
+        help=table.TOOLS[name].summary,
         add_help_option=False,
         context_settings=_PASSED_ON,
     )

@@ -53,6 +53,28 @@ def test_all_commands_are_listed() -> None:
     assert "..." not in listed.partition("Commands:")[2].partition("Examples:")[0]
 
 
+def test_the_list_says_what_each_command_does() -> None:
+    listed = CliRunner().invoke(app, ["--help"]).output
+    summaries = re.findall(r"(?m)^  [a-z-]+  +(\S.*)", listed.partition("Commands:")[2])
+    assert len({*summaries}) == len(COMMANDS)
+    assert "  topics               List, describe, create, alter and delete topics.\n" in listed
+
+
+@pytest.mark.parametrize(
+    ("typed", "advice"),
+    [
+        ("tpoics", "No such command 'tpoics'. Did you mean 'topics'?"),
+        ("consumergroups", "Did you mean 'consumer-groups'?"),
+        ("clean-log", "Did you mean 'clean'?"),
+        ("xyz", "No such command 'xyz'. `cordwood -h` lists all."),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_the_one_meant(typed: str, advice: str) -> None:
+    result = CliRunner().invoke(app, [typed])
+    assert result.exit_code == 2
+    assert advice in result.output
+
+
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_has_a_short_form_and_examples_and_names_what_is_expected(
     capfd: pytest.CaptureFixture[str], command: str

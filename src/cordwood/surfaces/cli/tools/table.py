@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
-MODULES: Mapping[str, str] = {
-    "topics": "topics",
-    "configs": "configs",
-    "console-producer": "console_producer",
-    "console-consumer": "console_consumer",
-    "get-offsets": "get_offsets",
-    "log-dirs": "log_dirs",
-    "delete-records": "delete_records",
-    "cluster": "cluster",
-    "consumer-groups": "consumer_groups",
-    "transactions": "transactions",
-    "broker-api-versions": "api_versions",
-    "storage": "storage",
+
+class Tool(NamedTuple):
+    """The module of a tool, and what the tool does, for the list of all commands."""
+
+    module: str
+    summary: str
+
+
+TOOLS: Mapping[str, Tool] = {
+    "topics": Tool("topics", "List, describe, create, alter and delete topics."),
+    "configs": Tool("configs", "Show and change settings and quotas."),
+    "console-producer": Tool("console_producer", "Write lines of standard input to a topic."),
+    "console-consumer": Tool("console_consumer", "Print the records of topics."),
+    "get-offsets": Tool("get_offsets", "Print offsets of partitions: first, last, by time."),
+    "log-dirs": Tool("log_dirs", "Print the log directories of brokers and their sizes."),
+    "delete-records": Tool("delete_records", "Delete the records before an offset."),
+    "cluster": Tool("cluster", "Print a cluster's id and its brokers."),
+    "consumer-groups": Tool("consumer_groups", "List, describe, delete and reset groups."),
+    "transactions": Tool("transactions", "List, describe and abort transactions."),
+    "broker-api-versions": Tool("api_versions", "Print the APIs that brokers serve."),
+    "storage": Tool("storage", "Format log directories, or show their state."),
 }
 
 
@@ -25,12 +34,12 @@ def run(name: str, arguments: list[str]) -> int:
     """Runs the tool of that name on its flags; gives the exit code."""
     from cordwood.surfaces.cli.tools.tool import Terminal  # noqa: PLC0415  # when needed
 
-    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[name]}")
+    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
     code: int = module.run(arguments, Terminal())
     return code
 
 
 def flags(name: str) -> list[tuple[str, str]]:
     """The flags of the tool of that name, each with what it does."""
-    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[name]}")
+    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
     return [(f"--{option.name}", option.text) for option in module.USAGE.options]

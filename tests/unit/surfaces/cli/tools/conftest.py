@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.no_engine import NoEngine
@@ -30,7 +30,7 @@ Run = Callable[..., Said]
 def run_tool(line: str, stdin: bytes = b"") -> Said:
     tool, *arguments = shlex.split(line)
     out, err = io.BytesIO(), io.BytesIO()
-    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{MODULES[tool]}")
+    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[tool].module}")
     code = module.run(arguments, Terminal(io.BytesIO(stdin), out, err))
     return Said(code, out.getvalue().decode(), err.getvalue().decode())
 

@@ -17,7 +17,7 @@ import pytest
 from cordwood import __version__
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.surfaces.cli.tools.table import MODULES
+from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.kafka import free_port
 
@@ -25,7 +25,7 @@ Run = Callable[..., Any]
 
 # These have commands, and show a short usage as Kafka's do.
 WITH_COMMANDS = ("cluster", "storage", "transactions")
-PLAIN = [tool for tool in MODULES if tool not in WITH_COMMANDS]
+PLAIN = [tool for tool in TOOLS if tool not in WITH_COMMANDS]
 
 
 def document(said: Any) -> Any:
@@ -33,7 +33,7 @@ def document(said: Any) -> Any:
     return json.loads(said.out)
 
 
-@pytest.mark.parametrize("tool", MODULES)
+@pytest.mark.parametrize("tool", TOOLS)
 def test_help_names_each_flag_and_shows_examples(run_alone: Run, tool: str) -> None:
     said = run_alone(f"{tool} --help")
     assert (said.code, said.err) == (0, "")
@@ -43,7 +43,7 @@ def test_help_names_each_flag_and_shows_examples(run_alone: Run, tool: str) -> N
     assert all(len(line) <= 100 for line in said.out.splitlines())
 
 
-@pytest.mark.parametrize("tool", MODULES)
+@pytest.mark.parametrize("tool", TOOLS)
 def test_version_is_cordwoods(run_alone: Run, tool: str) -> None:
     assert run_alone(f"{tool} --version").out == f"{__version__}\n"
 
