@@ -134,7 +134,8 @@ class Server:
             if error.errno == errno.EADDRINUSE:
                 raise PortInUseError(
                     f"Socket server failed to bind to {where}: Address already in use. Another "
-                    "process listens there: stop it, or choose another port in `listeners`."
+                    "process listens there: stop it, or choose another port with --port or in "
+                    "`listeners`."
                 ) from error
             raise CordwoodError(
                 f"Socket server failed to bind to {where}: {error.strerror}"

@@ -479,6 +479,7 @@ def test_an_address_that_cannot_be_listened_at_leaves_no_descriptor_open() -> No
             Server(limits=ServerLimits()).bind("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
         assert len(list(Path("/proc/self/fd").iterdir())) == before
         assert "Address already in use" in str(caught.value)
+        assert "another port with --port or in `listeners`" in str(caught.value)
 
 
 def test_a_produce_without_acks_that_fails_closes_the_connection(running: RunningBroker) -> None:
