@@ -94,7 +94,8 @@ class LogDir:
         self.fs = fs
         named = path
         if not _is_directory(path, fs):
-            raise NotALogDirError(f"{path}: there is no such directory")
+            what = "not a directory" if fs.exists(path) else "there is no such directory"
+            raise NotALogDirError(f"{path}: {what}")
         self.only: frozenset[str] | None = None
         partition = _named_partition(path, fs)
         if partition is not None:

@@ -121,6 +121,12 @@ def test_directory_that_is_not_kafkas_ends_with_2(tmp_path: Path, name: str) -> 
     assert not list((tmp_path / "empty").iterdir())
 
 
+def test_a_file_in_place_of_a_directory_is_named_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert f"{tmp_path / 'file'}: not a directory" in run(tmp_path / "file").stderr
+    assert f"{tmp_path / 'none'}: there is no such directory" in run(tmp_path / "none").stderr
+
+
 def test_directory_that_kafka_would_not_start_with_ends_with_2(root: Path) -> None:
     (root / "holiday-pictures").mkdir()
     result = run(root, "--defaults", *NOW)
