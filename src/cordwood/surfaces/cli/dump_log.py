@@ -42,6 +42,16 @@ from cordwood.surfaces.dump.output import Findings, Output
 from cordwood.surfaces.dump.snapshots import dump_producer_snapshot
 
 # The first of these that was given decides, whatever the order on the command line.
+_KNOWN_SUFFIXES = frozenset(
+    {
+        LOG_SUFFIX,
+        METADATA_SNAPSHOT_SUFFIX,
+        INDEX_SUFFIX,
+        TIME_INDEX_SUFFIX,
+        PRODUCER_SNAPSHOT_SUFFIX,
+        TXN_INDEX_SUFFIX,
+    }
+)
 _TOPIC_DECODERS: Mapping[str, PayloadDecoder] = {
     "offsets-decoder": decode_offsets,
     "transaction-log-decoder": decode_transaction_log,
@@ -124,6 +134,8 @@ def _dump_file(
 ) -> None:
     output.begin_file(file.shown)
     suffix = file.suffix
+    if suffix in _KNOWN_SUFFIXES:
+        file.path.stat()  # a file that is missing is reported as such, whatever its name
     if suffix in {LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX}:
         dump_log_file(file, log_options, findings, output)
     elif suffix == INDEX_SUFFIX:

@@ -205,6 +205,9 @@ def test_what_lies_before_an_error_is_printed(
         )
     ]
     _, err = dump(capfd, tmp_path / "nothing.log", code=1)
+    assert err == [f"cordwood dump-log: {tmp_path}/nothing.log: No such file or directory"]
+    (tmp_path / "nothing.log").touch()
+    _, err = dump(capfd, tmp_path / "nothing.log", code=1)
     assert "does not begin with an offset" in err[0]
     _, err = dump(capfd, tmp_path / (BASE + ".index"), code=1)
     assert err == [f"cordwood dump-log: {tmp_path / BASE}.index: No such file or directory"]
