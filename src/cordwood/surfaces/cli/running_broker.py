@@ -19,7 +19,7 @@ from cordwood.storage.directory_lock import DirectoryLock
 from cordwood.surfaces.client.admin import Admin
 from cordwood.surfaces.client.cluster import ClientSettings, Cluster
 from cordwood.surfaces.client.errors import ClientError
-from cordwood.surfaces.http.client import EndpointError, ask
+from cordwood.surfaces.http.client import EndpointError, ask, parse_url
 from cordwood.surfaces.http.identity import BrokerIdentity, read_runtime_file
 
 _API_TIMEOUT_MS = 10_000
@@ -73,7 +73,7 @@ def find_broker(
     """The broker that the options name.
 
     Raises:
-        ConfigError: not exactly one of them is given.
+        ConfigError: not exactly one of them is given, or `url` is not an HTTP address.
         CordwoodError: no broker runs there, or another one answers.
     """
     given = [each for each in (log_dir, bootstrap_server, url) if each is not None]
@@ -87,6 +87,10 @@ def find_broker(
     if bootstrap_server is not None:
         return _by_kafka_address(bootstrap_server)
     assert url is not None, "one of them is given"
+    try:
+        parse_url(url)
+    except ConfigError as error:
+        raise ConfigError(f"--url {error}") from error
     return AddressedBroker(url, _identity_at(url))
 
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import ConfigError, CordwoodError
 
 _CONNECT_S = 5.0
 #: A compaction that a moved clock has made due may take its time.
@@ -39,20 +39,33 @@ def ask(url: str, path: str, method: str = "GET") -> Any:
         raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from None
 
 
-def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
+def parse_url(url: str) -> tuple[str, int | None]:
+    """The host and the port of an endpoint's address.
+
+    Raises:
+        ConfigError: it is not of the form `http://HOST:PORT`.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise EndpointError(f"--url {url}: {error}") from error
+        raise ConfigError(f"{url}: {error}") from error
     if parts.scheme != "http" or not host:
-        raise EndpointError(f"--url {url}: expected http://HOST:PORT")
+        raise ConfigError(f"{url}: expected http://HOST:PORT")
+    return host, port
+
+
+def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
+    try:
+        host, port = parse_url(url)
+    except ConfigError as error:
+        raise EndpointError(str(error)) from error
     connection = http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
     try:
         connection.connect()
         connection.sock.settimeout(_ANSWER_S)
         headers = {"Content-Type": "application/json"} if method == "POST" else {}
-        connection.request(method, parts.path.rstrip("/") + path, headers=headers)
+        connection.request(method, urlsplit(url).path.rstrip("/") + path, headers=headers)
         response = connection.getresponse()
         return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:

@@ -78,6 +78,13 @@ def test_a_command_without_a_broker_is_a_usage_error(command: str) -> None:
     assert run(command, "--log-dir", ".", "--url", "http://127.0.0.1:1").exit_code == 2
 
 
+@pytest.mark.parametrize("url", ["localhost:9464", "https://localhost:9464", "http://h:port"])
+def test_a_url_that_is_none_is_a_usage_error(url: str) -> None:
+    result = run("clock", "--url", url)
+    assert result.exit_code == 2
+    assert f"--url {url}: " in result.stderr
+
+
 @pytest.mark.parametrize("answer", [b'{"now_ms":0,"ahead_ms":0,"movable":true}', b"<html>"])
 def test_a_program_that_is_no_broker_is_asked_who_it_is_and_nothing_else(answer: bytes) -> None:
     with stranger(answer) as (url, asked):
