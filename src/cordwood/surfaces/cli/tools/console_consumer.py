@@ -148,7 +148,8 @@ def _body(options: Options, terminal: Terminal) -> int:
             kind="Consumer",
             extra=plan.properties,
         )
-        client = client.named(f"Consumer clientId={client.client_id}, groupId={plan.group}")
+        group = plan.group if plan.group is not None else "null"  # as Kafka's client writes it
+        client = client.named(f"Consumer clientId={client.client_id}, groupId={group}")
         with Cluster(client, warn=terminal.warn) as cluster:
             try:
                 return _read(cluster, plan, isolation, format_message, terminal, count)

@@ -276,3 +276,8 @@ def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: Runni
     assert broker.call(lambda served: served.log("hangs", 0).last_stable_offset) == 2
     named = "--producer-id 7 --producer-epoch 2 --coordinator-epoch 0"
     assert run(f"{abort} {named}").code == 1
+
+
+def test_a_consumer_without_a_group_is_named_as_kafka_names_it(run: Run) -> None:
+    said = run("console-consumer -B --topic absent --from-beginning --timeout-ms 500")
+    assert "[Consumer clientId=console-consumer, groupId=null] " in said.err
