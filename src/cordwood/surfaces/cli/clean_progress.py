@@ -22,8 +22,16 @@ from rich.text import Text
 _ROWS_MAX: Final = 8
 
 
+class _PercentColumn(ProgressColumn):
+    """The share that is done; empty while the length of a phase is unknown."""
+
+    def render(self, task: Task) -> Text:
+        """The column's text."""
+        return Text("" if task.total is None else f"{task.percentage:>3.0f}%")
+
+
 class _CountColumn(ProgressColumn):
-    """Bytes a second where bytes are counted, else how many of how many."""
+    """Bytes a second where bytes are counted, else how many of how many, as far as known."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,8 +40,11 @@ class _CountColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         """The column's text."""
         if task.fields.get("in_bytes"):
-            return self._bytes.render(task)
-        return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
+            has_speed = (task.finished_speed or task.speed) is not None
+            return self._bytes.render(task) if has_speed else Text("")
+        if not task.fields.get("is_counted"):
+            return Text("")
+        return Text(f"{task.completed:.0f}/{task.total:.0f}")
 
 
 def columns() -> tuple[ProgressColumn, ...]:
@@ -41,7 +52,7 @@ def columns() -> tuple[ProgressColumn, ...]:
     return (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
+        _PercentColumn(),
         _CountColumn(),
         TimeElapsedColumn(),
     )
@@ -108,7 +119,9 @@ class CleanProgress:
         number = self._passes[phase] = self._passes.get(phase, 0) + 1
         self._phase = phase if number == 1 else f"{phase} (pass {number})"
         if self._progress is not None:
-            self._row = self._progress.add_task(self._phase, total=total)
+            self._row = self._progress.add_task(
+                self._phase, total=total, is_counted=total is not None
+            )
 
     def _task(self, row: TaskID) -> Task:
         assert self._progress is not None, "checked by the caller"

@@ -47,6 +47,24 @@ def test_a_line_that_is_logged_while_bars_are_shown_goes_above_them() -> None:
     assert all("100%" in line for line in shown[1:])
 
 
+def test_a_phase_of_unknown_length_shows_no_count_and_no_share_before_it_is_done() -> None:
+    terminal = FakeTerminal(columns=100)
+    screen = Screen(terminal, width=100)
+    with screen.bars(*clean_progress.columns()) as bars:
+        progress = CleanProgress(bars)
+        progress.say("starting Spark")
+        bars.refresh()
+        assert "%" not in terminal.lines()[-1]
+        progress.finish()
+        bars.refresh()
+        assert "100%" in terminal.lines()[-1]
+        assert "1/1" not in terminal.lines()[-1]
+        progress.bytes_done("7 partitions", "clean", 0, 1000)
+        bars.refresh()
+        assert "0%" in terminal.lines()[-1]
+        assert "?" not in terminal.lines()[-1]
+
+
 def test_where_no_terminal_is_there_are_no_control_characters_and_no_wrapping() -> None:
     stream = io.StringIO()
     screen = Screen(stream)
