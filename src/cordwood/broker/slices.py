@@ -132,7 +132,7 @@ class _Work:
         return self._cpu_s
 
     def deliver(self) -> None:
-        """Hands over what has come of it."""
+        """Completes the futures with the value or the error."""
         if not self.ended.done():
             self.ended.set_result(None)
         if self.done.cancelled():
@@ -150,7 +150,7 @@ class _Work:
         try:
             with pauses.running(self):
                 self._value = self._run()
-        except BaseException as error:  # whoever waits for the work gets it
+        except BaseException as error:  # raised where the work is awaited
             self._error = error
         self.is_finished = True
         self._hand_back()

@@ -33,7 +33,7 @@ def die_with(parent: int) -> None:
 
 
 def ignore_stop_signals() -> None:
-    """Leaves the end of this process to its parent, whoever else sends it a signal to stop.
+    """Ignores signals to stop: the parent of this process ends it.
 
     A terminal, systemd and `timeout` send such a signal to every process of a group.
     """

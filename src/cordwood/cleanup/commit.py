@@ -322,7 +322,7 @@ class RoundCommitter:
         self.stop_tasks()
 
     def stop_tasks(self) -> None:
-        """Tells the tasks that the round was given up, if they have not been told yet.
+        """Stops the tasks of the round, unless that has been done.
 
         Where the disk refuses even that, it is to be called again.
         """

@@ -182,7 +182,7 @@ class GroupRewriter:
         output: Output,
     ) -> None:
         written = np.empty((block.rows, 3), dtype=np.int64)
-        if self._out.shape[0] > _OUT_BYTES:  # one large batch: the next need no such room
+        if self._out.shape[0] > _OUT_BYTES:  # one large batch: the next need less memory
             self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
         row = 0
         while row < block.rows:
@@ -220,12 +220,12 @@ class GroupRewriter:
                 )
 
     def _make_out(self, spec: RewriteSpec, kept: int) -> None:
-        """Makes room for the largest batch there may be; memory is taken as it is written to."""
+        """Allocates buffers for the largest batch; memory is taken as it is written to."""
         plain = spec.batch_bytes_max + _growth(kept)
         self._out = np.zeros(plain + plain // 128 + _ROOM_FOR_ONE, dtype=np.uint8)
 
     def _make_scratch(self, plain_bytes: int, retained_bytes: int) -> None:
-        """Makes room for the records of one batch; memory is taken as it is written to."""
+        """Allocates buffers for the records of one batch; memory is taken as it is written to."""
         self._plain = np.zeros(plain_bytes, dtype=np.uint8)
         self._retained = np.zeros(retained_bytes, dtype=np.uint8)
 
@@ -318,7 +318,7 @@ class GroupRewriter:
 
 
 def _growth(records: int) -> int:
-    """How many bytes more so many records may take once they are encoded anew."""
+    """How many bytes more so many records may take once they are encoded again."""
     return rebuild.GROWTH_PER_RECORD * records
 
 

@@ -27,7 +27,7 @@ READ_BYTES = 4 << 20
 _SLACK = 64
 _ROWS = 1 << 15
 _ARENA_BYTES = 16 << 20
-# The compiled decoder of LZ4 wants room for a whole block, of which 4 MiB is the largest.
+# The compiled decoder of LZ4 needs memory for a whole block, of which 4 MiB is the largest.
 _LZ4_BLOCK_BYTES_MAX = 4 << 20
 # A record of a legacy set takes several times its bytes as a Python object.
 _LEGACY_SHARE = 4
@@ -199,7 +199,7 @@ class PayloadReader:
             CorruptError: a batch does not decompress; names the file and the position in it.
         """
         table = block.table
-        if self._arena.shape[0] > _ARENA_BYTES:  # one large batch: the next need no such room
+        if self._arena.shape[0] > _ARENA_BYTES:  # one large batch: the next need less memory
             self._arena = np.zeros(_ARENA_BYTES, dtype=np.uint8)
         plain = (table[:, rows_of.ATTRIBUTES] & 7) == 0
         spans = np.empty((block.rows, 2), dtype=np.int64)
@@ -256,7 +256,7 @@ class PayloadReader:
         return Payload(self._arena, spans, first, last)
 
     def _make_room_for_one(self, source: SegmentSource, block: Block, row: int) -> None:
-        """Makes room for the largest batch there may be; memory is taken as it is written to."""
+        """Allocates buffers for the largest batch; memory is taken as it is written to."""
         room = self._batch_bytes_max + _LZ4_BLOCK_BYTES_MAX + _SLACK
         if self._arena.shape[0] >= room:
             codec = _codec_name(int(block.table[row, rows_of.ATTRIBUTES]) & 7)

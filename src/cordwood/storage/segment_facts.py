@@ -112,7 +112,7 @@ def load_segments(
     """The segments of a directory, as they are once `LoadedSegments.repair` has been called.
 
     Nothing is written: an index without its log is to be removed, and a log without its offset
-    index gets both indexes anew.
+    index has both indexes rebuilt.
 
     Raises:
         CorruptError: a file's name is no offset, or a log without index cannot be read.

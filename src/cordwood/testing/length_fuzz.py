@@ -218,7 +218,7 @@ def _long(field: MessageField, known: Mapping[str, Any], length: int, *, is_text
     return [element] * (length // size)
 
 
-# ---- what comes of them
+# ---- their outcomes
 
 
 def send(port: int, frame: bytes, *, timeout_s: float = _ANSWER_S) -> str:

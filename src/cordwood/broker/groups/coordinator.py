@@ -238,7 +238,7 @@ class GroupCoordinator:
             reply(JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID, member_id=request.member_id))
             return
         if is_new:
-            # Whoever loads this partition next must find the group there.
+            # The next load of this partition must find the group.
             error = self._write_or_error(shard, [partial(records.new_group_metadata, group)])
             if error:
                 shard.groups.pop(group_id)

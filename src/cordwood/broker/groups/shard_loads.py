@@ -165,7 +165,7 @@ class ShardLoads:
             self._shards[partition] = shard
             try:
                 self._on_loaded(shard)
-            except Exception:  # whoever waits for the load must be answered all the same
+            except Exception:  # requests that wait for the load must be answered
                 _LOG.exception("Cannot resume the groups of %s-%d", self._topic, partition)
         ready = []
         for waits_for, then in self._waiting:
@@ -184,7 +184,7 @@ def _load(log: PartitionLog, clock: Clock) -> GroupShard | None:
     except (CordwoodError, OSError) as error:
         _LOG.error("Cannot load the groups of %s: %s", log.topic_partition, error)
         return None
-    except Exception:  # clients would be told for ever to come back
+    except Exception:  # else clients would be told forever that it loads
         _LOG.exception("Cannot load the groups of %s", log.topic_partition)
         return None
     level = logging.INFO if shard.groups else logging.DEBUG

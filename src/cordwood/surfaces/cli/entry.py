@@ -41,14 +41,14 @@ def main() -> NoReturn:
         logging.raiseExceptions = False
         code = run(sys.argv[1:])
     except StoppedError:
-        pass  # told below
+        pass  # reported below
     if STOPPING.signal is not None:
         STOPPING.end_now()
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command and gives its exit code; whatever goes wrong is told on stderr.
+    """Runs a command and gives its exit code; errors are shown on stderr.
 
     Raises:
         StoppedError: it was told to stop by a signal.

@@ -156,7 +156,7 @@ def parse_log_options(level: str | None, format: str | None, file: str | None) -
 def log_handler(options: LogOptions, write_line: Callable[[str], None]) -> logging.Handler:
     """A handler that logs as the options say: to their file, or else by `write_line`.
 
-    A log file that is moved is made anew.
+    A log file that is moved away is created again.
 
     Raises:
         ConfigError: the log file cannot be written to.

@@ -46,7 +46,7 @@ Examples:
   cordwood serve --log-dir /tmp/logs --log-format json --log-file /tmp/serve.log
 
 \b
-Exit codes: 0 stopped as it was told; 1 it could not start, or its disks
+Exit codes: 0 stopped by a signal; 1 it could not start, or its disks
 failed; 2 usage or a setting; 3 the directory is in use."""
 
 _log = logging.getLogger("cordwood.serve")
@@ -94,7 +94,7 @@ def serve_command(
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
 ) -> None:
-    """Runs a Kafka broker, until it is told to stop by SIGTERM or Ctrl-C."""
+    """Runs a Kafka broker, until it is stopped by SIGTERM or Ctrl-C."""
     from cordwood.broker.configs.settings import (  # noqa: PLC0415
         SINGLE_BROKER_DEFAULTS,
         BrokerSettings,
@@ -126,7 +126,7 @@ def serve_command(
         _log.warning("%s", warning)
     clock: Clock = MovableClock() if test_clock else SystemClock()
     try:
-        _run_until_told(settings, clock, None if http_port < 0 else http_port, screen)
+        _run_until_stopped(settings, clock, None if http_port < 0 else http_port, screen)
     except DirectoryInUseError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_IN_USE) from error
@@ -179,7 +179,7 @@ def _from_options(
     return given
 
 
-def _run_until_told(
+def _run_until_stopped(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
     from cordwood.broker import turns  # noqa: PLC0415
@@ -200,18 +200,18 @@ async def _serve(
     from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, told.set)
+            loop.add_signal_handler(number, stopped.set)
     node = Node(settings, clock=clock)
     try:
         if screen.is_terminal:
             with screen.bars(transient=True) as progress:
                 bars = load_progress.LoadBars(progress)
-                await node.start(load_progress.UntilTold(bars, told.is_set))
+                await node.start(load_progress.UntilTold(bars, stopped.is_set))
         else:
-            await node.start(load_progress.UntilTold(load_progress.LoadLines(), told.is_set))
+            await node.start(load_progress.UntilTold(load_progress.LoadLines(), stopped.is_set))
     except load_progress.StoppedLoadingError:
         _log.info("Shut down completed, before all logs were loaded")
         return
@@ -227,8 +227,8 @@ async def _serve(
                 for each in settings.listeners
             )
             _log.info("Kafka Server started (%s)", where)
-            node.failure.add_done_callback(lambda _: told.set())
-            await told.wait()
+            node.failure.add_done_callback(lambda _: stopped.set())
+            await stopped.wait()
             if node.failure.done():
                 raise CordwoodError(node.failure.result())
             _log.info("Shutting down")

@@ -96,7 +96,7 @@ USAGE = Usage(
 
 
 class _RefusedFlagsError(ToolError):
-    """Flags that do not go together, told below a short usage."""
+    """Flags that do not go together, shown below a short usage."""
 
 
 class _JavaError(ToolError):
