@@ -431,7 +431,8 @@ class CleanerManager:
         except StorageError as error:
             if error.is_out_of_space:
                 self._unsaved[log_dir] = dict(lines)  # else it would be cleaned again at once
-            _note_inaccessible(file)
+            else:
+                _note_inaccessible(file)
         else:
             self._unsaved.pop(log_dir, None)
 
@@ -595,6 +596,5 @@ def _is_idle(log: PartitionLog, line: int | None) -> bool:
 
 
 def _note_inaccessible(file: OffsetCheckpointFile) -> None:
-    _log.exception(
-        "Failed to access checkpoint file %s in dir %s", file.path.name, file.path.parent
-    )
+    path = file.path
+    _log.exception("Failed to access checkpoint file %s in dir %s", path.name, path.parent)

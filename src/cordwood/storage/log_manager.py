@@ -37,11 +37,14 @@ def _reported(log: PartitionLog, doing: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet_failure() -> Iterator[None]:
-    """Logs a failed write: a failed directory is offline by now, a full one is tried again."""
+    """Logs a failed write: a failed directory is offline by now, a full one is tried again.
+
+    Of a full disk `FailureChannel` logs once a minute, whatever is refused.
+    """
     try:
         yield
     except StorageError as error:
-        _log.warning("%s", error)
+        _log.log(logging.DEBUG if error.is_out_of_space else logging.WARNING, "%s", error)
 
 
 class LogManager(LogSet):

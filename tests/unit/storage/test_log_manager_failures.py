@@ -494,6 +494,22 @@ def test_checkpoints_on_a_full_disk_stay_as_they_are(
     assert b"a 0 25" in fs.read_bytes(path)
 
 
+def test_all_that_a_full_disk_refuses_within_a_minute_is_one_line_of_the_log(
+    fs: SimulatedFileSystem, logs: StoredLogs, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs.capacity_bytes = 0
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    for _ in range(3):
+        logs.manager.checkpoint_recovery_points()
+        logs.manager.checkpoint_high_watermarks()
+        with pytest.raises(StorageError):
+            put(logs.log("a-0"), b"test")
+    assert [each.split(" is full")[0] for each in caplog.messages] == [
+        f"The disk of log directory {directory}" for directory in (A, B)
+    ]
+
+
 def test_a_stop_on_a_full_disk_is_a_kill_and_the_next_start_recovers(
     fs: SimulatedFileSystem, logs: StoredLogs
 ) -> None:
