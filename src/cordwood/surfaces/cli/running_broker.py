@@ -7,6 +7,7 @@ node and cluster, and the log directory.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,7 +112,8 @@ def _by_log_dir(log_dir: Path) -> AddressedBroker:
     if expected is None:
         raise CordwoodError(
             f"{log_dir} is in use by process {holder}, which is not a `cordwood serve` that has "
-            "started: it is starting still, or it is a Kafka or a `cordwood clean`"
+            "started: it is starting still, it is a Kafka or a `cordwood clean`, or its disk was "
+            "full (then name it by --bootstrap-server or --url)"
         )
     if expected.http_url is None:
         raise CordwoodError(
@@ -122,14 +124,21 @@ def _by_log_dir(log_dir: Path) -> AddressedBroker:
     except EndpointError as error:
         raise CordwoodError(
             f"{log_dir} is in use by process {holder}, but {expected}, which was the last to say "
-            f"where it answers, does not answer: {error}"
+            f"where it answers, does not answer: {error}. Name the broker by --bootstrap-server or "
+            "--url"
         ) from error
-    if found != expected:
+    # A broker that was killed leaves its file, and the next one cannot replace it on a full disk.
+    if found != expected and not (found.pid == holder and _is_one_of(log_dir, found.log_dirs)):
         raise CordwoodError(
             f"{log_dir} is in use by process {holder}. The last broker to say where it answers was "
-            f"{expected}; at its address {expected.http_url} another one answers, {found}"
+            f"{expected}; at its address {expected.http_url} another one answers, {found}. Name "
+            "the broker by --bootstrap-server or --url"
         )
     return AddressedBroker(expected.http_url, found)
+
+
+def _is_one_of(log_dir: Path, log_dirs: Iterable[str]) -> bool:
+    return log_dir.resolve() in {Path(each).resolve() for each in log_dirs}
 
 
 def _by_kafka_address(servers: str) -> AddressedBroker:

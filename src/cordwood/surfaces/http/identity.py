@@ -107,7 +107,12 @@ def _warning_of(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, CordwoodError) as error:
-        _log.warning("Cannot keep %s, which --log-dir of other commands reads: %s", path, error)
+        _log.warning(
+            "Cannot keep %s, by which `cordwood cleaner` and `cordwood clock` find this broker "
+            "with --log-dir: name it by --bootstrap-server or --url. %s",
+            path,
+            error,
+        )
 
 
 def read_runtime_file(log_dir: Path, *, fs: FileSystem = OS) -> BrokerIdentity | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -187,6 +188,16 @@ def test_a_stale_file_does_not_lead_to_another_broker(
         assert "serves no HTTP" in advance("--log-dir", str(elsewhere)).stderr
     lock.release()
     assert broker.clock.ahead_ms == 0
+
+
+def test_a_broker_is_found_by_the_file_that_its_killed_predecessor_left(
+    broker: RunningBroker, probe: Probe
+) -> None:
+    with runtime_files(identity_of(broker.log_dir, probe.url)):
+        result = advance("--log-dir", str(broker.log_dir))
+    assert result.exit_code == 0, result.output
+    assert f"process {os.getpid()}" in result.output
+    assert broker.clock.ahead_ms == 3_600_000
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
