@@ -117,7 +117,8 @@ def clean(
         run.find_targets(places, locks)
         run.report.in_use = locks.in_use
         if run.trash is not None:
-            run.trash.prepare([each.path for each in log_dirs], read_only=request.dry_run)
+            paths = [each.path for each in log_dirs]
+            run.report.warnings += run.trash.prepare(paths, read_only=request.dry_run)
         run.capture_all()
         if not request.dry_run and run.rounds_wanted():
             require_engine()

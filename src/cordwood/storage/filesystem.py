@@ -573,11 +573,10 @@ class OsFileSystem(FileSystem):
 
         return DirectoryLock(directory)
 
-    def move_away(self, path: Path, target: Path) -> None:
-        """Moves a file to another folder, perhaps on another file system, owner and times kept."""
+    def copy_link(self, path: Path, target: Path) -> None:
+        """Makes `target` a link that leads where the link `path` leads."""
         with room_for(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(path, target)
+            os.symlink(os.readlink(path), target)
 
 
 #: The file system of this machine.

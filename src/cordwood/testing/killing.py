@@ -27,7 +27,6 @@ OWNER, TASK = "owner", "task"
 _METHODS: tuple[tuple[type, str], ...] = (
     (OsFileSystem, "create"),
     (OsFileSystem, "make_directory"),
-    (OsFileSystem, "move_away"),
     (OsFileSystem, "remove"),
     (OsFileSystem, "remove_directory"),
     (OsFileSystem, "rename"),

@@ -98,9 +98,27 @@ def test_trash_on_a_full_disk_is_refused_before_anything_is_removed(tmp_path: Pa
     root = log_dir(tmp_path / "logs", "x-0")
     with small_disk(tmp_path / "disk", megabytes=1) as disk:
         fill(disk)
-        with pytest.raises(ConfigError, match=r"--trash .*the file system is full"):
+        with pytest.raises(ConfigError, match=r"--trash .*the file system is full; name a dir"):
             clean_in_process(root, CONFIGS, now_ms=NOW_MS, trash=disk / "trash")
+        assert not (disk / "trash").exists()
     assert bases(root / "x-0") == [0, 2, 4]
+
+
+@takes_mount
+def test_trash_that_frees_no_space_is_warned_of(tmp_path: Path) -> None:
+    root = log_dir(tmp_path / "logs", "x-0")
+    beside = tmp_path / "deep" / "trash"
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        report = clean_in_process(
+            root, CONFIGS, now_ms=NOW_MS, trash=disk / "deep" / "trash", dry_run=True
+        )
+        assert report.warnings == []
+        for dry_run in (True, False):
+            report = clean_in_process(root, CONFIGS, now_ms=NOW_MS, trash=beside, dry_run=dry_run)
+            assert report.warnings == [
+                f"--trash {beside} is on the file system of {root}: what is moved there frees no "
+                "space"
+            ]
 
 
 def test_dry_run_makes_no_trash(tmp_path: Path) -> None:

@@ -385,6 +385,11 @@ def _show_rest(report: Report, screen: Screen) -> None:
         if partition.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
             style = "red" if partition in report.failed else None
             screen.line(f"{name}: {partition.status}: {partition.reason}", style=style)
+    if any(partition.status is Status.NO_SPACE for partition in report.partitions):
+        screen.line(
+            "no space: nothing is lost, and what was put in place stays. Free some space on the "
+            "disk that is full, and run the same command again: it goes on from there"
+        )
     freed = sum(p.bytes_freed for p in report.partitions)
     counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)

@@ -22,6 +22,7 @@ from cordwood.cleanup.request import CleanRequest, Engine, Resolved, Silence
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.surfaces.cli.main import app
+from cordwood.testing.failing_disks import fill, may_mount, small_disk
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 DAY_MS = 86_400_000
@@ -240,6 +241,26 @@ def test_setting_describes_a_topic_without_defaults(root: Path) -> None:
 def test_now_is_read_as_iso_8601_or_milliseconds(root: Path, now: str, left: list[int]) -> None:
     report_of(root, "--defaults", "--now", now, "--set", f"log.retention.ms={7 * DAY_MS}")
     assert segments(root, "x-0") == left
+
+
+@pytest.mark.skipif(bool(may_mount()), reason=may_mount())
+def test_trash_that_fills_up_is_reported_with_how_to_go_on_and_the_next_run_does(
+    root: Path, tmp_path: Path
+) -> None:
+    before = tree(root / "x-0")
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        ballast = fill(disk, leave_bytes=8192)
+        order = [root, "--defaults", *EXPIRE, *NOW, "--topic", "x", "--trash", disk / "trash"]
+        result = run(*order)
+        assert result.exit_code == 1
+        assert f"x-0: no space: {disk}/trash/x-0/" in result.stderr
+        assert "run the same command again: it goes on from there" in result.stderr
+        ballast.unlink()
+        assert run(*order).exit_code == 0
+        kept = tree(disk / "trash" / "x-0")
+        gone = {name for name in before if name.startswith((f"{0:020d}", f"{2:020d}"))}
+        assert {name: before[name] for name in gone} == {n: kept[n] for n in kept if n != "."}
+        assert segments(root, "x-0") == [4]
 
 
 def test_trash_keeps_removed_files_under_their_names(root: Path, tmp_path: Path) -> None:
