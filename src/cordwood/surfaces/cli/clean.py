@@ -207,7 +207,8 @@ def clean_command(
     except (ConfigError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
     except DirectoryInUseError as error:
-        _stop(error, _EXIT_IN_USE)
+        advice = "Nothing was changed: stop that process first, or look with --dry-run"
+        _stop(f"{error} {advice}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         _stop(error, _EXIT_FAILED)
     report.warnings = [*settings.warnings, *report.warnings]
@@ -238,7 +239,7 @@ def _require_master(master: str) -> None:
         )
 
 
-def _stop(error: Exception, code: int) -> None:
+def _stop(error: object, code: int) -> None:
     typer.echo(f"cordwood clean: {error}", err=True)
     raise typer.Exit(code)
 
@@ -388,7 +389,8 @@ def _show_rest(report: Report, screen: Screen) -> None:
     if any(partition.status is Status.NO_SPACE for partition in report.partitions):
         screen.line(
             "no space: nothing is lost, and what was put in place stays. Free some space on the "
-            "disk that is full, and run the same command again: it goes on from there"
+            "disk that is full, or raise --max-extra-bytes where that is what was too small, and "
+            "run the same command again: it goes on from there"
         )
     freed = sum(p.bytes_freed for p in report.partitions)
     counts = {status: sum(p.status is status for p in report.partitions) for status in Status}

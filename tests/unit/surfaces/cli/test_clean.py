@@ -161,6 +161,9 @@ def test_directory_in_use_ends_with_3_and_touches_nothing(root: Path) -> None:
         before = tree(root)
         result = run(root, "--defaults", *EXPIRE, *NOW)
         assert result.exit_code == 3
+        assert "Nothing was changed: stop that process first, or look with --dry-run" in (
+            result.stderr
+        )
         assert "Failed to acquire lock on file .lock in" in result.stderr
         assert tree(root) == before
 
