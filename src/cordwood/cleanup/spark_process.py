@@ -291,8 +291,8 @@ class SparkProcess:
             _log.debug("Spark is still %s: %s", kind, why)
         elif kind == "unavailable":
             _log.error(
-                "Spark cannot be had, so no log is compacted: %s. It is tried again in %.0f s, and "
-                "then from time to time",
+                "Spark is not available, so no log is compacted: %s. It is tried again in %.0f s, "
+                "and then from time to time",
                 why,
                 wait_s,
             )

@@ -100,7 +100,9 @@ def test_what_cannot_be_had_is_said_once_and_tried_again(
     assert bench.last_run() == ("failed", "there is no Java")
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len(errors) == 1
-    assert errors[0].startswith("Spark cannot be had, so no log is compacted: there is no Java. ")
+    assert errors[0].startswith(
+        "Spark is not available, so no log is compacted: there is no Java. "
+    )
     monkeypatch.setenv("STAND_IN", "")
     assert bench.cleaner.run_once_now() == 1
     assert bench.cleaner.engine_available() == 1

@@ -48,7 +48,7 @@ def cleaner_command(
     context: typer.Context,
     status: Annotated[  # what it does without, too
         bool,
-        typer.Option("--status", show_default=False, help="Given or not, the status is shown."),
+        typer.Option("--status", show_default=False, help="Show the status; the default."),
     ] = True,
     topic: Annotated[
         str, typer.Option(metavar="GLOB", help="Only partitions of these topics.")

@@ -30,7 +30,7 @@ from cordwood.surfaces.cli.values import format_duration, parse_duration
 EPILOG = """\b
 Examples:
   cordwood serve --log-dir /tmp/logs --test-clock
-  cordwood clock --log-dir /tmp/logs                 what time it is there
+  cordwood clock --log-dir /tmp/logs                 shows the broker's time
   cordwood clock --log-dir /tmp/logs --advance 7d    retention, compaction and
                                                      expiry of a week are done
   cordwood clock --bootstrap-server localhost:9092 --advance 90s --json
@@ -46,15 +46,13 @@ def clock_command(
     context: typer.Context,
     advance: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Move it on by 7d, 12h, 5m, 90s or 500ms."),
+        typer.Option(metavar="DURATION", help="Advance the clock by 7d, 12h, 5m, 90s or 500ms."),
     ] = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Only show it; so without any option.")
-    ] = False,
+    now: Annotated[bool, typer.Option("--now", help="Show the time; the default.")] = False,
     wait: Annotated[
         bool,
         typer.Option(
-            "--wait/--no-wait", help="Return when compaction of what became due is done, too."
+            "--wait/--no-wait", help="Wait until compactions that became due are done, too."
         ),
     ] = True,
     log_dir: LogDirOption = None,
@@ -65,7 +63,7 @@ def clock_command(
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
 ) -> None:
-    """Shows, and moves on, the clock of a broker that was started with --test-clock."""
+    """Shows or advances the clock of a broker that was started with --test-clock."""
     try:
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(context.with_resource(Screen()).line, log))

@@ -61,12 +61,18 @@ def serve_command(
     log_dir: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="log.dirs; may be given several times. Formatted if empty."
+            metavar="DIR",
+            help="A log directory (log.dirs), formatted if empty; may be repeated. Default: that "
+            "of --config, else /tmp/kafka-logs.",
         ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Listen on 127.0.0.1 at this port; 0 for any free one."),
+        typer.Option(
+            metavar="PORT",
+            help="Listen on 127.0.0.1 at this port; 0 for any free one. Default: the listeners of "
+            "--config, else 9092.",
+        ),
     ] = None,
     override: Annotated[
         list[str] | None,
@@ -88,7 +94,7 @@ def serve_command(
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="As --log-level DEBUG; the default is INFO.")
+        bool, typer.Option("--verbose", help="The same as --log-level DEBUG.")
     ] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,

@@ -111,7 +111,7 @@ _EXAMPLES = """Examples:
       /data/orders-0/00000000000000000000.log,/data/orders-0/00000000000000001211.log
   Committed offsets and groups:
     cordwood dump-log --offsets-decoder --files /data/__consumer_offsets-0/00000000000000000000.log
-  Does an index agree with its log? What does not is told on stderr:
+  Does an index agree with its log? Mismatches are printed to stderr:
     cordwood dump-log --verify-index-only --files /data/orders-0/00000000000000000000.index
   Offsets and payload sizes for another program:
     cordwood dump-log --deep-iteration --json --files FILE | jq 'select(.kind == "record")'

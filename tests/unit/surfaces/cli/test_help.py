@@ -86,6 +86,7 @@ def test_help_has_a_short_form_and_examples_and_names_what_is_expected(
     assert f"cordwood {command}".strip() in text.partition("Examples:")[2]
     options = text.partition("Options:")[2].partition("Examples:")[0]
     assert not UNREADABLE.search(options), options
+    assert "Default ." not in options
     if command:
         assert all(f"--log-{each}" in options for each in ("level", "format", "file"))
 

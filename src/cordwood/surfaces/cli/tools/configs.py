@@ -89,7 +89,7 @@ USAGE = Usage(
         Option("entity-default", "The defaults of clients, users, brokers or ips."),
         Option("add-config", "Settings to set; [] around values with commas.", "K=V,K=[V,V]"),
         Option("add-config-file", "A properties file of settings to set.", "FILE"),
-        Option("delete-config", "Settings to take back.", "K,K"),
+        Option("delete-config", "Settings to remove.", "K,K"),
         Option("topic", "Instead of --entity-type topics --entity-name.", "NAME"),
         Option("client", "Instead of --entity-type clients --entity-name.", "ID"),
         Option("client-defaults", "Instead of --entity-type clients --entity-default."),

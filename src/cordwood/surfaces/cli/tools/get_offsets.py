@@ -62,7 +62,7 @@ USAGE = Usage(
         BOOTSTRAP,
         Option(
             "topic-partitions",
-            "Regular expressions of topics, each with partitions: one, or a range but its end.",
+            "Regular expressions of topics, each with partitions: one, or a range without its end.",
             "TOPIC:N,TOPIC:N-M,TOPIC",
         ),
         Option("topic", "Topics, as a regular expression; all if left out.", "REGEX"),

@@ -88,7 +88,7 @@ class Usage:
             elif option.arity == OPTIONAL:
                 left += f" [{option.placeholder}]"
             words = option.text
-            if option.default is not None:
+            if option.default:
                 words += f" Default {option.default}."
             lines += _wrapped(left, words)
         if self.notes:

@@ -70,7 +70,7 @@ USAGE = Usage(
         Option("delete", "Delete topics."),
         Option("alter", "Raise the number of partitions of topics."),
         Option("describe", "Show topics and their partitions."),
-        Option("topic", "A topic's name; a regular expression but with --create.", "NAME"),
+        Option("topic", "A topic's name; a regular expression, except with --create.", "NAME"),
         Option("topic-id", "The id of a topic to describe.", "ID"),
         Option("config", "A setting of a topic to create; may be repeated.", "NAME=VALUE"),
         Option("delete-config", "No longer does anything.", "NAME"),

@@ -65,7 +65,7 @@ USAGE = Usage(
         Option("coordinator-epoch", "With abort: the epoch of the coordinator.", "EPOCH"),
         Option(
             "max-transaction-timeout",
-            "With find-hanging: only transactions without a record for so long; 15 by default.",
+            "With find-hanging: only transactions without a record for this long; 15 by default.",
             "MINUTES",
         ),
         *COMMON,
