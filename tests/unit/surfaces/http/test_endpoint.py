@@ -22,6 +22,7 @@ from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint
 from cordwood.surfaces.http.server import Answer, HttpServer, Limits
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.in_process_engine import ManagedInProcessEngine
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.scrape import Probe, probed
 
 DAY_MS = 86_400_000
@@ -196,8 +197,7 @@ def test_an_answer_that_is_not_taken_is_given_up(broker: RunningBroker) -> None:
     with socket.create_connection(sock.getsockname()[:2]) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert slow.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
-        deadline = threading.Event()
-        deadline.wait(0.5)
+        poll_until(lambda: not server._open, timeout_s=30, what="the end of the connection")
         assert len(received(slow)) < 64 << 20
     server.close()
 
