@@ -15,6 +15,7 @@ from cordwood.surfaces.cli.tools.options import (
     java_integer,
 )
 from cordwood.surfaces.cli.tools.tool import (
+    RefusedFlagsError,
     Terminal,
     ToolError,
     client_settings,
@@ -48,10 +49,6 @@ USAGE = Usage(
 )
 
 
-class _RefusedFlagsError(ToolError):
-    """Flags that do not go together, told below a short usage."""
-
-
 def run(arguments: list[str], terminal: Terminal) -> int:
     """Does what the flags say; gives the exit code."""
     command = next((word for word in arguments if not word.startswith("-")), None)
@@ -68,7 +65,7 @@ def run(arguments: list[str], terminal: Terminal) -> int:
 
 
 def _explain(error: CordwoodError, terminal: Terminal) -> None:
-    if isinstance(error, _RefusedFlagsError):
+    if isinstance(error, RefusedFlagsError):
         terminal.error(f"usage: cordwood cluster {{{','.join(_COMMANDS)}}} ...")
         terminal.error(f"cordwood cluster: error: {error}")
     elif isinstance(error, ClientError):
@@ -112,26 +109,26 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
 
 def _check(command: str | None, options: Options) -> None:
     if command is None:
-        raise _RefusedFlagsError("too few arguments")
+        raise RefusedFlagsError("too few arguments")
     if command not in _COMMANDS:
         shown = ", ".join(f"'{name}'" for name in _COMMANDS)
-        raise _RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
     servers = options.has("bootstrap-server"), options.has("bootstrap-controller")
     if all(servers):
-        raise _RefusedFlagsError(
+        raise RefusedFlagsError(
             "argument --bootstrap-server/-b: not allowed with argument --bootstrap-controller/-C"
         )
     if command == "unregister":
         if not options.has("id"):
-            raise _RefusedFlagsError("argument --id/-i is required")
+            raise RefusedFlagsError("argument --id/-i is required")
         text = options.required("id")
         if java_integer(text) is None:
-            raise _RefusedFlagsError(
+            raise RefusedFlagsError(
                 f"argument --id/-i: could not convert '{text}' to Integer (For input string: "
                 f'"{text}")'
             )
     if not any(servers):
-        raise _RefusedFlagsError(
+        raise RefusedFlagsError(
             "one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required"
         )
 

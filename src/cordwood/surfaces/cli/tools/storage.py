@@ -33,7 +33,13 @@ from cordwood.model.properties import parse_properties
 from cordwood.storage.cluster_image import Endpoint
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
-from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, run_tool
+from cordwood.surfaces.cli.tools.tool import (
+    RefusedFlagsError,
+    Terminal,
+    ToolError,
+    run_tool,
+    split_command,
+)
 
 _COMMANDS: Final = ("info", "format", "random-uuid")
 _SHORT: Final = {
@@ -95,10 +101,6 @@ USAGE = Usage(
 )
 
 
-class _RefusedFlagsError(ToolError):
-    """Flags that do not go together, shown below a short usage."""
-
-
 class _JavaError(ToolError):
     """What Kafka's tool ends with a stack trace for, whose first line remains."""
 
@@ -120,10 +122,7 @@ class _Config:
 
 def run(arguments: list[str], terminal: Terminal) -> int:
     """Does what the flags say; gives the exit code."""
-    command = _command(arguments)
-    given = [_SHORT.get(word, word) for word in arguments]
-    if command is not None:
-        given.remove(command)
+    given, command = split_command(arguments, USAGE, _SHORT)
     return run_tool(
         USAGE,
         given or [""],
@@ -133,22 +132,8 @@ def run(arguments: list[str], terminal: Terminal) -> int:
     )
 
 
-def _command(arguments: Sequence[str]) -> str | None:
-    """The first word that is no flag nor a flag's value."""
-    with_value = {f"--{each.name}" for each in USAGE.options if each.placeholder}
-    is_value = False
-    for word in arguments:
-        if is_value:
-            is_value = False
-        elif word.startswith("-"):
-            is_value = _SHORT.get(word, word) in with_value
-        else:
-            return word
-    return None
-
-
 def _explain(error: CordwoodError, terminal: Terminal) -> None:
-    if isinstance(error, _RefusedFlagsError | OptionError):
+    if isinstance(error, RefusedFlagsError | OptionError):
         text = str(error)
         name, is_unknown, _ = text.partition(" is not a recognized option")
         if is_unknown:
@@ -172,32 +157,33 @@ def _body(command: str | None, options: Options, words: Sequence[str], terminal:
 
 def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
     if command is None:
-        raise _RefusedFlagsError("too few arguments")
+        raise RefusedFlagsError("too few arguments")
     if command not in _COMMANDS:
         shown = ", ".join(f"'{name}'" for name in _COMMANDS)
-        raise _RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
     extra = [word for word in _plain(words) if word != command]
     own = {each.name for each in COMMON}
     known = {"info": {"config"}, "format": {"config", *_FORMAT_ONLY}, "random-uuid": set()}
     extra += [f"--{name}" for name, _ in options.given if name not in known[command] | own]
     if extra:
-        raise _RefusedFlagsError(f"unrecognized arguments: '{extra[0]}'")
+        raise RefusedFlagsError(f"unrecognized arguments: '{extra[0]}'")
     chosen = [name for name in _EXCLUSIVE if options.has(name)]
     if len(chosen) > 1:
         first, second = (f"--{name}/{_LONG[f'--{name}']}" for name in chosen[:2])
-        raise _RefusedFlagsError(f"argument {second}: not allowed with argument {first}")
+        raise RefusedFlagsError(f"argument {second}: not allowed with argument {first}")
     required = {"info": ("config",), "format": ("cluster-id", "config"), "random-uuid": ()}
     for name in required[command]:
         if not options.has(name):
-            raise _RefusedFlagsError(f"argument --{name}/{_LONG[f'--{name}']} is required")
+            raise RefusedFlagsError(f"argument --{name}/{_LONG[f'--{name}']} is required")
 
 
 def _plain(words: Sequence[str]) -> list[str]:
     """The words that are no flags nor their values."""
-    rest, found = list(words), []
-    while (word := _command(rest)) is not None:
+    found = []
+    rest, word = split_command(words, USAGE, _SHORT)
+    while word is not None:
         found.append(word)
-        rest.remove(word)
+        rest, word = split_command(rest, USAGE, _SHORT)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,6 +43,10 @@ _NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 class ToolError(CordwoodError):
     """A tool that ends with a text on stderr and exit code 1."""
+
+
+class RefusedFlagsError(ToolError):
+    """Flags that do not go together, shown below a short usage."""
 
 
 class ConfigValueError(ToolError):
@@ -154,6 +158,24 @@ def _write_all(stream: BinaryIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[raw.write(view) :]
+
+
+def split_command(
+    arguments: Sequence[str], usage: Usage, short: Mapping[str, str]
+) -> tuple[list[str], str | None]:
+    """The flags, short ones written out, and the first word that is no flag nor a flag's value."""
+    with_value = {f"--{option.name}" for option in usage.options if option.placeholder}
+    rest: list[str] = []
+    is_value = False
+    command = None
+    for word in arguments:
+        if not is_value and command is None and not word.startswith("-"):
+            command = word
+            continue
+        flag = short.get(word, word)
+        is_value = not is_value and flag in with_value
+        rest.append(flag)
+    return rest, command
 
 
 def run_tool(

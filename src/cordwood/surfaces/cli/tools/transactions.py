@@ -21,11 +21,13 @@ from cordwood.surfaces.cli.tools.options import (
     Usage,
 )
 from cordwood.surfaces.cli.tools.tool import (
+    RefusedFlagsError,
     Terminal,
     ToolError,
     client_settings,
     print_error,
     run_tool,
+    split_command,
 )
 from cordwood.surfaces.client.admin import Admin
 from cordwood.surfaces.client.cluster import Cluster
@@ -40,6 +42,7 @@ _REQUIRED = {
     "abort": ("topic", "partition"),
     "find-hanging": (),
 }
+_SHORT = {"-v": "--version", "-h": "--help"}
 _TIMEOUT_MINUTES = 15
 _MS_PER_MINUTE = 60_000
 _HINT = "Enable debug logging for additional detail."
@@ -83,7 +86,7 @@ USAGE = Usage(
 
 def run(arguments: list[str], terminal: Terminal) -> int:
     """Does what the flags say; gives the exit code."""
-    given, command = _without_command(arguments)
+    given, command = split_command(arguments, USAGE, _SHORT)
     return run_tool(
         USAGE,
         given or [""],
@@ -93,42 +96,23 @@ def run(arguments: list[str], terminal: Terminal) -> int:
     )
 
 
-class _RefusedFlagsError(ToolError):
-    """Flags that do not go together, told below a short usage."""
-
-
 def _explain(error: CordwoodError, terminal: Terminal) -> None:
-    if isinstance(error, _RefusedFlagsError | OptionError):
+    if isinstance(error, RefusedFlagsError | OptionError):
         terminal.error("usage: cordwood transactions --bootstrap-server host:port COMMAND ...")
         terminal.error(f"cordwood transactions: error: {error}")
     else:
         print_error(error, terminal)
 
 
-def _without_command(arguments: Sequence[str]) -> tuple[list[str], str | None]:
-    """The flags, and the first word that is neither a flag nor a flag's value."""
-    with_value = {f"--{option.name}" for option in USAGE.options if option.placeholder}
-    rest: list[str] = []
-    is_value = False
-    command = None
-    for word in arguments:
-        if not is_value and command is None and not word.startswith("-"):
-            command = word
-            continue
-        is_value = not is_value and word in with_value
-        rest.append("--version" if word == "-v" else "--help" if word == "-h" else word)
-    return rest, command
-
-
 def _body(command: str | None, options: Options, terminal: Terminal) -> int:
     if command is None:
-        raise _RefusedFlagsError("too few arguments")
+        raise RefusedFlagsError("too few arguments")
     if command not in _REQUIRED:
         names = ", ".join(f"'{name}'" for name in _REQUIRED)
-        raise _RefusedFlagsError(f"invalid choice: '{command}' (choose from {names})")
+        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {names})")
     for name in (*_REQUIRED[command], "bootstrap-server"):
         if not options.has(name):
-            raise _RefusedFlagsError(f"argument --{name} is required")
+            raise RefusedFlagsError(f"argument --{name} is required")
     client = client_settings(options)
     with Cluster(client, warn=terminal.warn) as cluster:
         if command == "list":
