@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,12 @@ def _wants_nightly(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell without job control has its background jobs ignore SIGINT, nohup SIGHUP; so would the
+    # programs that tests start and send these to.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     chosen = "nightly" if _wants_nightly(config) else "ci"
     settings.load_profile(os.environ.get("CORDWOOD_HYPOTHESIS_PROFILE", chosen))
 

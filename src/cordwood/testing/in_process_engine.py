@@ -31,12 +31,15 @@ _POLL_S = 0.001
 class InProcessEngine:
     """Runs rounds one after the other; several threads may run some at once."""
 
-    def __init__(self, *, batch_bytes_max: int | None = None) -> None:
-        """With `batch_bytes_max` no batch may take more memory, as with `--memory` on Spark."""
-        self._batch_bytes_max = batch_bytes_max
-
     #: Where the tasks read and write.
     fs: FileSystem = OS
+    #: No batch may take more memory, as with `--memory` on Spark; no bound of its own if None.
+    batch_bytes_max: int | None = None
+
+    def __init__(self, *, batch_bytes_max: int | None = None) -> None:
+        """Takes the bound, if there is one."""
+        if batch_bytes_max is not None:
+            self.batch_bytes_max = batch_bytes_max
 
     def run(self, committers: Sequence[RoundCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
@@ -46,8 +49,8 @@ class InProcessEngine:
     def _run(self, committer: RoundCommitter) -> None:
         errors: list[Exception] = []
         planned = committer.round
-        if self._batch_bytes_max is not None:
-            planned = replace(planned, batch_bytes_max=self._batch_bytes_max)
+        if self.batch_bytes_max is not None:
+            planned = replace(planned, batch_bytes_max=self.batch_bytes_max)
 
         def go_on(_: int) -> None:
             round_ = committer.round
