@@ -107,7 +107,7 @@ def test_where_nothing_answers_it_says_what_to_start() -> None:
 @pytest.mark.parametrize("url", ["127.0.0.1:9464", "ftp://x", "http://", "http://x:port"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     result = run("--url", url)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"--url {url}: " in result.output
 
 
