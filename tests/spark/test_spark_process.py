@@ -93,7 +93,8 @@ def test_a_warm_child_cleans_a_log_beside_appends_and_reads(bench: CleanerBench)
     assert {key: int(value) for key, (value, _) in bench.state().items()} == expected
     assert len(read_records(log)) < 500 + beside.written - 300
     niceness = {os.getpriority(os.PRIO_PROCESS, pid) for pid in members(bench.pid)}
-    assert niceness == {10}, "it does not stand back behind whoever serves"
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert niceness == {own + 10}, "its priority is not below that of the process that serves"
 
 
 def test_keys_that_do_not_fit_the_memory_for_them_are_gathered_by_several_tasks(
