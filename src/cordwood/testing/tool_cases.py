@@ -238,6 +238,8 @@ ALL_COLUMNS = (
 )
 PRODUCE = "console-producer --topic"
 CONSUME = "console-consumer --timeout-ms 900 --from-beginning --topic"
+#: A member of a group waits for its partitions first.
+CONSUME_IN_GROUP = CONSUME.replace("900", "5000")
 
 CONSOLE: Sequence[Case] = (
     Case("console-producer", bootstrap=False),
@@ -372,12 +374,12 @@ CONSOLE: Sequence[Case] = (
         "console-consumer --timeout-ms 900 --include '%(compact|three)' --from-beginning",
         ordered=False,
     ),
-    Case(f"{CONSUME} %a --group %g --max-messages 3"),
-    Case(f"{CONSUME} %a --group %g --max-messages 3"),
-    Case(f"{CONSUME} %a --group %g"),
-    Case(f"{CONSUME} %a --group %g"),
+    Case(f"{CONSUME_IN_GROUP} %a --group %g --max-messages 3"),
+    Case(f"{CONSUME_IN_GROUP} %a --group %g --max-messages 3"),
+    Case(f"{CONSUME_IN_GROUP} %a --group %g"),
+    Case(f"{CONSUME_IN_GROUP} %a --group %g"),
     Case(f"{CONSUME} %a --command-property group.id=%g2 --max-messages 2"),
-    Case(f"{CONSUME} %a --group %g2 --max-messages 1"),
+    Case(f"{CONSUME_IN_GROUP} %a --group %g2 --max-messages 1"),
     Case("topics --delete --topic %.*"),
 )
 

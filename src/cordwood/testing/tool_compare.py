@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
@@ -40,6 +41,10 @@ _TRACE = re.compile(
     r"|org\.apache\.kafka\.[\w.$]+|com\.fasterxml\.[\w.$]+)(?:Exception|Error|Invalid\w+|Regex\w+)"
     r"(?:: .*)?$)"
 )
+
+
+_READS: Final = re.compile(r" --(list|describe)\b")
+_LOOKS_AGAIN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +85,17 @@ class Sides:
             assert done.code == 0, done.out + done.err
 
     def compare(self, case: Case) -> Comparison:
-        """Runs one row on both sides."""
+        """Runs one row on both sides.
+
+        A Kafka lists a change a moment after it has answered it: a row that changes nothing is run
+        again on its side while the two differ.
+        """
         kafka = self._kafka(case)
         own = self._own(case)
+        for _ in range(_LOOKS_AGAIN if _READS.search(case.line) else 0):
+            if kafka == own:
+                break
+            kafka = self._kafka(case)
         return Comparison(case=case, kafka=kafka, own=own)
 
     def _kafka(self, case: Case) -> ToolResult:
