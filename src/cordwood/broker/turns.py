@@ -1,7 +1,8 @@
 """How long the turns of the event loop are: a turn is what runs between two looks at the sockets.
 
 A long turn holds up every client, so turns of more than `LONG_TURN_S` are counted, and logged with
-what ran. `EventLoop` is a uvloop that measures its turns; a node in any other loop counts none.
+what ran: as a warning if they took processor time, or a second. `EventLoop` is a uvloop that
+measures its turns; a node in any other loop counts none.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _Ts = TypeVarTuple("_Ts")
 
 LONG_TURN_S: Final = 0.05
 _LOG_INTERVAL_S: Final = 1.0
+_STANDSTILL_S: Final = 1.0
 
 
 class TurnWatch:
@@ -97,7 +99,10 @@ class TurnWatch:
         if now_s < self._log_after_s:
             self._unlogged += 1
             return
-        _log.warning(
+        # A turn that took little processor time has waited for a busy machine or a slow disk.
+        is_busy = cpu_s > LONG_TURN_S / 2 or taken_s >= _STANDSTILL_S
+        _log.log(
+            logging.WARNING if is_busy else logging.INFO,
             "The event loop was busy for %.0f ms (%.0f ms of processor time) with %s%s",
             taken_s * 1000,
             cpu_s * 1000,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 import time
@@ -297,6 +298,7 @@ def test_turns_before_a_broker_serves_are_not_counted() -> None:
 def test_long_turns_are_counted_and_logged_once_a_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "cordwood.broker.turns")
     now = [100.0]
     watch = TurnWatch(lambda: now[0])
     for taken_s in (0.049, 0.06, 0.07, 0.08, 1.0):
@@ -307,6 +309,8 @@ def test_long_turns_are_counted_and_logged_once_a_second(
     assert (watch.turns, watch.long_turns) == (5, 4)
     assert watch.take_longest() == pytest.approx(1.0)
     assert watch.take_longest() == 0
+    levels = [record.levelno for record in caplog.records]
+    assert levels == [logging.INFO, logging.WARNING], "a wait of 60 ms, a standstill"
     said = [record.getMessage() for record in caplog.records]
     assert [text.split(" (")[0] for text in said] == [
         "The event loop was busy for 60 ms",

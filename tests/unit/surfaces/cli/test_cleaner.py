@@ -99,7 +99,7 @@ def test_a_partition_that_failed_is_shown_with_the_reason(
 def test_a_glob_leaves_out_other_topics(broker: RunningBroker, probe: Probe) -> None:
     create(broker, "table", "users")
     assert "users-0" not in run(probe, "--topic", "t*").output
-    found = json.loads(run(probe, "--topic", "u*", "--json").output)
+    found = json.loads(run(probe, "--topic", "u*", "--json").stdout)
     assert [each["topic"] for each in found["partitions"]] == ["users"]
     assert found["metrics"]
 

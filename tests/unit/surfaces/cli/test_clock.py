@@ -52,7 +52,7 @@ def test_it_says_which_broker_it_addresses(probe: Probe, broker: RunningBroker) 
         f"Broker: 1 of cluster {broker.broker.cluster_id}, process {os.getpid()}, "
         f"{broker.log_dir}, {probe.url}"
     )
-    found = json.loads(run("--json", "--url", probe.url).output)["broker"]
+    found = json.loads(run("--json", "--url", probe.url).stdout)["broker"]
     assert found["cluster_id"] == broker.broker.cluster_id
     assert found["log_dirs"] == [str(broker.log_dir)]
 
@@ -63,7 +63,7 @@ def test_it_is_moved_on_by_a_duration(probe: Probe, broker: RunningBroker) -> No
     assert result.output.endswith("Z, 7d ahead of the machine's clock\n")
     assert broker.clock.ahead_ms == 7 * DAY_MS
     result = run("--advance", "500ms", "--no-wait", "--json", "--url", probe.url)
-    assert json.loads(result.output)["ahead_ms"] == 7 * DAY_MS + 500 == broker.clock.ahead_ms
+    assert json.loads(result.stdout)["ahead_ms"] == 7 * DAY_MS + 500 == broker.clock.ahead_ms
 
 
 def test_a_broker_without_a_test_clock_says_how_to_get_one(

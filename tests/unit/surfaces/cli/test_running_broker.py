@@ -104,7 +104,7 @@ def test_a_broker_is_found_by_its_kafka_address(broker: RunningBroker, probe: Pr
     assert f"Broker: 1 of cluster {broker.broker.cluster_id}, " in result.output
     assert broker.clock.ahead_ms == 3_600_000
     found = run("cleaner", "--bootstrap-server", broker.bootstrap_servers, "--json")
-    assert json.loads(found.output)["broker"]["http_url"] == probe.url
+    assert json.loads(found.stdout)["broker"]["http_url"] == probe.url
 
 
 def test_a_broker_without_http_says_so(broker: RunningBroker) -> None:
@@ -217,5 +217,5 @@ def test_serve_keeps_the_file_while_it_runs_and_starts_beside_a_stale_one(tmp_pa
     assert "no broker runs on" in advance("--log-dir", str(served.log_dir)).stderr
     with served:
         result = run("clock", "--log-dir", str(served.log_dir), "--json")
-        assert json.loads(result.output)["broker"]["pid"] == served.pid
+        assert json.loads(result.stdout)["broker"]["pid"] == served.pid
     assert not (served.log_dir / RUNTIME_FILE).exists()
