@@ -65,7 +65,7 @@ def require_no_worse(case: Case, found: Opened, kafka: Opened) -> str:
     if found.refused:
         return "refused here alone"
     if found.log_end_offset != kafka.log_end_offset:
-        # An index entry that does not fit its batch is read as it is by Kafka, made anew here.
+        # Kafka takes an index entry that does not fit its batch as it is; Cordwood rebuilds it.
         assert kafka.log_end_offset < found.log_end_offset < END, case.name
         return "more of it is kept here"
     return "both open it, with the same log end offset"

@@ -86,6 +86,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"io", "open", "os"},
         "ends the process when the reader of a pipe is gone",
     ),
+    "model/held_signals.py": ({"signal"}, "holds signals back while a step is done"),
     "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),
     "protocol/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
     "surfaces/cli/serve.py": (

@@ -42,6 +42,7 @@ from cordwood.format.leader_epoch_checkpoint import (
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError, NoSpaceError
+from cordwood.model.held_signals import held_signals
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log_dir import LogDir, require_closed
@@ -305,6 +306,10 @@ class RoundCommitter:
         return moved
 
     def _commit(self, manifest: Manifest) -> None:
+        with held_signals():
+            self._commit_one(manifest)
+
+    def _commit_one(self, manifest: Manifest) -> None:
         if not manifest.unchanged:
             self._under_way = manifest
             begun_s = self._clock.monotonic_s()

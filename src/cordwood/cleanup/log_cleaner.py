@@ -391,7 +391,10 @@ class LogCleaner:
         return {
             "now_ms": now_ms,
             "enabled": self.settings.enable,
-            "threads": [{"name": t.name, "alive": t.alive, "failed": t.failed} for t in threads],
+            "threads": [
+                {"name": t.name, "alive": t.alive, "failed": t.failed, "resting": t.resting}
+                for t in threads
+            ],
             "engine": self._engine_status(),
             "partitions": partitions,
             "order": cleaning_order(partitions),

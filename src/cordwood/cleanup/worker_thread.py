@@ -23,7 +23,7 @@ _LOOK_S = 1.0
 class WorkerThread:
     """Calls `work` over and over; what it returns says how long to rest (ms), 0 not at all.
 
-    `failed` says that `work` raised something, which ended the thread.
+    `failed` says that `work` raised something, which ended the thread; `resting` that it rests now.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class WorkerThread:
         """
         self.name = name
         self.failed = False
+        self.resting = False
         self._work = work
         self._clock = clock
         self._ends_it = ends_it
@@ -141,5 +142,6 @@ class WorkerThread:
                 # A clock that was put back says nothing about what has passed.
                 if passed_ms >= duration_ms or passed_ms < 0:
                     break
+                self.resting = True
                 self._condition.wait(min(_LOOK_S, (duration_ms - passed_ms) / 1000))
-            self._woken = False
+            self._woken = self.resting = False

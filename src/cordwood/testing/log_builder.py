@@ -150,6 +150,8 @@ class LogBuilder:
         # Its snapshots are written by `write`, whichever directory that is given.
         self._producers = ProducerStateManager(self.topic_partition, Path(name))
         self._open: dict[int, int] = {}
+        #: By producer: the offsets of its last two markers, -1 where there is none.
+        self._markers: dict[int, tuple[int, int]] = {}
         self._sequences: dict[tuple[int, int], int] = {}
 
     @property
@@ -239,7 +241,15 @@ class LogBuilder:
         return offset
 
     def aborted(self, producer_id: int, first_offset: int, marker_offset: int) -> None:
-        """Adds an entry to the transaction index of the active segment."""
+        """Adds an entry for the transaction that the producer's last marker has ended.
+
+        It goes to the transaction index of the active segment. The transactions of one producer do
+        not overlap in any log that a broker has written.
+        """
+        earliest = self.earliest_first_offset(producer_id)
+        assert first_offset >= earliest, (
+            f"{first_offset} where no earlier one than {earliest} may be"
+        )
         self.active.aborted.append(
             AbortedTransaction(
                 producer_id=producer_id,
@@ -248,6 +258,10 @@ class LogBuilder:
                 last_stable_offset=min(self._open.values(), default=marker_offset + 1),
             )
         )
+
+    def earliest_first_offset(self, producer_id: int) -> int:
+        """Where the transaction that the producer's last marker has ended can have begun."""
+        return self._markers.get(producer_id, (-1, -1))[0] + 1
 
     def append(self, data: bytes) -> None:
         """Appends any batch; producers and open transactions are taken from its header."""
@@ -266,6 +280,9 @@ class LogBuilder:
         completed = self._producers.replay(header, marker_of(batch) if header.is_control else None)
         if completed is not None:
             self._producers.complete_transaction(completed)
+        if header.is_control:
+            before = self._markers.get(header.producer_id, (-1, -1))[1]
+            self._markers[header.producer_id] = before, header.last_offset
         if header.is_transactional and not header.is_control:
             self._open.setdefault(header.producer_id, header.base_offset)
 

@@ -219,7 +219,8 @@ class RandomLog:
         stamped = chance.random() < 0.5
         log.append(self._control(offset, producer_id, epoch, kind, stamped=stamped))
         if kind is ControlType.ABORT and not stamped and offset:
-            log.aborted(producer_id, chance.randint(max(0, offset - 3), offset), offset)
+            earliest = max(log.earliest_first_offset(producer_id), offset - 3)
+            log.aborted(producer_id, chance.randint(earliest, offset), offset)
 
     def _control(
         self, offset: int, producer_id: int, epoch: int, kind: ControlType, *, stamped: bool

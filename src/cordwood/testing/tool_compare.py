@@ -87,16 +87,18 @@ class Sides:
     def compare(self, case: Case) -> Comparison:
         """Runs one row on both sides.
 
-        A Kafka lists a change a moment after it has answered it: a row that changes nothing is run
-        again on its side while the two differ.
+        A Kafka lists a change a moment after it has answered it, and each side has changed its own
+        topics: a row that changes nothing is run again on both sides while they differ.
         """
-        kafka = self._kafka(case)
-        own = self._own(case)
+        compared = self._compare_once(case)
         for _ in range(_LOOKS_AGAIN if _READS.search(case.line) else 0):
-            if kafka == own:
+            if compared.is_equal:
                 break
-            kafka = self._kafka(case)
-        return Comparison(case=case, kafka=kafka, own=own)
+            compared = self._compare_once(case)
+        return compared
+
+    def _compare_once(self, case: Case) -> Comparison:
+        return Comparison(case=case, kafka=self._kafka(case), own=self._own(case))
 
     def _kafka(self, case: Case) -> ToolResult:
         prefix = KAFKA_PREFIX + self.tag

@@ -127,6 +127,7 @@ def test_threads_clean_what_is_due_and_rest_until_the_clock_has_moved(tmp_path: 
     engine = Recorder()
     with running(cleaner_of(logs, engine)) as cleaner:
         until(lambda: clean_up_to(logs, log))
+        until(lambda: all(thread["resting"] for thread in cleaner.status()["threads"]))
         state = newest(read_records(log))
         fill(logs, log)
         rounds = len(engine.rounds)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.model.errors import ConfigError, CordwoodError, DirectoryInUseError, NoSpaceError
+from cordwood.model.held_signals import STOP_SIGNALS
 from cordwood.surfaces.cli import load_progress
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
@@ -26,7 +27,6 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.stopping import SIGNALS
 
 if TYPE_CHECKING:
     from cordwood.broker.configs.settings import BrokerSettings
@@ -194,7 +194,7 @@ def _run_until_stopped(
         turns.run(_serve(settings, clock, http_port, screen))
     finally:
         # It has stopped in order: a signal that comes now has nothing left to stop.
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
 
@@ -207,7 +207,7 @@ async def _serve(
 
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    for number in SIGNALS:
+    for number in STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stopped.set)
     node = Node(settings, clock=clock)

@@ -16,11 +16,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from cordwood.model.held_signals import STOP_SIGNALS
+
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-#: Signals that stop a command; the exit code is 128 more than the signal's number.
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _END_S: Final = 10.0
 _SHOW_CURSOR: Final = b"\x1b[?25h"
 
@@ -43,7 +43,7 @@ class Stopping:
 
     def install(self) -> None:
         """Has signals stop the command; those that are ignored, as under nohup, stay so."""
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
         # Spark's start redirects the process's stderr.

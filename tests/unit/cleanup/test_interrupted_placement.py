@@ -1,0 +1,68 @@
+"""A signal that comes while a rewritten group is put in place waits until the group is whole."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
+from cordwood.model.config import LogConfig
+from cordwood.storage.filesystem import OS
+from cordwood.testing.clean import digest_tree
+from cordwood.testing.in_process_engine import clean_in_process
+from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+
+COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_index_bytes=24)
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    """A partition of four segments; three of them are groups to be rewritten."""
+    log = LogBuilder("t-0")
+    for number in range(3):
+        for key in (b"a", b"b", b"c%d" % number):
+            log.put(key, b"%d" % number)
+        log.roll()
+    log.put(b"a", b"end")
+    return write_log_dir(tmp_path / "before", [log])
+
+
+def clean(root: Path) -> None:
+    clean_in_process(root, {"t": COMPACT}, now_ms=NOW_MS, force=True)
+
+
+def contents(root: Path) -> dict[str, str]:
+    return {name: facts.split(" ")[0] for name, facts in digest_tree(root).items()}
+
+
+# A group takes three renames of staged files, three to .swap, and three to their names.
+@pytest.mark.parametrize("at", range(1, 13))
+def test_group_is_whole_and_the_next_run_goes_on(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    undisturbed = shutil.copytree(before, tmp_path / "undisturbed")
+    clean(undisturbed)
+    root = shutil.copytree(before, tmp_path / "logs")
+    rename, placed = OS.rename, []
+
+    def interrupted(path: Path, target: Path) -> None:
+        rename(path, target)
+        if path.parent.name == "t-0" and not target.name.startswith("cordwood."):
+            placed.append(target.name)
+            if len(placed) == at:
+                signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(OS), "rename", lambda _, path, target: interrupted(path, target))
+        with pytest.raises(KeyboardInterrupt):
+            clean(root)
+    assert len(placed) >= at
+    names = {path.suffix for path in root.rglob("*")}
+    assert not names & {CLEANED_SUFFIX, SWAP_SUFFIX, ".staged"}, placed
+    assert contents(root) != contents(undisturbed)
+    clean(root)
+    assert contents(root) == contents(undisturbed)
