@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from cordwood.cleanup.run_directory import remove_leftovers
 from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 pytestmark = pytest.mark.spark
@@ -118,6 +120,22 @@ def test_an_interrupt_while_spark_starts_or_works_leaves_nothing(run: Run, momen
     until(lambda: run.runs(*MOMENTS[moment]), run.process)
     os.killpg(run.process.pid, signal.SIGINT)
     require_gone(run, signal.SIGINT)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_spark_ends_after_a_killed_run_though_the_next_run_removes_leftovers(
+    run: Run, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    until(lambda: run.runs(*MOMENTS[moment]), run.process)
+    run.process.kill()
+    run.process.communicate(timeout=_SECONDS_MAX)
+    monkeypatch.setattr(tempfile, "tempdir", str(run.temporary))
+    deadline = time.monotonic() + _SECONDS_MAX
+    # A process shows no environment for a moment while it becomes another program.
+    while run.processes() or list(run.temporary.iterdir()):
+        remove_leftovers()
+        assert time.monotonic() < deadline, run.processes()
+        time.sleep(0.01)
 
 
 def test_a_signal_to_every_process_at_once_is_told_as_such(run: Run) -> None:

@@ -1,8 +1,10 @@
 """A temporary directory of one run: locked while the run lives, removed when it ends.
 
 Spark, its workers and the libraries in its virtual machine put every temporary file into it. A run
-that is killed leaves its directory behind; the next run removes it. A directory is in use as long
-as its lock is held, and the kernel releases the lock of a process that has ended.
+that is killed leaves its directory behind; a later run removes it. A directory is in use as long as
+its lock is held, by the run or by a process that inherited `lock` from it. A virtual machine that
+is starting outlives a killed run for a moment, and never ends if it cannot write to the directory.
+The kernel releases the lock when the last of these processes has ended.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ class RunDirectory:
                 break
         self.path = path
         self._lock: int | None = lock
+
+    @property
+    def lock(self) -> int:
+        """The descriptor that holds the lock, for processes that use the directory to inherit."""
+        assert self._lock is not None, "the directory was removed"
+        return self._lock
 
     def remove(self) -> None:
         """Removes the directory and all that is in it; a second call does nothing."""

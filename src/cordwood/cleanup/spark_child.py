@@ -155,14 +155,15 @@ class SparkChild:
         run = self._run_directory = RunDirectory()
         mine, its = socket.socketpair()
         mine.settimeout(_SEND_S)
-        command = [sys.executable, "-m", self._module, str(its.fileno()), str(os.getpid())]
+        numbers = (its.fileno(), os.getpid(), run.lock)
+        command = [sys.executable, "-m", self._module, *map(str, numbers)]
         with its, (run.path / _WORDS).open("wb") as words:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=words,
-                pass_fds=[its.fileno()],
+                pass_fds=[its.fileno(), run.lock],
                 env=os.environ | {"TMPDIR": str(run.path)},
                 start_new_session=True,
             )

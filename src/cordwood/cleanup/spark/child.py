@@ -3,7 +3,8 @@
 It is told what to do, and answers, in lines of JSON over a socket that it inherits. It ends when
 the other end is closed, and takes every process of its session along.
 
-Run as `python -m cordwood.cleanup.spark.child SOCKET PARENT`, by `cordwood.cleanup.spark_process`.
+Run as `python -m cordwood.cleanup.spark.child SOCKET PARENT LOCK`, by
+`cordwood.cleanup.spark_child`; LOCK is that of its run directory.
 """
 
 from __future__ import annotations
@@ -115,14 +116,16 @@ def _watch_machine(line: Line, process: Any) -> None:
     line.say(of="broken", reason=f"its virtual machine ended with {process.returncode}")
 
 
-def _serve(line: Line, orders: dict[str, Any], fs: FileSystem) -> None:
+def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> None:
     from cordwood.cleanup.spark.session import require_java, spark_session  # noqa: PLC0415
 
     require_java()
     from cordwood.cleanup.spark.job import Limits, SparkRounds  # noqa: PLC0415  # seconds to import
 
     cores = orders["cores"]
-    with spark_session(f"local[{cores}]", jvm_heap=orders["heap"], leads_session=True) as session:
+    with spark_session(
+        f"local[{cores}]", jvm_heap=orders["heap"], leads_session=True, locks=[lock]
+    ) as session:
         machine = session.sparkContext._gateway.proc
         threading.Thread(target=_watch_machine, args=(line, machine), daemon=True).start()
         session.range(1).count()  # the first job takes a second longer than others
@@ -137,15 +140,16 @@ def _serve(line: Line, orders: dict[str, Any], fs: FileSystem) -> None:
 
 def main(fs: FileSystem = OS) -> None:
     """Serves until it is told to stop, or its parent is gone; the logs are in `fs`."""
-    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    descriptor, parent, lock = map(int, sys.argv[1:4])
     ignore_stop_signals()
     die_with(parent)
     os.nice(_NICE)
+    os.set_inheritable(lock, False)
     line = Line(descriptor)
     orders = line.hear()
     if orders is not None:
         try:
-            _serve(line, orders, fs)
+            _serve(line, orders, lock, fs)
         except EngineError as error:
             line.say(of="unavailable", reason=str(error))
         except ImportError as error:

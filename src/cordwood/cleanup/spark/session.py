@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,11 @@ def require_java() -> None:
 
 @contextmanager
 def spark_session(
-    master: str, *, jvm_heap: str = JVM_HEAP, leads_session: bool = False
+    master: str,
+    *,
+    jvm_heap: str = JVM_HEAP,
+    leads_session: bool = False,
+    locks: Sequence[int] = (),
 ) -> Iterator[Any]:
     """A session on `master`: local[N], spark://host:port, yarn, k8s://..., or sc://host:port.
 
@@ -60,6 +64,7 @@ def spark_session(
         leads_session: whether this process was started as the leader of a process session of its
             own; the virtual machine then belongs to that. Else it leads one itself, and signals
             that a terminal or `timeout` sends to this process's group do not reach it.
+        locks: descriptors of locks of run directories that the virtual machine holds as well.
 
     Raises:
         EngineError: Spark does not start.
@@ -80,7 +85,9 @@ def spark_session(
         # The virtual machine writes to this process's stdout and stderr; --json promises one
         # document.
         with _quiet():
-            session = machine.start(master, jvm_heap, leads_session=leads_session)
+            session = machine.start(
+                master, jvm_heap, leads_session=leads_session, locks=[run.lock, *locks]
+            )
         yield session
 
 
@@ -118,7 +125,9 @@ class _Machine:
         self._session: Any = None
         self._leader = 0
 
-    def start(self, master: str, jvm_heap: str, *, leads_session: bool) -> Any:
+    def start(
+        self, master: str, jvm_heap: str, *, leads_session: bool, locks: Sequence[int]
+    ) -> Any:
         """The session; see `spark_session`.
 
         Raises:
@@ -135,9 +144,8 @@ class _Machine:
             conf = SparkConf().setMaster(master).setAppName("cordwood")
             for key, value in _settings(master, jvm_heap, self._directory).items():
                 conf.set(key, value)
-            self._gateway = launch_gateway(
-                conf, popen_kwargs={"start_new_session": not leads_session}
-            )
+            kwargs = {"start_new_session": not leads_session, "pass_fds": locks}
+            self._gateway = launch_gateway(conf, popen_kwargs=kwargs)
             self._leader = os.getsid(0) if leads_session else self._gateway.proc.pid
             with _signals_kept():
                 context = SparkContext(conf=conf, gateway=self._gateway)
