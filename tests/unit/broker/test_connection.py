@@ -307,7 +307,7 @@ def test_a_thousand_clients_that_wait_24_days_and_leave_cost_nothing() -> None:
             for client in clients:
                 client.close()
         _until(running, before)
-        assert descriptors() == opened
+        assert descriptors() <= opened
 
 
 def test_a_client_that_takes_its_answer_slowly_is_not_idle() -> None:
