@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,13 +77,16 @@ class Bench:
         self.work = work
         self._topics = 0
 
-    def _topic(self, partitions: int = 1, **config: str) -> str:
-        """A new topic on both sides."""
+    @contextmanager
+    def _topic(self, partitions: int = 1) -> Iterator[str]:
+        """A new topic on both sides; deleted at the end, so that the disk has space again."""
         self._topics += 1
         name = f"bench-{self._topics}"
         for side in self.sides:
-            side.create(name, partitions, config)
-        return name
+            side.create(name, partitions, {"file.delete.delay.ms": "1000"})
+        yield name
+        for side in self.sides:
+            side.delete(name)
 
     def _turn(self, row: Row, run: Callable[[Side], float]) -> None:
         """A turn of each side that there is."""
@@ -126,16 +129,16 @@ class Bench:
         idle = Row(what="resident memory, idle", unit="MB", other_name="Kafka", at_most=100.0)
         idle.turn(lambda: memory_bytes(self.ours) / 1e6, lambda: memory_bytes(self.kafka) / 1e6)
         yield idle
-        topic = self._topic()
-        for side in (self.ours, self.kafka):
-            self._produce(side, topic, 1024, ("compression.type=lz4", *_BATCHED), 20_000_000)
         used = Row(
             what="resident memory after the first compressed produce",
             unit="MB",
             other_name="Kafka",
             at_most=200.0,
         )
-        used.turn(lambda: memory_bytes(self.ours) / 1e6, lambda: memory_bytes(self.kafka) / 1e6)
+        with self._topic() as topic:
+            for side in (self.ours, self.kafka):
+                self._produce(side, topic, 1024, ("compression.type=lz4", *_BATCHED), 20_000_000)
+            used.turn(lambda: memory_bytes(self.ours) / 1e6, lambda: memory_bytes(self.kafka) / 1e6)
         yield used
 
     # ---- Kafka's own tools
@@ -167,46 +170,50 @@ class Bench:
     def _produce_rows(
         self, label: str, properties: Sequence[str], least: float, size: int, acks: str
     ) -> Iterator[Row]:
-        topic = self._topic()
-        total = self.sizes.turn_bytes if size > 100 else self.sizes.turn_bytes // 3
-        what = f"produce {size} B, acks={acks}, {label}"
-        speed = Row(what=what, unit="MB/s", other_name="Kafka", ratio_min=least)
-        middle = Row(what=f"{what}: median latency", unit="ms", other_name="Kafka", ratio_min=1.0)
-        asked = (*properties, f"acks={acks}")
+        with self._topic() as topic:
+            total = self.sizes.turn_bytes if size > 100 else self.sizes.turn_bytes // 3
+            what = f"produce {size} B, acks={acks}, {label}"
+            speed = Row(what=what, unit="MB/s", other_name="Kafka", ratio_min=least)
+            middle = Row(
+                what=f"{what}: median latency", unit="ms", other_name="Kafka", ratio_min=1.0
+            )
+            asked = (*properties, f"acks={acks}")
 
-        def run(side: Side, latencies: list[float]) -> float:
-            found = self._produce(side, topic, size, asked, total)
-            latencies.append(max(0.5, float(found[5])))  # the tool counts whole milliseconds
-            return float(found[3])
+            def run(side: Side, latencies: list[float]) -> float:
+                found = self._produce(side, topic, size, asked, total)
+                latencies.append(max(0.5, float(found[5])))  # the tool counts whole milliseconds
+                return float(found[3])
 
-        for side in (self.ours, self.kafka):
-            run(side, [])
-        for _ in range(self.sizes.turns):
-            speed.turn(lambda: run(self.ours, middle.ours), lambda: run(self.kafka, middle.other))
-        yield speed
-        yield middle
+            for side in (self.ours, self.kafka):
+                run(side, [])
+            for _ in range(self.sizes.turns):
+                speed.turn(
+                    lambda: run(self.ours, middle.ours), lambda: run(self.kafka, middle.other)
+                )
+            yield speed
+            yield middle
 
     def consume_rows(self) -> Iterator[Row]:
         """kafka-consumer-perf-test, over what the producer wrote in batches of 128 KiB."""
         for size in (1024, 100):
-            topic = self._topic()
-            count = self.sizes.turn_bytes // size
-            for side in (self.ours, self.kafka):
-                self._produce(side, topic, size, _BATCHED, self.sizes.turn_bytes)
-            row = Row(
-                what=f"consume {size} B, default settings",
-                unit="MB/s",
-                other_name="Kafka",
-                ratio_min=1.0,
-            )
-            for side in (self.ours, self.kafka):
-                self._consume(side, topic, count)
-            for _ in range(self.sizes.turns):
-                row.turn(
-                    lambda: self._consume(self.ours, topic, count),  # noqa: B023
-                    lambda: self._consume(self.kafka, topic, count),  # noqa: B023
+            with self._topic() as topic:
+                count = self.sizes.turn_bytes // size
+                for side in (self.ours, self.kafka):
+                    self._produce(side, topic, size, _BATCHED, self.sizes.turn_bytes)
+                row = Row(
+                    what=f"consume {size} B, default settings",
+                    unit="MB/s",
+                    other_name="Kafka",
+                    ratio_min=1.0,
                 )
-            yield row
+                for side in (self.ours, self.kafka):
+                    self._consume(side, topic, count)
+                for _ in range(self.sizes.turns):
+                    row.turn(
+                        lambda: self._consume(self.ours, topic, count),  # noqa: B023
+                        lambda: self._consume(self.kafka, topic, count),  # noqa: B023
+                    )
+                yield row
 
     def _consume(self, side: Side, topic: str, count: int) -> float:
         done = kafka_tool(
@@ -222,21 +229,21 @@ class Bench:
     def latency_rows(self) -> Iterator[Row]:
         """kafka-e2e-latency, a record at a time."""
         for acks in ("1", "all"):
-            topic = self._topic()
-            row = Row(
-                what=f"end to end, one record at a time, acks={acks}",
-                unit="ms",
-                other_name="Kafka",
-                ratio_min=1.0,
-            )
-            for side in (self.ours, self.kafka):
-                self._end_to_end(side, topic, acks)
-            for _ in range(self.sizes.turns):
-                row.turn(
-                    lambda: self._end_to_end(self.ours, topic, acks),  # noqa: B023
-                    lambda: self._end_to_end(self.kafka, topic, acks),  # noqa: B023
+            with self._topic() as topic:
+                row = Row(
+                    what=f"end to end, one record at a time, acks={acks}",
+                    unit="ms",
+                    other_name="Kafka",
+                    ratio_min=1.0,
                 )
-            yield row
+                for side in (self.ours, self.kafka):
+                    self._end_to_end(side, topic, acks)
+                for _ in range(self.sizes.turns):
+                    row.turn(
+                        lambda: self._end_to_end(self.ours, topic, acks),  # noqa: B023
+                        lambda: self._end_to_end(self.kafka, topic, acks),  # noqa: B023
+                    )
+                yield row
 
     def _end_to_end(self, side: Side, topic: str, acks: str) -> float:
         done = kafka_tool(
@@ -276,27 +283,27 @@ class Bench:
     def connection_rows(self) -> Iterator[Row]:
         """Batches of 16 KiB over many connections, five requests in flight on each."""
         for connections in (1, 10, 100):
-            topic = self._topic(partitions=min(connections, 10))
-            row = Row(
-                what=f"raw produce, 16 KiB batches, {connections} connections",
-                unit="MB/s",
-                other_name="Kafka",
-                ratio_min=1.0,
-            )
-            job = {
-                "topic": topic,
-                "partitions": min(connections, 10),
-                "connections": connections,
-                "batch_bytes": 16_000,
-                "record_bytes": 1_000,
-                "in_flight": 5,
-                "seconds": self.sizes.load_s,
-            }
-            for side in self.sides:
-                self._load(side, **job | {"seconds": self.sizes.load_s / 3})
-            for _ in range(self.sizes.turns):
-                self._turn(row, lambda side: float(self._load(side, **job)["mb_per_s"]))  # noqa: B023
-            yield row
+            with self._topic(partitions=min(connections, 10)) as topic:
+                row = Row(
+                    what=f"raw produce, 16 KiB batches, {connections} connections",
+                    unit="MB/s",
+                    other_name="Kafka",
+                    ratio_min=1.0,
+                )
+                job = {
+                    "topic": topic,
+                    "partitions": min(connections, 10),
+                    "connections": connections,
+                    "batch_bytes": 16_000,
+                    "record_bytes": 1_000,
+                    "in_flight": 5,
+                    "seconds": self.sizes.load_s,
+                }
+                for side in self.sides:
+                    self._load(side, **job | {"seconds": self.sizes.load_s / 3})
+                for _ in range(self.sizes.turns):
+                    self._turn(row, lambda side: float(self._load(side, **job)["mb_per_s"]))  # noqa: B023
+                yield row
 
     # ---- reads and writes while a log is cleaned
 
@@ -379,7 +386,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--no-kafka", action="store_true", help=f"ours alone; of sections {', '.join(_ALONE)}"
     )
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 30 GB are free")
+    parser.add_argument("--work-dir", type=Path, default=None, help="where 40 GB are free")
     parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     options = parser.parse_args(arguments)
     chosen = options.sections.split(",")

@@ -55,6 +55,10 @@ class Side:
         # A Kafka answers before it has made the logs.
         poll_until(lambda: self._leads(topic, partitions), timeout_s=60, what=topic)
 
+    def delete(self, topic: str) -> None:
+        """Deletes a topic."""
+        self._admin.delete_topics([topic])[topic].result(60)
+
     def _leads(self, topic: str, partitions: int) -> bool:
         asked = [{"partition_index": each, "timestamp": -1} for each in range(partitions)]
         with Wire(self.port) as wire:
