@@ -209,10 +209,7 @@ class Bench:
                 for side in (self.ours, self.kafka):
                     self._consume(side, topic, count)
                 for _ in range(self.sizes.turns):
-                    row.turn(
-                        lambda: self._consume(self.ours, topic, count),  # noqa: B023
-                        lambda: self._consume(self.kafka, topic, count),  # noqa: B023
-                    )
+                    self._turn(row, lambda side: self._consume(side, topic, count))  # noqa: B023
                 yield row
 
     def _consume(self, side: Side, topic: str, count: int) -> float:
@@ -239,10 +236,7 @@ class Bench:
                 for side in (self.ours, self.kafka):
                     self._end_to_end(side, topic, acks)
                 for _ in range(self.sizes.turns):
-                    row.turn(
-                        lambda: self._end_to_end(self.ours, topic, acks),  # noqa: B023
-                        lambda: self._end_to_end(self.kafka, topic, acks),  # noqa: B023
-                    )
+                    self._turn(row, lambda side: self._end_to_end(side, topic, acks))  # noqa: B023
                 yield row
 
     def _end_to_end(self, side: Side, topic: str, acks: str) -> float:
