@@ -139,6 +139,7 @@ class _Run:
         self._clock = clock
         self._listener = listener
         self._targets: list[_Target] = []
+        self._interrupted: list[RoundCommitter] = []
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
 
@@ -398,6 +399,9 @@ class _Run:
         finally:
             if started_engine is not None:
                 started_engine.__exit__(None, None, None)
+            # A task that was told to end may have written one more file before the engine ended.
+            for committer in self._interrupted:
+                committer.clear()
 
     def _restart_lost_logs(self, targets: Sequence[_Target]) -> None:
         for target in targets:
@@ -501,7 +505,8 @@ class _Run:
             for _, committer in committers:
                 committer.result.error = committer.result.error or error
         except KeyboardInterrupt:
-            for _, committer in committers:
+            self._interrupted = [committer for _, committer in committers]
+            for committer in self._interrupted:
                 committer.clear()
             raise
         finally:

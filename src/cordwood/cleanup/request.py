@@ -19,6 +19,7 @@ class Engine(Protocol):
         """Runs them all."""
 
 
+#: Starts an engine; when its context ends, no task of it is left that could write.
 EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
 

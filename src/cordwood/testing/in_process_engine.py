@@ -64,9 +64,14 @@ class InProcessEngine:
 
         task = threading.Thread(target=work, name=f"task of {committer.round.name}")
         task.start()
-        while task.is_alive():
-            if not self._poll(committer):
-                pause(_POLL_S)
+        try:
+            while task.is_alive():
+                if not self._poll(committer):
+                    pause(_POLL_S)
+        except KeyboardInterrupt:
+            committer.stop_tasks()
+            task.join()
+            raise
         task.join()
         self._poll(committer)
         if errors and committer.result.error is None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.announcements import progress_path
+from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.request import Engine
 from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
@@ -66,3 +71,34 @@ def test_group_is_whole_and_the_next_run_goes_on(
     assert contents(root) != contents(undisturbed)
     clean(root)
     assert contents(root) == contents(undisturbed)
+
+
+class Interrupted:
+    """An engine that a signal interrupts, and whose last task writes one more file as it ends."""
+
+    def __init__(self) -> None:
+        self.late: list[Path] = []
+
+    def run(self, committers: Sequence[RoundCommitter]) -> None:
+        for committer in committers:
+            committer.begin()
+            self.late.append(progress_path(Path(committer.round.directory), "clean"))
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def started(self) -> Iterator[Engine]:
+        try:
+            yield self
+        finally:
+            for path in self.late:
+                path.write_text("1")
+
+
+def test_a_file_that_a_task_writes_until_the_engine_has_ended_is_removed(before: Path) -> None:
+    untouched = contents(before)
+    engine = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        clean_in_process(before, {"t": COMPACT}, now_ms=NOW_MS, force=True, engine=engine.started)
+    assert engine.late
+    assert not [path for path in before.rglob("*") if path.name.endswith(".staged")]
+    assert contents(before) == untouched
