@@ -16,7 +16,7 @@ from cordwood.testing.broker import RunningBroker
 from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.stock_clients.availability import nothing_missing
 from cordwood.testing.stock_clients.base import StockClientError, StockRecord
-from cordwood.testing.stock_clients.program import ProgramClient, java_client
+from cordwood.testing.stock_clients.program import ProgramClient, go_client, java_client
 from cordwood.testing.wire_client import WireClient
 
 with warnings.catch_warnings():
@@ -72,6 +72,12 @@ def java(servers: str) -> None:
     refused_by(client, "TransactionalIdAuthorizationException")
 
 
+def franz_go(servers: str) -> None:
+    with nothing_missing():
+        client = go_client(servers)
+    refused_by(client, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+
+
 def refused_by(client: ProgramClient, error: str) -> None:
     try:
         client.produce("t", [StockRecord(b"k", b"v")])  # it is started, and knows the broker
@@ -81,7 +87,7 @@ def refused_by(client: ProgramClient, error: str) -> None:
         client.close()
 
 
-@pytest.mark.parametrize("ask", [confluent, kafka_python, aiokafka, java])
+@pytest.mark.parametrize("ask", [confluent, kafka_python, aiokafka, java, franz_go])
 def test_a_transactional_producer_gets_a_final_error(
     servers: str, ask: Callable[[str], None]
 ) -> None:

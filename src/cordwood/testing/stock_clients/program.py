@@ -71,7 +71,7 @@ class ProgramClient:
         max_bytes: int = 1_000_000,
         transactional_id: str | None = None,
     ) -> None:
-        """Writes the records, in one transaction where an id is given (Java alone)."""
+        """Writes the records, in one transaction where an id is given (Java and franz-go alone)."""
         self._ask(
             "produce",
             topic,

@@ -44,6 +44,8 @@ type job struct {
 	Group      string            `json:"group"`
 	Partitions int32             `json:"partitions"`
 	Configs    map[string]string `json:"configs"`
+
+	TransactionalID *string `json:"transactionalId"`
 }
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -119,7 +121,9 @@ func produce(ctx context.Context, asked *job, options []kgo.Opt) error {
 		kgo.ProducerLinger(5*time.Millisecond),
 		kgo.AllowAutoTopicCreation(),
 	)
-	if !asked.Idempotent {
+	if asked.TransactionalID != nil {
+		options = append(options, kgo.TransactionalID(*asked.TransactionalID))
+	} else if !asked.Idempotent {
 		options = append(options,
 			kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1))
 	}
@@ -148,7 +152,16 @@ func produce(ctx context.Context, asked *job, options []kgo.Opt) error {
 		}
 		records[i] = one
 	}
-	return client.ProduceSync(ctx, records...).FirstErr()
+	if asked.TransactionalID == nil {
+		return client.ProduceSync(ctx, records...).FirstErr()
+	}
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return err
+	}
+	return client.EndTransaction(ctx, kgo.TryCommit)
 }
 
 func reading(asked *job) []kgo.Opt {
