@@ -21,12 +21,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from cordwood.model.errors import CordwoodError
 
@@ -35,11 +36,14 @@ T = TypeVar("T")
 KAFKA_VERSION: Final = "4.3.0"
 _RESOURCES: Final = Path(__file__).resolve().parents[3] / "tools" / "realkafka"
 _CLUSTER_ID: Final = "Y29yZHdvb2QtdGVzdHMtMQ"
-_FETCH_SECONDS_MAX: Final = 900
-_START_SECONDS_MAX: Final = 120
-_STOP_SECONDS_MAX: Final = 90
-_QUIET_SECONDS_MAX: Final = 240
+FETCH_SECONDS_MAX: Final = 1800
+"""For one attempt to fetch what is not on the machine yet."""
+FETCH_ATTEMPTS: Final = 3
+_START_SECONDS_MAX: Final = 300
+_STOP_SECONDS_MAX: Final = 300
+_QUIET_SECONDS_MAX: Final = 600
 _POLL_SECONDS: Final = 0.1
+_PORTS: Final = range(20_000, 32_000)
 
 _TOOLS: Final = "org.apache.kafka.tools"
 TOOL_CLASSES: Final[Mapping[str, str]] = {
@@ -117,30 +121,50 @@ def _is_complete(jars: Path) -> bool:
 
 
 def _fetch(jars: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
+    if shutil.which("mvn") is None:
         raise KafkaUnavailableError(
             f"`mvn` is not on PATH, and {jars} does not hold Apache Kafka {KAFKA_VERSION} yet"
         )
     partial = jars.with_name("jars.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    try:
-        fetched = subprocess.run(
-            [maven, "-q", "-B", "-f", str(_pom()), *goals, f"-DoutputDirectory={partial}"],
-            capture_output=True,
-            text=True,
-            timeout=_FETCH_SECONDS_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise KafkaUnavailableError(f"Maven took longer than {_FETCH_SECONDS_MAX} s") from error
-    if fetched.returncode != 0:
-        said = (fetched.stdout + fetched.stderr).strip()[-1500:]
-        raise KafkaUnavailableError(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {said}")
+    copy_dependencies(_pom(), partial)
     _stamp(partial).touch()
     shutil.rmtree(jars, ignore_errors=True)
     partial.rename(jars)
+
+
+def copy_dependencies(pom: Path, target: Path) -> None:
+    """Has Maven put the jars that `pom` names into a directory.
+
+    One run of Maven at a time: its local repository is not made for several. A run that failed is
+    tried again, as the network may have.
+
+    Raises:
+        KafkaUnavailableError: what Maven said.
+    """
+    goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), *goals, f"-DoutputDirectory={target}"]
+    home = Path.home() / ".cache" / "cordwood"
+    home.mkdir(parents=True, exist_ok=True)
+    said = ""
+    with (home / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for _ in range(FETCH_ATTEMPTS):
+            try:
+                fetched = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    timeout=FETCH_SECONDS_MAX,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                said = f"it took longer than {FETCH_SECONDS_MAX} s"
+                continue
+            if fetched.returncode == 0:
+                return
+            said = (fetched.stdout + fetched.stderr).strip()[-1500:]
+    raise KafkaUnavailableError(f"Maven could not fetch what {pom} names: {said}")
 
 
 def _java(jars: Path, log4j: Path, tool: str, *, heap: str, flags: Sequence[str]) -> list[str]:
@@ -150,7 +174,7 @@ def _java(jars: Path, log4j: Path, tool: str, *, heap: str, flags: Sequence[str]
 
 
 def kafka_tool(
-    name: str, *args: str, heap: str = "1g", timeout_s: float = 300
+    name: str, *args: str, heap: str = "1g", timeout_s: float = 900
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's command line programs, such as `dump-log`, and returns what it printed.
 
@@ -189,11 +213,36 @@ def java_command(program: str, *, heap: str = "1g") -> list[str]:
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on at the moment."""
+    """A loopback port that nothing listens on, and that no other caller was given lately.
+
+    It lies below the ports that the system gives to sockets that ask for any: no other process
+    takes it before its server starts, or while that is stopped. Callers in all processes go
+    through `_PORTS` in turn, by a file with the last one given.
+
+    Raises:
+        KafkaRunError: none of them is free.
+    """
+    path = Path(tempfile.gettempdir()) / f"cordwood-port-{os.getuid()}"
+    with path.open("a+", encoding="ascii") as last:
+        fcntl.flock(last, fcntl.LOCK_EX)
+        last.seek(0)
+        given = int(last.read() or _PORTS[-1])
+        for step in range(1, len(_PORTS) + 1):
+            port = _PORTS[(given - _PORTS.start + step) % len(_PORTS)]
+            if _is_free(port):
+                last.truncate(0)
+                last.write(str(port))
+                return port
+    raise KafkaRunError(f"no port of {_PORTS} is free")
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def poll_until(
@@ -257,6 +306,10 @@ _LOOKED_AT = re.compile(r"Finding range of cleanable offsets for log=(\S+?)\. La
 _RETENTION_PASS = re.compile(r"Log cleanup completed\. 0 files deleted")
 _STARTED = re.compile(r"Kafka Server started")
 _PASSES_WITHOUT_WORK: Final = 3
+
+_ERROR: Final = re.compile(r"\] (?:ERROR|FATAL) ")
+_ASSIGNED: Final = re.compile(r"\[ControllerApis .*\(apiKey=ASSIGN_REPLICAS_TO_DIRS,")
+_TRIED_AGAIN: Final = re.compile(r"\[AssignmentsManager .* STALE_BROKER_EPOCH\. Retrying\.")
 
 
 def cleaner_is_quiet(log: str) -> bool:
@@ -360,6 +413,22 @@ class RealKafka:
         with path.open("rb") as log:
             log.seek(self._log_position)
             return log.read().decode(errors="replace")
+
+    @property
+    def errors_since_start(self) -> list[str]:
+        """The errors that the broker has logged since it was last started.
+
+        Left out is one that comes and goes: a broker that says in which directories its partitions
+        are while it registers is refused for its epoch, and tries again.
+        """
+        lines = [*self.log_since_start.splitlines(), ""]
+        return [
+            line
+            for line, following in pairwise(lines)
+            if _ERROR.search(line)
+            and not _TRIED_AGAIN.search(line)
+            and not (_ASSIGNED.search(line) and "StaleBrokerEpochException" in following)
+        ]
 
     def client(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A librdkafka configuration for this broker, quiet about brokers that come and go."""
@@ -540,10 +609,25 @@ class RealKafka:
         partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
         if not metadata.brokers or any(p.leader < 0 for p in partitions):
             return None
-        return admin
+        return admin if _are_led(admin, metadata) else None
 
     def _last_words(self) -> str:
         return self.log_since_start[-3000:]
+
+
+def _are_led(admin: AdminClient, metadata: ClusterMetadata) -> bool:
+    """True when each partition is served: a broker shows its leaders before it leads."""
+    asked = {
+        TopicPartition(name, number): OffsetSpec.latest()
+        for name, topic in metadata.topics.items()
+        for number in topic.partitions
+    }
+    try:
+        for found in admin.list_offsets(asked).values() if asked else ():
+            found.result()
+    except KafkaException:
+        return False
+    return True
 
 
 def _group_of(user: str) -> str:
