@@ -15,8 +15,8 @@ from cordwood.model.errors import CordwoodError
 from cordwood.testing.kafka import free_port, poll_until
 from cordwood.testing.wire import ConnectionClosedError, Wire
 
-_START_S = 60.0
-_STOP_S = 60.0
+_START_S = 180.0
+_STOP_S = 180.0
 
 
 class ServeError(CordwoodError):
