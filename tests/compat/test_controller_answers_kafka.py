@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
 CLUSTER_ID = "Y29yZHdvb2QtdGVzdHMtMQ"
 METADATA = "__cluster_metadata"
-WAIT = {"timeout": 1000}
+WAIT = {"timeout": 60_000}
 #: Fields that differ between any two brokers.
 OWN = frozenset(
     {
@@ -368,7 +368,7 @@ def _differences(requests: Iterator[Request], to_kafka: Wire, to_cordwood: Wire)
             with suppress(KafkaRunError):
                 poll_until(
                     lambda: comparable(to_kafka.ask(name, version, values)) == found,  # noqa: B023
-                    timeout_s=5,
+                    timeout_s=60,
                     what="Kafka's broker knows",
                 )
                 continue

@@ -76,15 +76,15 @@ def do_it(servers: str) -> None:
     producer = Producer(settings)
     for number in range(20):
         producer.produce("orders", b"v" * 10 * number, key=b"k", partition=number % 2)
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
     for topic, key, value in (("table", b"k", b"v"), ("table", None, b"v"), ("zipped", b"k", b"v")):
         producer.produce(topic, value, key=key)
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
     producer.produce("small", b"v" * 1000)
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
     consumer = Consumer(settings | {"group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
-    assert len(consumer.consume(20, 60)) == 20
+    assert len(consumer.consume(20, 180)) == 20
     consumer.close()
 
 
