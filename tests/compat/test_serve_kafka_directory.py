@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -74,7 +74,9 @@ class Client:
         while True:
             message = consumer.poll(120)
             assert message is not None, "nothing came for 120 s"
-            if message.error() is not None:
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, str(error)
                 consumer.close()
                 return found
             found.append((message.offset(), message.key(), message.value()))

@@ -47,7 +47,8 @@ class Recording:
         text = json.dumps([properties, answers])
         listeners = properties["listeners"].split(",")
         for listener, port in zip(listeners, _PORTS, strict=True):
-            text = text.replace(listener.rpartition(":")[2], str(port))
+            address = listener.rpartition("/")[2]
+            text = text.replace(address, f"{address.rpartition(':')[0]}:{port}")
         text = text.replace(str(kafka.log_dirs[0]), _DIRECTORY)
         settled = json.loads(text)
         return cls(settled[0], [(what, answer) for what, answer in settled[1]])
