@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.testing.broker import RunningBroker
+from cordwood.testing.kafka import poll_until
 
 pytestmark = pytest.mark.spark
 
@@ -111,13 +112,17 @@ def test_a_reader_at_the_head_sees_every_write(running: RunningBroker, topic: st
     reader.start()
     ready.wait()
     placed: Seen = []
-    for turn in range(3):
-        placed += write(running, topic, *((f"k{n % 5}", f"{turn}-{n}") for n in range(199)))
-        running.advance(compact=False, minutes=2)
-        placed += write(running, topic, ("roll", f"{turn}"))
-        running.advance(minutes=1)
-    reader.join(60)
-    enough.set()
+    try:
+        for turn in range(3):
+            placed += write(running, topic, *((f"k{n % 5}", f"{turn}-{n}") for n in range(199)))
+            running.advance(compact=False, minutes=2)
+            placed += write(running, topic, ("roll", f"{turn}"))
+            # The promise is to a reader at the head: one that is behind may miss what is compacted.
+            poll_until(lambda: len(seen) >= len(placed), timeout_s=60, what="the reader is there")
+            running.advance(minutes=1)
+    finally:
+        enough.set()
+        reader.join(60)
     assert seen == placed
     assert len(read(running, topic)) < total, "nothing was compacted"
 
