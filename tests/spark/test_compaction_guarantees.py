@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -108,6 +109,9 @@ def test_a_reader_at_the_head_sees_every_write(running: RunningBroker, topic: st
                 seen.append((message.offset(), message.key().decode(), message.value().decode()))
         consumer.close()
 
+    def has_read(count: int) -> bool:
+        return len(seen) >= count
+
     reader = threading.Thread(target=follow)
     reader.start()
     ready.wait()
@@ -118,7 +122,7 @@ def test_a_reader_at_the_head_sees_every_write(running: RunningBroker, topic: st
             running.advance(compact=False, minutes=2)
             placed += write(running, topic, ("roll", f"{turn}"))
             # The promise is to a reader at the head: one that is behind may miss what is compacted.
-            poll_until(lambda: len(seen) >= len(placed), timeout_s=60, what="the reader is there")
+            poll_until(partial(has_read, len(placed)), timeout_s=60, what="the reader is there")
             running.advance(minutes=1)
     finally:
         enough.set()
