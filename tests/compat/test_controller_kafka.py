@@ -34,7 +34,8 @@ from cordwood.storage.image_delta import uuid_of
 from cordwood.storage.metadata_image import read_metadata_image
 from cordwood.testing.applied import wait_until_applied
 from cordwood.testing.controller_under_test import put_together
-from cordwood.testing.kafka import RealKafka, free_port, kafka_tool
+from cordwood.testing.kafka import RealKafka, kafka_tool
+from cordwood.testing.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

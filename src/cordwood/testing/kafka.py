@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -30,20 +29,18 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from cordwood.model.errors import CordwoodError
+from cordwood.testing.downloads import DownloadError, copy_dependencies
+from cordwood.testing.ports import free_port
 
 T = TypeVar("T")
 
 KAFKA_VERSION: Final = "4.3.0"
 _RESOURCES: Final = Path(__file__).resolve().parents[3] / "tools" / "realkafka"
 _CLUSTER_ID: Final = "Y29yZHdvb2QtdGVzdHMtMQ"
-FETCH_SECONDS_MAX: Final = 1800
-"""For one attempt to fetch what is not on the machine yet."""
-FETCH_ATTEMPTS: Final = 3
 _START_SECONDS_MAX: Final = 300
 _STOP_SECONDS_MAX: Final = 300
 _QUIET_SECONDS_MAX: Final = 600
 _POLL_SECONDS: Final = 0.1
-_PORTS: Final = range(20_000, 32_000)
 
 _TOOLS: Final = "org.apache.kafka.tools"
 TOOL_CLASSES: Final[Mapping[str, str]] = {
@@ -127,44 +124,13 @@ def _fetch(jars: Path) -> None:
         )
     partial = jars.with_name("jars.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    copy_dependencies(_pom(), partial)
+    try:
+        copy_dependencies(_pom(), partial)
+    except DownloadError as error:
+        raise KafkaUnavailableError(str(error)) from error
     _stamp(partial).touch()
     shutil.rmtree(jars, ignore_errors=True)
     partial.rename(jars)
-
-
-def copy_dependencies(pom: Path, target: Path) -> None:
-    """Has Maven put the jars that `pom` names into a directory.
-
-    One run of Maven at a time: its local repository is not made for several. A run that failed is
-    tried again, as the network may have.
-
-    Raises:
-        KafkaUnavailableError: what Maven said.
-    """
-    goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    command = ["mvn", "-q", "-B", "-f", str(pom), *goals, f"-DoutputDirectory={target}"]
-    home = Path.home() / ".cache" / "cordwood"
-    home.mkdir(parents=True, exist_ok=True)
-    said = ""
-    with (home / "maven.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for _ in range(FETCH_ATTEMPTS):
-            try:
-                fetched = subprocess.run(
-                    command,
-                    capture_output=True,
-                    text=True,
-                    timeout=FETCH_SECONDS_MAX,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                said = f"it took longer than {FETCH_SECONDS_MAX} s"
-                continue
-            if fetched.returncode == 0:
-                return
-            said = (fetched.stdout + fetched.stderr).strip()[-1500:]
-    raise KafkaUnavailableError(f"Maven could not fetch what {pom} names: {said}")
 
 
 def _java(jars: Path, log4j: Path, tool: str, *, heap: str, flags: Sequence[str]) -> list[str]:
@@ -210,39 +176,6 @@ def java_command(program: str, *, heap: str = "1g") -> list[str]:
     flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
     log4j = _RESOURCES / "log4j2-tools.xml"
     return _java(kafka_jars(), log4j, program, heap=heap, flags=flags)
-
-
-def free_port() -> int:
-    """A loopback port that nothing listens on, and that no other caller was given lately.
-
-    It lies below the ports that the system gives to sockets that ask for any: no other process
-    takes it before its server starts, or while that is stopped. Callers in all processes go
-    through `_PORTS` in turn, by a file with the last one given.
-
-    Raises:
-        KafkaRunError: none of them is free.
-    """
-    path = Path(tempfile.gettempdir()) / f"cordwood-port-{os.getuid()}"
-    with path.open("a+", encoding="ascii") as last:
-        fcntl.flock(last, fcntl.LOCK_EX)
-        last.seek(0)
-        given = int(last.read() or _PORTS[-1])
-        for step in range(1, len(_PORTS) + 1):
-            port = _PORTS[(given - _PORTS.start + step) % len(_PORTS)]
-            if _is_free(port):
-                last.truncate(0)
-                last.write(str(port))
-                return port
-    raise KafkaRunError(f"no port of {_PORTS} is free")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def poll_until(

@@ -19,12 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from cordwood.testing.kafka import (
-    FETCH_ATTEMPTS,
-    FETCH_SECONDS_MAX,
+from cordwood.testing.downloads import (
+    DOWNLOAD_ATTEMPTS,
+    DOWNLOAD_SECONDS_MAX,
+    DownloadError,
     copy_dependencies,
-    kafka_jars,
 )
+from cordwood.testing.kafka import kafka_jars
 from cordwood.testing.stock_clients.base import (
     READ_SECONDS_MAX,
     ClientUnavailableError,
@@ -274,7 +275,10 @@ def spark_client(bootstrap_servers: str) -> SparkClient:
         _run([*uv, "venv", "-q", "--python", sys.executable, str(target / "venv")], source)
         pinned = ["--require-hashes", "-r", "requirements.txt"]
         _fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
-        copy_dependencies(source / "pom.xml", target / "jars")
+        try:
+            copy_dependencies(source / "pom.xml", target / "jars")
+        except DownloadError as error:
+            raise ClientUnavailableError(str(error)) from error
 
     home = built("spark", build, ("pom.xml", "requirements.txt"))
     python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
@@ -356,7 +360,7 @@ def _need(tool: str, what_to_do: str) -> None:
 
 def _fetch(command: Sequence[str], directory: Path) -> None:
     """Runs what may need the network, again if it failed: without it there is no client."""
-    for attempts_left in reversed(range(FETCH_ATTEMPTS)):
+    for attempts_left in reversed(range(DOWNLOAD_ATTEMPTS)):
         try:
             _run(command, directory)
         except StockClientError as error:
@@ -374,7 +378,7 @@ def _run(command: Sequence[str], directory: Path) -> str:
             env=os.environ | {"GOTOOLCHAIN": "local"},
             capture_output=True,
             text=True,
-            timeout=FETCH_SECONDS_MAX,
+            timeout=DOWNLOAD_SECONDS_MAX,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
