@@ -354,7 +354,7 @@ def run_phase(bench: Bench, phase: str, site: Site, error: str) -> str:
 def goes_on(bench: Bench) -> str:
     """Whether what is online serves once the fault has ended."""
     if "home" in bench.offline:  # the metadata log's
-        poll_until(bench.broker.node.failure.done, timeout_s=20, what="the broker gives up")
+        poll_until(bench.broker.node.failure.done, timeout_s=120, what="the broker gives up")
         return "the broker gives up"
     bench.broker.advance(minutes=11, compact=False)
     with bench.wire() as wire:

@@ -242,6 +242,7 @@ _PASSES_WITHOUT_WORK: Final = 3
 
 _ERROR: Final = re.compile(r"\] (?:ERROR|FATAL) ")
 _ASSIGNED: Final = re.compile(r"\[ControllerApis .*\(apiKey=ASSIGN_REPLICAS_TO_DIRS,")
+_SLOW: Final = re.compile(r"EventPerformanceMonitor|CONTROLLER_REGISTRATION")
 _TRIED_AGAIN: Final = re.compile(r"\[AssignmentsManager .* STALE_BROKER_EPOCH\. Retrying\.")
 
 
@@ -351,14 +352,16 @@ class RealKafka:
     def errors_since_start(self) -> list[str]:
         """The errors that the broker has logged since it was last started.
 
-        Left out is one that comes and goes: a broker that says in which directories its partitions
-        are while it registers is refused for its epoch, and tries again.
+        Left out are those that depend on the speed of the machine: a broker that says in which
+        directories its partitions are while it registers is refused for its epoch, and tries again;
+        and a controller complains of an event, or of its registration, that took long.
         """
         lines = [*self.log_since_start.splitlines(), ""]
         return [
             line
             for line, following in pairwise(lines)
             if _ERROR.search(line)
+            and not _SLOW.search(line)
             and not _TRIED_AGAIN.search(line)
             and not (_ASSIGNED.search(line) and "StaleBrokerEpochException" in following)
         ]
