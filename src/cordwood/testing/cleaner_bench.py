@@ -50,11 +50,17 @@ class CleanerBench:
     """
 
     def __init__(
-        self, root: Path, *, module: str = CHILD_MODULE, later: Backoff = SOON, **settings: Any
+        self,
+        root: Path,
+        *,
+        module: str = CHILD_MODULE,
+        later: Backoff = SOON,
+        grace_s: float = SECONDS_MAX,
+        **settings: Any,
     ) -> None:
         self.logs = RunningLogs(root, {"t": COMPACT})
         self.settings = CleanerSettings(**settings)
-        self.engine = SparkProcess(unavailable=later, died=later, module=module)
+        self.engine = SparkProcess(unavailable=later, died=later, grace_s=grace_s, module=module)
         self.cleaner = LogCleaner(
             self.logs.manager, self.logs.cleaning, self.engine, self.logs.clock, self.settings
         )
