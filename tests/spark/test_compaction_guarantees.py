@@ -39,7 +39,7 @@ def topic(running: RunningBroker, request: pytest.FixtureRequest) -> str:
         "delete.retention.ms": str(_HORIZON_MS),
         "file.delete.delay.ms": "1000",
     }
-    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(180)
     return name
 
 
@@ -58,7 +58,7 @@ def write(running: RunningBroker, topic: str, *records: tuple[str, str | None]) 
             ),
         )
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     return sorted(placed)
 
 
@@ -71,8 +71,8 @@ def read(running: RunningBroker, topic: str, *, start: int = OFFSET_BEGINNING) -
     found: Seen = []
     try:
         while True:
-            message = consumer.poll(30)
-            assert message is not None, "nothing came for 30 s"
+            message = consumer.poll(180)
+            assert message is not None, "nothing came for 180 s"
             if message.error() is not None:
                 return found
             value = message.value()
@@ -122,7 +122,7 @@ def test_a_reader_at_the_head_sees_every_write(running: RunningBroker, topic: st
             running.advance(compact=False, minutes=2)
             placed += write(running, topic, ("roll", f"{turn}"))
             # The promise is to a reader at the head: one that is behind may miss what is compacted.
-            poll_until(partial(has_read, len(placed)), timeout_s=60, what="the reader is there")
+            poll_until(partial(has_read, len(placed)), timeout_s=180, what="the reader is there")
             running.advance(minutes=1)
     finally:
         enough.set()
