@@ -21,7 +21,7 @@ from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 pytestmark = pytest.mark.spark
 
-_SECONDS_MAX = 180.0
+_SECONDS_MAX = 600.0
 _MARK = "CORDWOOD_TEST_MARK"
 _LAST = {
     signal.SIGINT: "cordwood clean: interrupted; what was put in place stays, the next run goes on",

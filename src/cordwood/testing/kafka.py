@@ -361,8 +361,7 @@ class RealKafka:
             line
             for line, following in pairwise(lines)
             if _ERROR.search(line)
-            and not _SLOW.search(line)
-            and not _TRIED_AGAIN.search(line)
+            and not (_SLOW.search(line) or _TRIED_AGAIN.search(line))
             and not (_ASSIGNED.search(line) and "StaleBrokerEpochException" in following)
         ]
 

@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-_START_SECONDS_MAX = 300
-_STOP_SECONDS_MAX = 20
+_START_SECONDS_MAX = 600
+_STOP_SECONDS_MAX = 60
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -53,7 +53,7 @@ def standalone_cluster(logs: Path, *, workers: int = 2) -> Iterator[str]:
         network = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         log = logs / "master.log"
         stack.enter_context(_running("spark-class", [_MASTER, *network], log))
-        address = _wait_for(log, r"Starting Spark master at (spark://\S+)\s")
+        address = _wait_for(log, r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             worker_log = logs / f"worker-{number}.log"
             room = ["--cores", "1", "--memory", "1200m", "--work-dir", str(logs / f"w{number}")]
@@ -83,7 +83,7 @@ def connect_server(logs: Path, *, master: str = "local[2]") -> Iterator[str]:
     command = ["--master", master, "--class", _CONNECT, *flags, "spark-internal"]
     log = logs / "connect.log"
     with _running("spark-submit", command, log):
-        port = _wait_for(log, r"Spark Connect server started at:\s+\S*?:(\d+)\s")
+        port = _wait_for(log, r"Spark Connect server started at:\s+\S*?:(\d+)")
         yield f"sc://127.0.0.1:{port}"
 
 

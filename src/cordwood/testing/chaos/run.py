@@ -43,7 +43,7 @@ _LATEST: Final = "latest"
 _WINDOW: Final = "window"
 _PARTITIONS: Final = 3
 _WRITERS: Final = 3
-_SETTLE_S: Final = 120.0
+_SETTLE_S: Final = 600.0
 _NOT_READY: Final = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE}
 _CLEANUPS: Final = {
     _KEPT: Cleanup.NONE,
