@@ -303,7 +303,9 @@ def test_a_member_that_waits_to_join_and_leaves_is_a_member_until_its_session_en
         poll_until(lambda: _is_waiting(running, name), timeout_s=HANGS_S, what="the second")
         second.close()
         poll_until(lambda: name not in _peers(running), timeout_s=HANGS_S, what="its end")
-        assert running.call(lambda broker: len(list(broker.groups.describe("g").members()))) == 2
+        group = running.call(lambda broker: broker.groups.describe("g"))
+        assert group is not None
+        assert len(list(group.members())) == 2
 
 
 def test_what_a_client_sent_before_it_left_is_done(running: RunningBroker, wire: Wire) -> None:

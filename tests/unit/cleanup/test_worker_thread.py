@@ -11,7 +11,8 @@ SECONDS_MAX = 60
 
 
 def test_the_first_rest_comes_after_the_work_that_is_due_before_it() -> None:
-    may_work, done = threading.Event(), []
+    may_work = threading.Event()
+    done: list[int] = []
 
     def work() -> int:
         if not done:
