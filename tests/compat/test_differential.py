@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.testing.broker import RunningBroker
 from support.differential import Broker, Transcript, record, replay, report
-from support.differential_script import RandomScript
+from support.differential_requests import RandomScript
 from support.kafka import RealKafka
 from support.side_by_side import same_properties
 

@@ -15,7 +15,7 @@ from support.differential import (
     resolved,
 )
 from support.differential_batches import Batches
-from support.differential_script import RandomScript
+from support.differential_requests import RandomScript
 from support.wire import API_KEYS, known_versions, request_body
 
 NOW_MS = 1_700_000_000_000
