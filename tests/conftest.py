@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from support import kafka
+from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.golden import Golden
 
 GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.environ.setdefault(QUICK_START_ASKED_BY, "1")
     chosen = "nightly" if _wants_nightly(config) else "ci"
     settings.load_profile(os.environ.get("CORDWOOD_HYPOTHESIS_PROFILE", chosen))
 
