@@ -38,7 +38,11 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/compat/test_walkthrough.py::test_cordwoods_tools_show_what_kafkas_showed_at_kafka",
     ),
     "differential": ("tests/compat/test_differential.py::test_random_requests_are_answered_alike",),
-    "tools": ("tests/compat/test_tools_kafka.py::test_tools_answer_as_kafkas_do[offsets]",),
+    "tools": (
+        "tests/compat/test_tools_kafka.py::test_tools_answer_as_kafkas_do[topics]",
+        "tests/compat/test_tools_kafka.py::test_tools_answer_as_kafkas_do[configs]",
+        "tests/compat/test_tools_kafka.py::test_tools_answer_as_kafkas_do[offsets]",
+    ),
     "storage tool": ("tests/compat/test_storage_kafka.py",),
     "dump-log": (
         "tests/compat/test_dump_log.py::test_batches_of_every_kind",
