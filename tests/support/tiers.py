@@ -74,7 +74,20 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
 
 #: Files that take longest, the longest first: they are started first, so that no worker is left
 #: with one of them at the end.
-LONGEST: Final[Sequence[str]] = ("tests/compat/test_clean_live.py",)
+LONGEST: Final[Sequence[str]] = (
+    "tests/crash/test_chaos.py",
+    "tests/compat/test_clean_live.py",
+    "tests/spark/test_stop_signals.py",
+    "tests/spark/test_interrupted.py",
+    "tests/spark/test_engines.py",
+    "tests/spark/test_spark_process.py",
+    "tests/spark/test_bounds.py",
+    "tests/compat/test_tools_kafka.py",
+    "tests/compat/test_clean_golden.py",
+    "tests/compat/test_kafka_goes_on.py",
+    "tests/compat/test_log_kafka.py",
+    "tests/crash/test_kill_clean.py",
+)
 
 #: The tier of each collected test by its node id, before any is deselected.
 COLLECTED: Final = pytest.StashKey[dict[str, Tier]]()
