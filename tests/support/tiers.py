@@ -53,7 +53,9 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "test_a_client_in_python_does[cordwood-confluent-kafka-",
     ),
     "recovery": ("tests/compat/test_recovery_kafka.py",),
-    "directories": ("tests/compat/test_serve_kafka_directory.py",),
+    "directories": (
+        "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
+    ),
     "controller": ("tests/unit/broker/controller/test_golden_log.py",),
     "settings": (
         "tests/unit/broker/configs/test_as_recorded.py",
