@@ -26,6 +26,9 @@ Tier = Literal["test", "compat", "nightly"]
 COMPAT: Final[Sequence[str]] = (
     "tests/compat/",
     "tests/spark/",
+    "tests/crash/test_chaos.py",
+    "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
+    "tests/unit/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
 )
 
 #: What `make test` runs of the above: for each comparison, by its name in tests/README.md, a form
@@ -71,6 +74,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/spark/test_spark_process.py::"
         "test_a_warm_child_cleans_a_log_beside_appends_and_reads",
     ),
+    "chaos": ("tests/crash/test_broker_kill.py",),
     "interruption": ("tests/crash/test_interrupt_clean.py", "tests/crash/test_kill_clean.py"),
 }
 
