@@ -29,6 +29,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from cordwood.model.errors import CordwoodError
+from support.class_archive import quick_start
 from support.downloads import DownloadError, copy_dependencies
 from support.ports import free_port
 
@@ -72,10 +73,8 @@ class KafkaRunError(CordwoodError):
 
 def kafka_home() -> Path:
     """The directory that holds, or will hold, Kafka's jars."""
-    configured = os.environ.get("CORDWOOD_KAFKA_HOME")
-    if configured:
-        return Path(configured)
-    return Path.home() / ".cache" / "cordwood" / f"kafka-{KAFKA_VERSION}"
+    default = Path.home() / ".cache" / "cordwood" / f"kafka-{KAFKA_VERSION}"
+    return Path(os.environ.get("CORDWOOD_KAFKA_HOME") or default)
 
 
 def kafka_jars() -> Path:
@@ -134,9 +133,9 @@ def _fetch(jars: Path) -> None:
 
 
 def _java(jars: Path, log4j: Path, tool: str, *, heap: str, flags: Sequence[str]) -> list[str]:
-    main_class = TOOL_CLASSES.get(tool, tool)
-    config = f"-Dlog4j2.configurationFile={log4j}"
-    return ["java", f"-Xmx{heap}", *flags, config, "-cp", f"{jars}/*", main_class]
+    quick = quick_start(jars, kafka_home(), _RESOURCES / "log4j2-server.xml")
+    java = ["java", f"-Xmx{heap}", *flags, *quick, f"-Dlog4j2.configurationFile={log4j}"]
+    return [*java, "-cp", f"{jars}/*", TOOL_CLASSES.get(tool, tool)]
 
 
 def kafka_tool(

@@ -391,7 +391,7 @@ def test_every_page_of_a_format_is_listed_and_complete() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    others = (ROOT / "CONTRIBUTING.md", SUPPORT / "README.md")
+    others = (ROOT / "CONTRIBUTING.md", ROOT / "tests" / "README.md", SUPPORT / "README.md")
     for path in [*sorted((ROOT / "docs").rglob("*.md")), *others]:
         for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", path.read_text(encoding="utf-8")):
             if "://" not in target:
