@@ -23,13 +23,6 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
-from cordwood.broker.controller.controller import Controller
-from cordwood.broker.controller.formatting import (
-    format_directories,
-    read_directory,
-    read_previous_broker_epoch,
-)
-from cordwood.broker.controller.settings import ControllerSettings, fresh_uuid
 from cordwood.broker.dispatch import Dispatcher
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.settings import GroupSettings
@@ -45,14 +38,22 @@ from cordwood.cleanup.cleaner_settings import (
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.controller.controller import Controller
+from cordwood.controller.settings import ControllerSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.format.message_schema import uuid_text
+from cordwood.metadata.formatting import (
+    format_directories,
+    read_directory,
+    read_previous_broker_epoch,
+)
+from cordwood.metadata.image import Endpoint
+from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage.cluster_image import Endpoint
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext

@@ -12,26 +12,25 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from cordwood.broker.controller.controller import Controller
-from cordwood.broker.controller.formatting import (
-    format_directories,
-    read_directory,
-    read_previous_broker_epoch,
-)
-from cordwood.broker.controller.metadata_records import text_of
-from cordwood.broker.controller.model import (
+from cordwood.controller.controller import Controller
+from cordwood.format.clean_shutdown import build_clean_shutdown
+from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.metadata.controller_requests import (
     ConfigChange,
     CreatedTopic,
     NewPartitions,
     QuotaChange,
 )
-from cordwood.broker.controller.model import NewTopic as NewTopicHere
-from cordwood.format.clean_shutdown import build_clean_shutdown
-from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.metadata.controller_requests import NewTopic as NewTopicHere
+from cordwood.metadata.formatting import (
+    format_directories,
+    read_directory,
+    read_previous_broker_epoch,
+)
+from cordwood.metadata.image import Endpoint, MetadataImage
+from cordwood.metadata.replay import read_metadata_image
+from cordwood.metadata.uuids import text_of, uuid_of
 from cordwood.model.clock import SystemClock
-from cordwood.storage.cluster_image import Endpoint, MetadataImage
-from cordwood.storage.image_delta import uuid_of
-from cordwood.storage.metadata_image import read_metadata_image
 from cordwood.testing.controller_under_test import put_together
 from cordwood.testing.kafka import RealKafka, free_port, kafka_tool
 

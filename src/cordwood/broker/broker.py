@@ -20,7 +20,6 @@ from uuid import UUID
 
 from cordwood.broker.api import Api
 from cordwood.broker.auto_creation import auto_created_topic
-from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.directory_moves import DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
@@ -32,6 +31,8 @@ from cordwood.broker.slices import Slices
 from cordwood.broker.turns import watch_of
 from cordwood.cleanup.paused_changes import update_topic_config
 from cordwood.format.message_schema import uuid_bytes, uuid_text
+from cordwood.metadata.feature_levels import SUPPORTED_FEATURES
+from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
@@ -45,7 +46,6 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import background, in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
@@ -54,9 +54,9 @@ from cordwood.storage.log_set import NewLog
 if TYPE_CHECKING:
     from cordwood.broker.configs.service import ConfigService
     from cordwood.broker.configs.settings import BrokerSettings
-    from cordwood.broker.controller.controller import Controller
     from cordwood.broker.groups.coordinator import GroupCoordinator
     from cordwood.cleanup.log_cleaner import LogCleaner
+    from cordwood.controller.controller import Controller
 
 _log = logging.getLogger(__name__)
 

@@ -16,16 +16,16 @@ from cordwood.broker.api import Api, Call, Peer
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.controller.model import ConfigChange
 from cordwood.broker.handlers import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
     list_config_resources,
 )
+from cordwood.metadata.controller_requests import ConfigChange
+from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
+from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.storage.cluster_image import BrokerImage, MetadataImage, TopicImage
-from cordwood.storage.persistent_map import PersistentMap
 from cordwood.testing.config_client import Answer, Change
 
 _ELR = "eligible.leader.replicas.version"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.controller.metadata_records import ApiRecord, partition_record, topic_record
+from cordwood.metadata.image import PartitionImage
+from cordwood.metadata.records import ApiRecord, partition_record, topic_record
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import background
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.cluster_image import PartitionImage
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log_manager import LogManager
 from cordwood.testing.broker import RunningBroker

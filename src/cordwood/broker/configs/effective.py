@@ -27,10 +27,10 @@ from cordwood.broker.configs.values import (
     parse_topic,
     topic_defaults,
 )
+from cordwood.metadata.image import MetadataImage
 from cordwood.model.config import ConfigResource, LogConfig
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
-from cordwood.storage.cluster_image import MetadataImage
 
 _log = logging.getLogger(__name__)
 

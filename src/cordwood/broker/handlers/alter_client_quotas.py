@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import QuotaChange
-from cordwood.broker.controller.quotas import hosts_to_look_up, in_kafkas_order
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
-from cordwood.broker.host_lookup import look_up_hosts
+from cordwood.controller.host_lookup import look_up_hosts
+from cordwood.controller.quotas import hosts_to_look_up, in_kafkas_order
+from cordwood.metadata.controller_requests import QuotaChange
 from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import Reassignment
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.metadata.controller_requests import Reassignment
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.configs.alter import Outcome
-from cordwood.broker.controller.model import ConfigChange
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 

@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import NewPartitions
 from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.metadata.controller_requests import NewPartitions
 from cordwood.model.kafka_errors import InvalidRequestError
 from cordwood.model.pauses import in_steps
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.configs.resource_checks import require_topic
-from cordwood.broker.controller.model import CreatedTopic, NewTopic
 from cordwood.broker.handlers.error_fields import all_or_error, as_invalid_config, error_fields
+from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import ElectionResult
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field

@@ -26,11 +26,11 @@ from cordwood.broker.handlers.cluster_facts import (
     is_internal,
     partition_fields,
 )
+from cordwood.metadata.image import TopicImage
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.protocol.messages import field
-from cordwood.storage.cluster_image import TopicImage
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker

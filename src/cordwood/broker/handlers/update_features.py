@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.features import UPGRADE
-from cordwood.broker.controller.model import FeatureUpdate
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.controller.features import UPGRADE
+from cordwood.metadata.controller_requests import FeatureUpdate
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.messages import field
 

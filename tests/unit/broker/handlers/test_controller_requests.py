@@ -194,6 +194,31 @@ def test_quotas_are_altered_and_described(wire: Wire) -> None:
     assert (answer["error_code"], answer["entries"]) == ("unsupported_version", None)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_quota_of_an_address_that_is_none_is_refused(wire: Wire, version: int) -> None:
+    def alter(*entity: tuple[str, str | None]) -> tuple[str, str | None, list[str]]:
+        asked = {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+            "ops": [{"key": "connection_creation_rate", "value": 1.0, "remove": False}],
+        }
+        answer = wire.ask(
+            "alter_client_quotas", version, {"entries": [asked], "validate_only": True}
+        )
+        (entry,) = answer["entries"]
+        kinds = [each["entity_type"] for each in entry["entity"]]
+        return entry["error_code"], entry["error_message"], kinds
+
+    for name in ("not an ip", "1.2.3.4.5", "0x7f000001", " 127.0.0.1"):
+        refused = f"{name} is not a valid IP or resolvable host."
+        assert alter(("ip", name)) == ("invalid_request", refused, ["ip"])
+    for known in ("192.168.1.1", "localhost", "::1", None):
+        assert alter(("ip", known)) == ("none", None, ["ip"])
+    code, text, kinds = alter(("ip", "not an ip"), ("user", "u"), ("client-id", "c"))
+    assert (code, kinds) == ("invalid_request", ["client-id", "user", "ip"])
+    assert text is not None
+    assert text.startswith("Invalid quota entity combination")
+
+
 def test_features_and_brokers(wire: Wire) -> None:
     feature = "eligible.leader.replicas.version"
     update = {"feature": feature, "max_version_level": 0, "upgrade_type": 1}
