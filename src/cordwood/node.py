@@ -27,8 +27,10 @@ from cordwood.broker.dispatch import Dispatcher
 from cordwood.broker.groups.coordinator import GroupCoordinator
 from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.handlers import served_apis
+from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.open_transactions import warn_of_open_transactions
 from cordwood.broker.server import Server, ServerLimits
+from cordwood.broker.slices import Slices
 from cordwood.broker.turns import watch_of
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
@@ -39,21 +41,26 @@ from cordwood.cleanup.cleaner_settings import (
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.controller.controller import Controller
+from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.format.message_schema import uuid_text
+from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.formatting import (
     format_directories,
     read_directory,
     read_previous_broker_epoch,
 )
 from cordwood.metadata.image import Endpoint
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import StorageError
+from cordwood.model.pauses import background
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -156,8 +163,17 @@ class Node:
         logs = self._open_logs([each for each in log_dirs if each in directory_ids], failures)
         server = self._bind()
         controller = self._open_controller(cluster_id, directory_ids, previous_epoch, logs)
-        configs = ConfigService(settings, controller.image)
+        slices = Slices(loop)
+        loader = MetadataLoader(controller.log, schedule=slices.run)
+        self.loader = loader
+        metadata = MetadataCache(lambda: controller.log.kraft_version)
+        configs = ConfigService(settings)
         self._configs = configs
+        controller.check_topic_configs = configs.require_topic_settings
+        self._snapshots = SnapshotGenerator(
+            controller.log, settings=controller.settings, context=controller.context
+        )
+        channel = LocalControllerChannel(controller, run=slices.run, published=loader.published)
         broker = Broker(
             node_id=settings.node_id,
             cluster_id=cluster_id,
@@ -165,24 +181,33 @@ class Node:
             settings=settings,
             configs=configs,
             logs=logs,
-            controller=controller,
+            metadata=metadata,
+            controller=channel,
+            slices=slices,
             loop=loop,
             ports=self.ports,
         )
         self.broker = broker
-        self._undo.append((broker.slices.finish, False))
+        self._at_end(lambda: self._close_metadata(controller, loader))
+        self._undo.append((slices.finish, False))
+        self._at_end(broker.directory_reports.close)
+        # In this order: each reads what those before it have taken from the same image.
+        for publisher in (metadata, configs, self._snapshots):
+            loader.install(publisher)
+        loader.catch_up()
         logs.defaults = configs.log_config("")
         logs.broker_epoch = controller.broker_epoch
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
-        self._start_parts(broker)
-        controller.subscribe(broker.publish)
-        await broker.slices.run(lambda: self._lead(broker))
+        publisher = BrokerMetadataPublisher(broker, loader.between_updates)
+        self._start_parts(broker, publisher)
+        await slices.run(lambda: loader.install(publisher))
+        await channel.unfence_broker()
         warn_of_open_transactions(broker.led_partitions())
         broker.moves.resume()
         broker.schedule(
             "metadata-snapshot",
             _SNAPSHOT_CHECK_MS,
-            lambda: broker.change(controller.snapshot_if_due),
+            lambda: broker.change(lambda: self._snapshot_if_due(controller)),
         )
         self._follow_settings(broker)
         broker.apis = served_apis()
@@ -198,14 +223,24 @@ class Node:
         broker.turns.resume()
         self._at_end(broker.turns.pause)
         broker.wait_for_input = server.after_input
-        self._undo.append((broker.slices.finish, False))
+        self._undo.append((slices.finish, False))
+        self._at_end(broker.directory_reports.close)
 
-    @staticmethod
-    def _lead(broker: Broker) -> None:
-        """Leads the partitions of the image, and says so to the cluster."""
-        with broker.controller.between_changes:
-            broker.publish(None, broker.controller.image)
-            broker.controller.unfence()
+    def _snapshot_if_due(self, controller: Controller) -> None:
+        # Nothing may be appended to the metadata log while old segments are removed.
+        with controller.between_changes:
+            controller.take_reserve()
+            with background():
+                self._snapshots.run_if_due()
+
+    def _close_metadata(self, controller: Controller, loader: MetadataLoader) -> None:
+        """Takes the broker out of service, and leaves the metadata log for the next start."""
+        loader.close()
+        controller.shut_down_broker()
+        if controller.is_log_open:
+            loader.catch_up()
+            self._snapshots.leave_for_next_start()
+        controller.close()
 
     def _usable(self, log_dirs: list[Path], failures: FailureChannel) -> list[Path]:
         """The directories whose disks answer, that of the metadata log first; others are offline.
@@ -393,6 +428,7 @@ class Node:
             ),
         )
         self._at_end(controller.close)
+        self.controller = controller
         return controller
 
     def _is_stray(self, log: PartitionLog) -> bool:
@@ -408,7 +444,7 @@ class Node:
         partition = topic.partitions.get(log.topic_partition.partition)
         return partition is None or self.settings.node_id not in partition.replicas
 
-    def _start_parts(self, broker: Broker) -> None:
+    def _start_parts(self, broker: Broker, publisher: BrokerMetadataPublisher) -> None:
         logs = broker.logs
         broker.groups = GroupCoordinator(
             broker, GroupSettings.of(self.settings.all), SystemChance()
@@ -426,7 +462,7 @@ class Node:
         broker.cleaner.startup()
         broker.groups.start()
         self._at_end(broker.moves.close, waits=True)
-        self._at_end(broker.finish_deletions, waits=True)
+        self._at_end(publisher.finish_deletions, waits=True)
 
     # ---- afterwards
 

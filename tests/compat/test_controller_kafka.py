@@ -28,7 +28,9 @@ from cordwood.metadata.formatting import (
     read_previous_broker_epoch,
 )
 from cordwood.metadata.image import Endpoint, MetadataImage
+from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.replay import read_metadata_image
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.metadata.uuids import text_of, uuid_of
 from cordwood.model.clock import SystemClock
 from cordwood.testing.controller_under_test import put_together
@@ -135,7 +137,13 @@ def changed_here(log_dirs: list[Path]) -> Described:
         ConfigChange(resource_type=2, name="here", values={"max.message.bytes": "2000000"}),
     ]
     assert controller.alter_configs(changes[:1]) == [None]
-    controller.snapshot()
+    snapshots = SnapshotGenerator(
+        controller.log, settings=controller.settings, context=controller.context
+    )
+    loader = MetadataLoader(controller.log)
+    loader.install(snapshots)
+    loader.catch_up()
+    snapshots.write()
     assert controller.alter_configs(changes[1:]) == [None]
     quota = QuotaChange(entity={"user": "here"}, ops=[("producer_byte_rate", 1024.0)])
     assert controller.alter_client_quotas([quota]) == [None]

@@ -1,9 +1,9 @@
-"""The controller of a node that is its own quorum: what it decides counts once it is on disk.
+"""The controller of a node that is its own quorum: a change is committed once it is on disk.
 
-Every operation looks at the image, makes records, and writes them as one batch; the new image is
-published when the batch is on disk. An operation that fails changes nothing. Operations follow one
-another, each from its look at the image until all subscribers have the new one, although a long one
-is done in slices (`broker.slices`).
+Every operation checks the image, makes records, and writes them as one batch; the controller's
+image has them when the batch is on disk. An operation that fails changes nothing. Operations follow
+one another, although a long one is done in slices (`model.pauses`). Brokers do not read this image:
+a `MetadataLoader` gives them what the log has committed.
 
 Source: org.apache.kafka.controller.QuorumController, ActivationRecordsGenerator; KIP-631, KIP-919.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -35,19 +35,17 @@ from cordwood.metadata.controller_requests import (
     Reassignment,
 )
 from cordwood.metadata.delta import ImageDelta
-from cordwood.metadata.feature_levels import served_level
 from cordwood.metadata.formatting import read_bootstrap_records
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.metadata_log import BATCH_RECORDS_MAX, MetadataLog
 from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_transactions
-from cordwood.metadata.snapshot_generator import SnapshotKeeper
 from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
-from cordwood.model.pauses import background, in_steps
+from cordwood.model.pauses import in_steps
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.room_reserve import RoomReserve
@@ -55,14 +53,12 @@ from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
 
-Subscriber = Callable[[MetadataImage, MetadataImage], None]
-
 
 class Controller:
-    """The active controller; `image` is what its log comes to, up to its end.
+    """The active controller; `image` is that of its log, up to its end.
 
     `broker_epoch` is that of this node's broker, which `.kafka_cleanshutdown` has to name after a
-    clean stop.
+    clean stop. `check_topic_configs` refuses the settings of a new topic by a `KafkaError`.
     """
 
     def __init__(
@@ -71,12 +67,12 @@ class Controller:
         """Use `open`."""
         self.image = MetadataImage()
         self.settings = settings
-        self._log = log
+        self.check_topic_configs: topics.CheckConfigs | None = None
+        self.log = log
         self._reserve = reserve
         self._node = node
-        self._subscribers: list[Subscriber] = []
         self._is_open = True
-        self._snapshots: SnapshotKeeper | None = None
+        self._is_log_closed = False
         self._changes = ChangeLock()
 
     @classmethod
@@ -147,7 +143,7 @@ class Controller:
             previous_broker_epoch=previous_broker_epoch,
         )
         controller = cls(log, node, settings, reserve)
-        controller._context = context
+        controller.context = context
         try:
             controller._activate(metadata_dir)
         except BaseException:
@@ -155,41 +151,32 @@ class Controller:
             raise
         return controller
 
-    _context: LogContext
+    context: LogContext
 
     def _activate(self, metadata_dir: Path) -> None:
-        replay = self._log.replay
+        replay = self.log.replay
         had_open_transaction = replay.in_transaction
-        replay.drop_open_transaction()
         image = replay.image()
         features.require_supported(image)
         is_empty = replay.data_records == 0 and replay.next_offset == 0
-        now_ms = self._context.clock.now_ms()
-        self._snapshots = SnapshotKeeper(
-            self._log,
-            settings=self.settings,
-            fs=self._context.fs,
-            failures=self._context.failures,
-            bytes_since=replay.bytes_since_snapshot,
-            now_ms=now_ms,
-        )
-        self._log.begin_epoch()
+        now_ms = self.context.clock.now_ms()
+        self.log.begin_epoch()
         self.image = replace(
             image,
-            next_offset=self._log.end_offset,
-            epoch=self._log.epoch,
+            next_offset=self.log.end_offset,
+            epoch=self.log.epoch,
             timestamp_ms=now_ms,
             may_have_uncommitted_suffix=False,
         )
-        if is_empty or not image.features:
-            self._bootstrap(read_bootstrap_records(metadata_dir, fs=self._context.fs))
-        elif had_open_transaction:
+        if had_open_transaction:
             abort = ApiRecord("AbortTransactionRecord", 0, {"reason": "Controller failover"})
             self._append([abort])
             self._move_on()
-        self._node = registration.with_known_endpoints(self._node, self.image, self._log.voters)
+        if is_empty or not image.features:
+            self._bootstrap(read_bootstrap_records(metadata_dir, fs=self.context.fs))
+        self._node = registration.with_known_endpoints(self._node, self.image, self.log.voters)
         self._remove_reserved_topics()
-        for records in registration.registering(self._view(), self._node, self._log.end_offset):
+        for records in registration.registering(self._view(), self._node, self.log.end_offset):
             self._commit_in_parts(records)
 
     def _remove_reserved_topics(self) -> None:
@@ -251,12 +238,12 @@ class Controller:
         return self._changes
 
     @property
-    def is_open(self) -> bool:
-        """Whether it has not been closed."""
-        return self._is_open
+    def is_log_open(self) -> bool:
+        """Whether the metadata log can be read: it has not been closed, nor given up."""
+        return not self._is_log_closed
 
-    def close(self) -> None:
-        """Takes the broker out of service as a controlled shutdown does, and closes the log.
+    def shut_down_broker(self) -> None:
+        """Takes the broker out of service as a controlled shutdown does.
 
         To be called when the broker no longer serves requests, before its logs are closed. Where
         the disk refuses, that is logged, and the next start finds the log as after a crash.
@@ -265,54 +252,50 @@ class Controller:
             return
         self._is_open = False
         self._reserve.release()
+        broker = self.image.brokers.get(self._node.node_id)
+        if broker is None or broker.fenced:
+            return
         try:
-            broker = self.image.brokers.get(self._node.node_id)
-            if broker is not None and not broker.fenced:
-                self._commit_in_parts(registration.shutting_down(self._view(), broker))
-                self._commit_in_parts(registration.fencing_again(self._view(), self.image, broker))
-            assert self._snapshots is not None
-            self._snapshots.leave_for_next_start(self.image, self._context.clock.now_ms())
-            self._log.close()
+            self._commit_in_parts(registration.shutting_down(self._view(), broker))
+            self._commit_in_parts(registration.fencing_again(self._view(), self.image, broker))
         except (OSError, NoSpaceError, StorageError) as error:
-            _log.warning(
-                "The shutdown of this broker cannot be written to the metadata log; the next "
-                "start recovers it: %s",
-                error,
-            )
-            self._log.abandon()
+            self._abandon_for(error)
+
+    def close(self) -> None:
+        """Shuts the broker down, if that is not done yet, and closes the log.
+
+        A disk that refuses is no error, as in `shut_down_broker`.
+        """
+        try:
+            self.shut_down_broker()
+            if not self._is_log_closed:
+                self._is_log_closed = True
+                self.log.close()
+        except (OSError, NoSpaceError, StorageError) as error:
+            self._abandon_for(error)
         except BaseException:
-            self._log.abandon()
+            self.log.abandon()
             raise
+
+    def _abandon_for(self, error: Exception) -> None:
+        _log.warning(
+            "The shutdown of this broker cannot be written to the metadata log; the next "
+            "start recovers it: %s",
+            error,
+        )
+        self._is_log_closed = True
+        self.log.abandon()
 
     def abandon(self) -> None:
         """Lets go of the files as a crash does: nothing is written."""
         self._is_open = False
-        self._log.abandon()
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Has `subscriber` called with the image before and after each change, in this thread."""
-        self._subscribers.append(subscriber)
+        self._is_log_closed = True
+        self.log.abandon()
 
     @one_at_a_time
-    def snapshot_if_due(self) -> bool:
-        """Writes a snapshot if it is time to, and removes old ones; whether one was written.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        assert self._snapshots is not None
+    def take_reserve(self) -> None:
+        """Takes the disk reserve of the metadata log again, if it was released."""
         self._reserve.take()
-        with background():
-            return self._snapshots.run(self.image, self._context.clock.now_ms())
-
-    def snapshot(self) -> Path:
-        """Writes a snapshot now.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        assert self._snapshots is not None
-        return self._snapshots.write(self.image, self._context.clock.now_ms())
 
     # ---- topics
 
@@ -322,20 +305,18 @@ class Controller:
         wanted: Sequence[NewTopic],
         *,
         validate_only: bool = False,
-        check_configs: topics.CheckConfigs | None = None,
     ) -> list[CreatedTopic | KafkaError]:
         """Makes topics: what became of each, in their order.
 
         Args:
             wanted: topics, each name once.
             validate_only: nothing is made.
-            check_configs: refuses the settings of a topic by a `KafkaError`.
 
         Raises:
             PolicyViolationError: they are too large for one operation.
             StorageError: the disk refused; none was made.
         """
-        records, results = topics.create_topics(self._view(), wanted, check_configs)
+        records, results = topics.create_topics(self._view(), wanted, self.check_topic_configs)
         self._commit([] if validate_only else records)
         return results
 
@@ -488,21 +469,9 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         records = features.update_features(
-            self._view(), self._node.node_id, updates, kraft_version=self._log.kraft_version
+            self._view(), self._node.node_id, updates, kraft_version=self.log.kraft_version
         )
         self._commit([] if validate_only else records)
-
-    def finalized_features(self) -> Mapping[str, int]:
-        """The levels in force as ApiVersions shows them, `kraft.version` among them.
-
-        The metadata log of a Kafka may hold levels that are not served here. They stay in the log,
-        and clients are told the highest level that is served.
-        """
-        served = {name: served_level(name, level) for name, level in self.image.features.items()}
-        found = {name: level for name, level in served.items() if level}
-        if self._log.kraft_version:
-            found["kraft.version"] = self._log.kraft_version
-        return found
 
     # ---- producers, brokers, quorum
 
@@ -531,22 +500,22 @@ class Controller:
 
     def describe_quorum(self) -> QuorumInfo:
         """Who votes, who leads, and how far the log is."""
-        now_ms = self._context.clock.now_ms()
-        directory = self._node.directory_ids[0] if self._log.kraft_version else uuid.UUID(int=0)
-        own = QuorumReplica(self._node.node_id, directory, self._log.end_offset, now_ms, now_ms)
+        now_ms = self.context.clock.now_ms()
+        directory = self._node.directory_ids[0] if self.log.kraft_version else uuid.UUID(int=0)
+        own = QuorumReplica(self._node.node_id, directory, self.log.end_offset, now_ms, now_ms)
         return QuorumInfo(
             leader_id=self._node.node_id,
-            leader_epoch=self._log.epoch,
-            high_watermark=self._log.end_offset,
+            leader_epoch=self.log.epoch,
+            high_watermark=self.log.end_offset,
             voters=(own,),
             endpoints=self._node.controller_endpoints,
         )
 
     def _view(self) -> ClusterView:
-        return ClusterView(image=self.image, settings=self.settings, chance=self._context.chance)
+        return ClusterView(image=self.image, settings=self.settings, chance=self.context.chance)
 
     def _commit(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records as one batch, then publishes the image with them."""
+        """Writes records as one batch; the image has them when they are on disk."""
         if not records:
             return
         delta = ImageDelta(self.image)
@@ -554,12 +523,9 @@ class Controller:
             delta.apply(record.name, with_defaults(record.name, record.fields))
         assert not delta.in_transaction, "a transaction over several batches"
         now_ms = self._append(records)
-        before = self.image
         self.image = delta.image(
-            next_offset=self._log.end_offset, epoch=self._log.epoch, timestamp_ms=now_ms
+            next_offset=self.log.end_offset, epoch=self.log.epoch, timestamp_ms=now_ms
         )
-        for subscriber in self._subscribers:
-            subscriber(before, self.image)
 
     def _commit_at_need(self, records: Sequence[ApiRecord]) -> None:
         """As `_commit`, in the room that is kept if there is no other: this gives room."""
@@ -583,11 +549,9 @@ class Controller:
             self._commit(records[start : start + BATCH_RECORDS_MAX])
 
     def _append(self, records: Sequence[ApiRecord]) -> int:
-        assert self._snapshots is not None
-        now_ms = self._context.clock.now_ms()
-        _, size = self._log.append(records, timestamp_ms=now_ms)
-        self._snapshots.note(size)
+        now_ms = self.context.clock.now_ms()
+        self.log.append(records, timestamp_ms=now_ms)
         return now_ms
 
     def _move_on(self) -> None:
-        self.image = replace(self.image, next_offset=self._log.end_offset, epoch=self._log.epoch)
+        self.image = replace(self.image, next_offset=self.log.end_offset, epoch=self.log.epoch)

@@ -10,17 +10,24 @@ from collections.abc import Mapping, Sequence
 
 from cordwood.controller.cluster_view import ClusterView
 from cordwood.controller.topics import MIN_ISR
-from cordwood.metadata.controller_requests import FeatureUpdate
-from cordwood.metadata.feature_levels import KNOWN_FEATURES, SUPPORTED_FEATURES
+from cordwood.metadata.controller_requests import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdate,
+)
+from cordwood.metadata.feature_levels import (
+    KNOWN_FEATURES,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.records import ApiRecord, Records, config_record, feature_record, has_elr
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import UnsupportedVersionError
 from cordwood.model.kafka_errors import InvalidUpdateVersionError
 
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-METADATA_VERSION = "metadata.version"
-KRAFT_VERSION = "kraft.version"
 _KRAFT_VERSION_STAYS = {
     False: "Can't downgrade the version of this feature.",
     True: "The voters of this quorum are static.",

@@ -9,7 +9,6 @@ from collections.abc import Container, Mapping, Sequence
 
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.controller.host_lookup import HostText, classify_host
-from cordwood.format.java_map import spread_hash
 from cordwood.metadata.controller_requests import QuotaChange
 from cordwood.metadata.image import QuotaEntity
 from cordwood.metadata.records import Records, quota_record
@@ -62,11 +61,6 @@ def hosts_to_look_up(changes: Sequence[QuotaChange]) -> list[str]:
     """The names of hosts that quotas of addresses are asked for by."""
     names = [each.entity[IP] for each in changes if set(each.entity) == {IP}]
     return [name for name in names if name and classify_host(name) is HostText.NAME]
-
-
-def in_kafkas_order(entity: Mapping[str, str | None]) -> list[tuple[str, str | None]]:
-    """The kinds and names of an entity as Kafka's java.util.HashMap of four buckets yields them."""
-    return sorted(entity.items(), key=lambda item: spread_hash(item[0]) & 3)
 
 
 def _records_of(view: ClusterView, change: QuotaChange, known_hosts: Container[str]) -> Records:
@@ -136,8 +130,7 @@ def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: 
 def _ignored(change: QuotaChange) -> InvalidRequestError:
     """What Kafka says of an entity that is there twice, and of one with a key twice."""
     entries = ", ".join(
-        f"{kind}={'null' if name is None else name}"
-        for kind, name in in_kafkas_order(change.entity)
+        f"{kind}={'null' if name is None else name}" for kind, name in change.in_kafkas_order
     )
     return InvalidRequestError(
         f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"

@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cordwood.format.java_map import spread_hash
 from cordwood.metadata.image import Endpoint, QuotaEntity
 from cordwood.model.kafka_errors import KafkaError
+
+#: Types of updates of features, as UpdateFeatures numbers them.
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +69,18 @@ class QuotaChange:
         """The entity as images have it."""
         return frozenset(self.entity.items())
 
+    @property
+    def in_kafkas_order(self) -> list[tuple[str, str | None]]:
+        """The kinds and names in the order of a java.util.HashMap of four buckets."""
+        return sorted(self.entity.items(), key=lambda item: spread_hash(item[0]) & 3)
+
 
 class FeatureUpdate(NamedTuple):
-    """A level that a feature is to have; `upgrade_type` as in UpdateFeatures (1 is upgrade)."""
+    """A level that a feature is to have; `upgrade_type` as in UpdateFeatures."""
 
     name: str
     level: int
-    upgrade_type: int = 1
+    upgrade_type: int = UPGRADE
 
 
 class Reassignment(NamedTuple):

@@ -110,10 +110,13 @@ class ImageDelta:
         return self._before is not None
 
     def image(self, *, next_offset: int, epoch: int, timestamp_ms: int = -1) -> MetadataImage:
-        """What the records so far come to."""
-        return replace(
-            self._finish(), next_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms
-        )
+        """The image after the records so far, without those of a transaction that is open."""
+        if self._before is None:
+            image = self._finish()
+            self._open_topics = {}  # their partitions are the image's from now on
+        else:
+            image = self._before
+        return replace(image, next_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
     def take(self, record: MetadataRecord) -> None:
         """Applies a record; those that an image does not hold change nothing.
@@ -128,11 +131,6 @@ class ImageDelta:
         change = self._changes.get(name)
         if change is not None:
             change(fields)
-
-    def drop_open_transaction(self) -> None:
-        """Takes back what a transaction did that has no end."""
-        if self._before is not None:
-            self._abort()
 
     def _start(self, base: MetadataImage) -> None:
         self._base = base

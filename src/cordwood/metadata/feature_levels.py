@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+
 #: The lowest and the highest level of each feature, both inclusive, as Kafka 4.3 has them: levels
 #: that the metadata log of a directory may have.
 KNOWN_FEATURES: Final[Mapping[str, tuple[int, int]]] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from cordwood.format.file_names import (
     FileKind,
     classify,
 )
+from cordwood.format.record_batch import RecordBatch
 from cordwood.metadata.formatting import build_quorum_state
 from cordwood.metadata.records import ApiRecord
-from cordwood.metadata.replay import Replay, replay_metadata_log
+from cordwood.metadata.replay import Replay, replay_metadata_log, valid_batches
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import ControlRecord, control_batch, data_batch, kraft_controls
 from cordwood.metadata.uuids import text_of
@@ -52,6 +53,7 @@ TOPIC_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 TOPIC_ID = uuid.UUID(int=1)
 BATCH_BYTES_MAX = 8 << 20
 BATCH_RECORDS_MAX = 10_000
+_READ_BYTES_MAX = 8 << 20
 
 
 class MetadataLog:
@@ -78,6 +80,7 @@ class MetadataLog:
         self._context = context
         self._fs: FileSystem = context.fs
         self._failure: StorageError | None = None
+        self._on_commit: list[Callable[[], None]] = []
         self._fs.make_directory(self.directory)
         _remove_leftovers(self.directory, self._fs)
         self._log = load_log(
@@ -104,6 +107,11 @@ class MetadataLog:
     def end_offset(self) -> int:
         """One past the last record."""
         return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """One past the last record that is committed."""
+        return self._log.high_watermark
 
     @property
     def start_offset(self) -> int:
@@ -158,7 +166,26 @@ class MetadataLog:
             if len(batch) > BATCH_BYTES_MAX:
                 raise PolicyViolationError("Unable to perform excessively large batch operation.")
             self._write(batch)
+        for on_commit in self._on_commit:
+            on_commit()
         return first, len(batch)
+
+    def subscribe(self, on_commit: Callable[[], None]) -> None:
+        """Has `on_commit` called after each append that moves the high watermark on."""
+        self._on_commit.append(on_commit)
+
+    def read_committed(self, offset: int, *, max_bytes: int = _READ_BYTES_MAX) -> list[RecordBatch]:
+        """The committed batches from `offset` on: at least one if there is any.
+
+        Raises:
+            CorruptError: a batch on disk is malformed.
+            StorageError: the disk refused.
+        """
+        if offset >= self.high_watermark:
+            return []
+        found = list(valid_batches(self._log.read(offset, max_bytes).read()))
+        assert found, f"no batch at offset {offset}, below the high watermark"
+        return found
 
     def remove_before(self, offset: int) -> None:
         """Lets go of what a snapshot that ends at `offset` stands for: whole segments go.

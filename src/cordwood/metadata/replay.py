@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.model.pauses import in_steps
 
 __all__ = [
     "MetadataImage",
@@ -43,6 +45,7 @@ __all__ = [
     "read_metadata_image",
     "read_snapshot_records",
     "replay_metadata_log",
+    "valid_batches",
 ]
 
 ReadBytes = Callable[[Path], bytes]
@@ -61,7 +64,6 @@ def read_metadata_image(
         OSError: a file cannot be read.
     """
     replay = replay_metadata_log(directory, read_bytes=read_bytes)
-    replay.drop_open_transaction()
     recorded = replay.voters
     voters = _voters_of_quorum_state(directory, read_bytes) if recorded is None else len(recorded)
     return replace(replay.image(), may_have_uncommitted_suffix=voters != 1)
@@ -70,7 +72,7 @@ def read_metadata_image(
 def replay_metadata_log(
     directory: Path, *, read_bytes: ReadBytes = Path.read_bytes, names_in: NamesIn | None = None
 ) -> Replay:
-    """What the records in `directory` come to, with a transaction that is still open.
+    """The records in `directory` applied; a transaction may still be open.
 
     `read_bytes` and `names_in` are those of a file system other than the machine's.
 
@@ -135,17 +137,61 @@ class Replay:
         return self._delta.in_transaction
 
     def image(self) -> MetadataImage:
-        """What the records so far come to."""
+        """The image after the records so far, without those of a transaction that is open."""
         return self._delta.image(
             next_offset=self.next_offset, epoch=self.epoch, timestamp_ms=self.timestamp_ms
         )
 
-    def take(self, record: MetadataRecord) -> None:
-        """Applies a record."""
+    def begin_next_image(self, image: MetadataImage) -> None:
+        """Has further records change `image`, which `image()` has returned.
+
+        Without this, each further image costs as much as all records so far.
+        """
+        assert not self.in_transaction, "records of the open transaction would be lost"
+        self._delta = ImageDelta(image)
+
+    def take_log_batch(self, batch: RecordBatch) -> None:
+        """Applies the records of a batch of the log from `next_offset` on.
+
+        Raises:
+            CorruptError: a record cannot be read, or contradicts those before it.
+            UnsupportedVersionError: a record is of a kind or version that Kafka 4.3 does not know.
+        """
+        header = batch.header
+        self.take_batch(batch, from_offset=self.next_offset)
+        self.next_offset = header.next_offset
+        self.epoch = header.partition_leader_epoch
+        self.timestamp_ms = header.max_timestamp
+        self.bytes_since_snapshot += header.size_bytes
+
+    def take_batch(self, batch: RecordBatch, *, from_offset: int = 0) -> bool:
+        """Applies a batch's records from an offset on; whether the last ends a snapshot.
+
+        Raises:
+            CorruptError, UnsupportedVersionError: as for `take_log_batch`.
+        """
+        is_footer = False
+        what = "record"
+        try:
+            for record in in_steps(batch.iter_records(), every=16):
+                if record.offset < from_offset:
+                    continue
+                what = f"record at offset {record.offset}"
+                if batch.header.is_control:
+                    is_footer = self._take_control(record)
+                else:
+                    is_footer = False
+                    what = f"{describe_metadata_record(record.value)} at offset {record.offset}"
+                    self._take(decode_metadata_record(record.value or b""))
+        except CorruptError as error:
+            raise type(error)(f"{what} cannot be read: {error.reason}, in the batch") from error
+        return is_footer
+
+    def _take(self, record: MetadataRecord) -> None:
         self.data_records += 1
         self._delta.take(record)
 
-    def take_control(self, record: Record) -> bool:
+    def _take_control(self, record: Record) -> bool:
         """Applies a control record; whether it is the footer of a snapshot."""
         control_type = parse_control_key(record.key)
         if control_type is ControlType.KRAFT_VOTERS:
@@ -158,10 +204,6 @@ class Replay:
             fields = parse_kraft_control_value(control_type, record.value).fields
             self.timestamp_ms = fields["lastContainedLogTimestamp"]
         return control_type is ControlType.SNAPSHOT_FOOTER
-
-    def drop_open_transaction(self) -> None:
-        """Takes back what a transaction did that has no end."""
-        self._delta.drop_open_transaction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +270,8 @@ def _replay_snapshot(snapshot: _Snapshot, data: bytes, replay: Replay) -> None:
     """Applies a snapshot; its offsets count from 0 in the file, and are not the log's."""
     is_complete = False
     for position, batch in _batches(snapshot.path, data):
-        with_footer = _replay_batch(snapshot.path, position, batch, replay, from_offset=0)
-        is_complete = with_footer
+        with _placed_at(snapshot.path, position):
+            is_complete = replay.take_batch(batch)
     if not is_complete:
         raise CorruptError("snapshot without its footer", path=str(snapshot.path))
     replay.next_offset = snapshot.end_offset
@@ -258,12 +300,9 @@ def _replay_log(logs: Sequence[_LogFile], read_bytes: ReadBytes, replay: Replay)
                     path=str(log.path),
                     position=position,
                 )
-            _replay_batch(log.path, position, batch, replay, from_offset=start)
+            with _placed_at(log.path, position):
+                replay.take_log_batch(batch)
             expected = header.next_offset
-            replay.next_offset = header.next_offset
-            replay.epoch = header.partition_leader_epoch
-            replay.timestamp_ms = header.max_timestamp
-            replay.bytes_since_snapshot += header.size_bytes
 
 
 def _batches(path: Path, data: bytes) -> Iterator[tuple[int, RecordBatch]]:
@@ -277,34 +316,28 @@ def _batches(path: Path, data: bytes) -> Iterator[tuple[int, RecordBatch]]:
         raise type(error)(error.reason, path=str(path), position=where) from error
 
 
+@contextmanager
+def _placed_at(path: Path, position: int) -> Iterator[None]:
+    """Adds the file and the position to a `CorruptError`."""
+    try:
+        yield
+    except CorruptError as error:
+        raise type(error)(error.reason, path=str(path), position=position) from error
+
+
+def valid_batches(data: bytes) -> Iterator[RecordBatch]:
+    """The whole batches in bytes of a metadata log, checked.
+
+    Raises:
+        CorruptError: one is malformed.
+        UnsupportedVersionError: one is of an old format.
+    """
+    for _, batch in iter_batches(data):
+        yield _valid(batch)
+
+
 def _valid(batch: RecordBatch | LegacyBatch) -> RecordBatch:
     if isinstance(batch, LegacyBatch):
         raise UnsupportedVersionError(f"record batch of magic {batch.magic} in a metadata log")
     batch.require_valid()
     return batch
-
-
-def _replay_batch(
-    path: Path, position: int, batch: RecordBatch, replay: Replay, *, from_offset: int
-) -> bool:
-    """Applies a batch's records from an offset on; whether the last one was a snapshot's footer."""
-    is_footer = False
-    what = "record"
-    try:
-        for record in batch.iter_records():
-            if record.offset < from_offset:
-                continue
-            what = f"record at offset {record.offset}"
-            if batch.header.is_control:
-                is_footer = replay.take_control(record)
-            else:
-                is_footer = False
-                what = f"{describe_metadata_record(record.value)} at offset {record.offset}"
-                replay.take(decode_metadata_record(record.value or b""))
-    except CorruptError as error:
-        raise type(error)(
-            f"{what} cannot be read: {error.reason}, in the batch",
-            path=str(path),
-            position=position,
-        ) from error
-    return is_footer

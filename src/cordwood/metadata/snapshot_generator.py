@@ -19,13 +19,13 @@ from cordwood.format.file_names import FileKind, classify
 from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.metadata_log import MetadataLog
+from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import image_records
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import kraft_controls, snapshot_batches, write_snapshot
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage.failures import FailureChannel
-from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.log.log_context import LogContext
 
 _log = logging.getLogger(__name__)
 
@@ -42,47 +42,54 @@ class SnapshotFile:
     size_bytes: int
 
 
-class SnapshotKeeper:
-    """Counts what has been written since the last snapshot."""
+class SnapshotGenerator:
+    """Writes snapshots of the last image that was published; a `MetadataPublisher`.
+
+    Appends to the log must not run at the same time as `run_if_due` and `write`.
+    """
 
     def __init__(
-        self,
-        log: MetadataLog,
-        *,
-        settings: MetadataLogSettings,
-        fs: FileSystem,
-        failures: FailureChannel,
-        bytes_since: int,
-        now_ms: int,
+        self, log: MetadataLog, *, settings: MetadataLogSettings, context: LogContext
     ) -> None:
+        """Nothing is written yet.
+
+        Args:
+            log: whose snapshots these are, as it was opened.
+            settings: when a snapshot is due, and how long it is kept.
+            context: of the log: its clock, file system and failed directories.
+        """
         self._log = log
         self._settings = settings
-        self._fs = fs
-        self._failures = failures
-        self._bytes_since = bytes_since
-        self._last_ms = now_ms
+        self._context = context
+        self._fs = context.fs
+        self._failures = context.failures
+        self._image = MetadataImage()
+        self._bytes_since = log.replay.bytes_since_snapshot
+        self._last_ms = context.clock.now_ms()
         self._last_offset = log.replay.snapshot_offset
 
-    def note(self, size_bytes: int) -> None:
-        """Counts records that were written."""
-        self._bytes_since += size_bytes
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        """As `MetadataPublisher`."""
+        self._image = update.after
+        self._bytes_since += update.size_bytes
 
-    def run(self, image: MetadataImage, now_ms: int) -> bool:
+    def run_if_due(self) -> bool:
         """Writes a snapshot if one is due, and removes old ones; whether one was written.
 
         Raises:
             StorageError: the disk refused.
         """
-        is_due = image.next_offset > self._last_offset and (
+        now_ms = self._context.clock.now_ms()
+        is_due = self._image.next_offset > self._last_offset and (
             self._bytes_since >= self._settings.snapshot_bytes
             or now_ms - self._last_ms >= self._settings.snapshot_interval_ms
         )
         if is_due:
-            self.write(image, now_ms)
-        self.clean(now_ms)
+            self.write()
+        self.clean()
         return is_due
 
-    def leave_for_next_start(self, image: MetadataImage, now_ms: int) -> None:
+    def leave_for_next_start(self) -> None:
         """Writes a snapshot at a clean stop if the next start would have much to read without it.
 
         Differs: Kafka's next start reads what there is. A disk that refuses is no error: nothing
@@ -91,16 +98,17 @@ class SnapshotKeeper:
         if self._bytes_since < self._settings.snapshot_bytes // _PART_THAT_IS_MUCH:
             return
         try:
-            self.write(image, now_ms)
+            self.write()
         except StorageError as error:
             _log.warning("No snapshot at the stop: %s", error)
 
-    def write(self, image: MetadataImage, now_ms: int) -> Path:
+    def write(self) -> Path:
         """Writes a snapshot of the image.
 
         Raises:
             StorageError: the disk refused.
         """
+        image, now_ms = self._image, self._context.clock.now_ms()
         batches = snapshot_batches(
             image_records(image),
             epoch=image.epoch,
@@ -114,7 +122,7 @@ class SnapshotKeeper:
         self._bytes_since, self._last_ms, self._last_offset = 0, now_ms, image.next_offset
         return path
 
-    def clean(self, now_ms: int) -> int:
+    def clean(self) -> int:
         """Removes the oldest snapshots, and the log below the next, as retention has it; how many.
 
         The last one always stays.
@@ -122,7 +130,7 @@ class SnapshotKeeper:
         Raises:
             StorageError: the disk refused.
         """
-        directory = self._log.directory
+        directory, now_ms = self._log.directory, self._context.clock.now_ms()
         removed = 0
         with self._failures.guard(directory.parent, "cleaning snapshots of", directory.name):
             found = list(self._files())

@@ -14,6 +14,9 @@ from cordwood.controller.controller import Controller
 from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.metadata.controller_requests import ConfigChange, CreatedTopic, NewTopic
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.publisher import MetadataUpdate
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.testing.controller_under_test import ControllerUnderTest
@@ -47,21 +50,33 @@ def reopened(place: ControllerUnderTest, fs: SimulatedFileSystem) -> Controller:
     return place.serve(fs=fs)
 
 
+class Seen:
+    """A publisher that keeps all updates."""
+
+    def __init__(self) -> None:
+        self.updates: list[MetadataUpdate] = []
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        self.updates.append(update)
+
+
 def test_without_room_nothing_changes_and_with_room_it_goes_on() -> None:
     place = simulated()
     controller = place.serve()
     controller.create_topics([NewTopic(name="t")])
     fs = disk_of(place)
     before = controller.image
-    seen: list[object] = []
-    controller.subscribe(lambda old, new: seen.append((old, new)))
+    loader, seen = MetadataLoader(controller.log), Seen()
+    loader.install(seen)
+    loader.catch_up()
     fs.capacity_bytes = 0
     with pytest.raises(StorageError, match="full"):
         controller.create_topics([NewTopic(name="u")])
     with pytest.raises(StorageError, match="full"):
         controller.delete_topics(["t"])
     assert controller.image is before
-    assert not seen
+    loader.catch_up()
+    assert len(seen.updates) == 1
     fs.capacity_bytes = None
     (made,) = controller.create_topics([NewTopic(name="u")])
     assert isinstance(made, CreatedTopic)
@@ -72,14 +87,20 @@ def test_without_room_nothing_changes_and_with_room_it_goes_on() -> None:
 def test_a_snapshot_that_finds_no_room_leaves_nothing() -> None:
     place = simulated()
     controller = place.serve()
+    snapshots = SnapshotGenerator(
+        controller.log, settings=controller.settings, context=controller.context
+    )
+    loader = MetadataLoader(controller.log)
+    loader.install(snapshots)
     fs = disk_of(place)
     before = fs.names_in(place.directory)
     fs.capacity_bytes = 0
     with pytest.raises(StorageError, match="full"):
-        controller.snapshot()
+        snapshots.write()
     assert fs.names_in(place.directory) == before
     fs.capacity_bytes = None
-    controller.snapshot()
+    loader.catch_up()
+    snapshots.write()
     assert len(place.snapshots()) == 1
 
 
@@ -103,6 +124,11 @@ def test_after_a_failed_sync_nothing_is_taken_any_more() -> None:
 
 def work(controller: Controller, done: list[str]) -> None:
     """Makes and deletes topics, and notes what it was told is done."""
+    snapshots = SnapshotGenerator(
+        controller.log, settings=controller.settings, context=controller.context
+    )
+    loader = MetadataLoader(controller.log)
+    loader.install(snapshots)
 
     def told(results: list[CreatedTopic | KafkaError] | list[KafkaError | None]) -> None:
         assert not any(isinstance(each, KafkaError) for each in results), results
@@ -117,7 +143,8 @@ def work(controller: Controller, done: list[str]) -> None:
             )
         )
         done.append(f"={name}")
-        controller.snapshot()
+        loader.catch_up()
+        snapshots.write()
         if number:
             told(controller.delete_topics([f"t{number - 1}"]))
             done.append(f"-t{number - 1}")
@@ -210,7 +237,7 @@ def test_a_power_loss_during_the_first_start_is_made_good() -> None:
         for image in fs.crash_images(IMAGES, random.Random(at)):
             again = reopened(place, image)
             assert again.image.features["metadata.version"] == 30
-            assert again.finalized_features()["kraft.version"] == 1
+            assert again.log.kraft_version == 1
             again.abandon()
         at += 1
     assert at > 10

@@ -170,13 +170,13 @@ def test_settings_are_checked_after_the_name_and_before_the_partitions(
         raise InvalidConfigError("no")
 
     configs = {"x": "1"}
+    controller.check_topic_configs = refuse
     results = controller.create_topics(
         [
             NewTopic(name="t", configs=configs),
             NewTopic(name="n", configs=configs, num_partitions=0),
             NewTopic(name="without"),
-        ],
-        check_configs=refuse,
+        ]
     )
     assert [each.code if isinstance(each, KafkaError) else 0 for each in results] == [36, 40, 0]
 

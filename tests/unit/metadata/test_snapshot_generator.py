@@ -15,8 +15,10 @@ from cordwood.format.record_batch import build_batch
 from cordwood.metadata.controller_requests import ConfigChange, NewTopic, QuotaChange
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.image import MetadataImage
+from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.records import ApiRecord, image_records
 from cordwood.metadata.replay import read_metadata_image
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.testing.controller_under_test import ControllerUnderTest, batches_in, names_of
 from cordwood.testing.golden import Golden
 
@@ -27,6 +29,29 @@ UUID_TEXT = "AAAAAAAAAAAAAAAAAAABAQ"
 @pytest.fixture
 def place(tmp_path: Path) -> ControllerUnderTest:
     return ControllerUnderTest(tmp_path / "d")
+
+
+class Snapshots:
+    """The snapshots of a controller's node, which a loader feeds."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._loader = MetadataLoader(controller.log)
+        self._generator = SnapshotGenerator(
+            controller.log, settings=controller.settings, context=controller.context
+        )
+        self._loader.install(self._generator)
+
+    def write(self) -> Path:
+        self._loader.catch_up()
+        return self._generator.write()
+
+    def run_if_due(self) -> bool:
+        self._loader.catch_up()
+        return self._generator.run_if_due()
+
+    def leave_for_next_start(self) -> None:
+        self._loader.catch_up()
+        self._generator.leave_for_next_start()
 
 
 def filled(place: ControllerUnderTest) -> Controller:
@@ -65,7 +90,7 @@ def without_log(place: ControllerUnderTest) -> MetadataImage:
 
 def test_a_snapshot_holds_all_that_is_known(place: ControllerUnderTest) -> None:
     controller = filled(place)
-    path = controller.snapshot()
+    path = Snapshots(controller).write()
     assert path.name == f"{controller.image.next_offset:020}-0000000001.checkpoint"
     assert path.stat().st_mode & 0o777 == 0o400
     batches = batches_in(path.read_bytes())
@@ -84,7 +109,7 @@ def test_a_snapshot_holds_all_that_is_known(place: ControllerUnderTest) -> None:
 
 def test_a_controller_goes_on_from_a_snapshot_alone(place: ControllerUnderTest) -> None:
     controller = filled(place)
-    controller.snapshot()
+    Snapshots(controller).write()
     offset = controller.image.next_offset
     controller.abandon()
     for path in place.directory.iterdir():
@@ -153,7 +178,7 @@ def test_what_only_a_real_kafka_records_is_not_lost(place: ControllerUnderTest) 
             )
         )
     again = place.serve()
-    again.snapshot()
+    Snapshots(again).write()
     image = again.image
     again.abandon()
     found = without_log(place)
@@ -172,32 +197,34 @@ def test_of_a_real_kafkas_image_nothing_is_lost(golden_a: Golden, which: str) ->
 
 
 def test_one_is_due_after_an_hour(place: ControllerUnderTest) -> None:
-    controller = place.serve()
-    assert not controller.snapshot_if_due()
+    snapshots = Snapshots(place.serve())
+    assert not snapshots.run_if_due()
     place.clock.advance(HOUR_MS - 1)
-    assert not controller.snapshot_if_due()
+    assert not snapshots.run_if_due()
     place.clock.advance(1)
-    assert controller.snapshot_if_due()
+    assert snapshots.run_if_due()
     assert len(place.snapshots()) == 1
 
 
 def test_without_anything_new_none_is_due(place: ControllerUnderTest) -> None:
     controller = place.serve()
+    snapshots = Snapshots(controller)
     place.clock.advance(HOUR_MS)
-    assert controller.snapshot_if_due()
+    assert snapshots.run_if_due()
     place.clock.advance(2 * HOUR_MS)
-    assert not controller.snapshot_if_due()
+    assert not snapshots.run_if_due()
     controller.create_topics([NewTopic(name="t")])
-    assert controller.snapshot_if_due()
+    assert snapshots.run_if_due()
 
 
 def test_one_is_due_after_so_many_bytes(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", snapshot_bytes=4000)
     controller = place.serve()
-    assert not controller.snapshot_if_due()
+    snapshots = Snapshots(controller)
+    assert not snapshots.run_if_due()
     controller.create_topics([NewTopic(name="t", num_partitions=50)])
-    assert controller.snapshot_if_due()
-    assert not controller.snapshot_if_due()
+    assert snapshots.run_if_due()
+    assert not snapshots.run_if_due()
 
 
 def test_bytes_of_the_last_run_count(tmp_path: Path) -> None:
@@ -205,26 +232,32 @@ def test_bytes_of_the_last_run_count(tmp_path: Path) -> None:
     controller = place.serve()
     controller.create_topics([NewTopic(name="t", num_partitions=40)])
     controller.abandon()
-    assert place.serve().snapshot_if_due()
+    assert Snapshots(place.serve()).run_if_due()
 
 
 def test_a_clean_stop_leaves_one_where_the_next_start_would_read_much(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", snapshot_bytes=200_000)
     controller = place.serve()
     controller = place.restarted(controller)
+    snapshots = Snapshots(controller)
+    snapshots.leave_for_next_start()
     assert not place.snapshots()
     controller.create_topics([NewTopic(name="t", num_partitions=200)])
+    controller.shut_down_broker()
+    snapshots.leave_for_next_start()
     controller.close()
     assert len(place.snapshots()) == 1
     assert bare(without_log(place)) == bare(controller.image)
 
 
-def grown(place: ControllerUnderTest, controller: Controller, rounds: int) -> None:
+def grown(place: ControllerUnderTest, controller: Controller, rounds: int) -> Snapshots:
     """Writes segments and snapshots."""
+    snapshots = Snapshots(controller)
     for number in range(rounds):
         controller.create_topics([NewTopic(name=f"t{number}", num_partitions=20)])
         place.clock.advance(HOUR_MS)
-        controller.snapshot_if_due()
+        snapshots.run_if_due()
+    return snapshots
 
 
 def settings(**others: Any) -> dict[str, Any]:
@@ -247,10 +280,10 @@ def test_old_snapshots_and_the_log_below_them_go_by_size(tmp_path: Path) -> None
 def test_old_snapshots_go_by_age_but_never_the_last(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", **settings(retention_ms=5 * HOUR_MS))
     controller = place.serve()
-    grown(place, controller, 4)
+    snapshots = grown(place, controller, 4)
     assert len(place.snapshots()) == 4
     place.clock.advance(100 * HOUR_MS)
-    controller.snapshot_if_due()
+    snapshots.run_if_due()
     assert len(place.snapshots()) == 1
     assert len(read_metadata_image(place.directory).topics) == 4
 

@@ -50,7 +50,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
     "kafka.server.ReplicaFetcherManager": "",
     "kafka.server.ReplicaManager": "cordwood.broker.broker",
     "kafka.server.SharedServer": "",
-    "kafka.server.metadata.BrokerMetadataPublisher": "cordwood.broker.broker",
+    "kafka.server.metadata.BrokerMetadataPublisher": "cordwood.broker.metadata_publisher",
     "kafka.server.metadata.DynamicConfigPublisher": "cordwood.broker.configs.service",
     "org.apache.kafka.clients.NetworkClient": "",
     "org.apache.kafka.controller.ConfigurationControlManager": "",

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.broker import Broker
 from cordwood.model.kafka_errors import StorageError
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.wire import Wire
@@ -104,10 +103,7 @@ def test_a_disk_that_refuses_is_an_answer(
     def refuse(*_: object, **__: object) -> None:
         raise StorageError("the disk is full")
 
-    def log_of(broker: Broker) -> Any:
-        return broker.controller._log
-
-    monkeypatch.setattr(running.call(log_of), "append", refuse)
+    monkeypatch.setattr(running.node.controller.log, "append", refuse)
     assert codes(create(wire, new_topic("other"))) == ["kafka_storage_error"]
     deleting = {"topic_names": [name], **WAIT}
     (answer,) = wire.ask("delete_topics", 5, deleting)["responses"]
