@@ -26,7 +26,8 @@ _log = logging.getLogger(__name__)
 #: What runs in the process.
 CHILD_MODULE = "cordwood.cleanup.spark.child"
 _HEAP = "1g"
-_START_S = 180.0
+# It starts at a low priority: on a machine that is busy that takes minutes.
+_START_S = 600.0
 _STOP_S = 10.0
 _LOOK_S = 1.0
 _SEND_S = 30.0

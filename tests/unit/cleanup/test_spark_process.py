@@ -180,13 +180,14 @@ def test_between_two_tries_nothing_is_started(
 
 def test_a_topic_deleted_in_a_round_is_let_go_and_the_child_serves_on(bench: CleanerBench) -> None:
     bench.fill()
-    bench.reconfigure(io_max_bytes_per_second=SLOW)
+    # The round would take minutes.
+    bench.reconfigure(io_max_bytes_per_second=SLOW / 40)
     thread = bench.clean_in_thread()
     bench.until_in_a_round()
     pid = bench.pid
     begun = time.monotonic()
     bench.logs.manager.delete(T0)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 60
     thread.join(SECONDS_MAX)
     assert bench.last_run()[0] == "aborted"
     assert bench.pid == pid
@@ -200,14 +201,14 @@ def test_a_child_that_does_not_listen_does_not_keep_a_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STAND_IN", "deaf")
-    bench = CleanerBench(tmp_path, module=STAND_IN)
+    bench = CleanerBench(tmp_path, module=STAND_IN, grace_s=0.5)
     bench.fill()
     thread = bench.clean_in_thread()
     until(lambda: bench.engine.status()["state"] == "warm")
     pid = bench.pid
     begun = time.monotonic()
     bench.logs.manager.delete(T0)
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 60
     thread.join(SECONDS_MAX)
     assert bench.last_run()[0] == "aborted"
     assert members(pid) == []
