@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from cordwood.broker.api import Api
 from cordwood.broker.auto_creation import auto_created_topic
 from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.directory_moves import DirectoryMoves
@@ -30,7 +29,7 @@ from cordwood.broker.partition import Partition
 from cordwood.broker.refused_transactions import RefusedTransactions
 from cordwood.broker.slices import Slices
 from cordwood.broker.turns import watch_of
-from cordwood.cleanup.paused_changes import update_topic_config
+from cordwood.cleanup.paused_changes import PausedMove, update_topic_config
 from cordwood.format.message_schema import uuid_bytes, uuid_text
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.clock import Clock, SystemClock
@@ -131,17 +130,24 @@ class Broker:
         self.metrics = BrokerMetrics()
         # Not the loop's own, which stands still while a handler runs.
         self.monotonic_s = SystemClock().monotonic_s
-        self.apis: Mapping[int, Api] = {}
+        #: The lowest and highest version of each served API by its key, both inclusive.
+        self.api_versions: Mapping[int, tuple[int, int]] = {}
         self.fetch_sessions = FetchSessionCache(
             settings.max_incremental_fetch_session_cache_slots, clock, logs.context.chance
         )
         self.refused_transactions = RefusedTransactions()
         self._producer_ids = range(0)
         self.directory_reports = DirectoryReports(
-            self, failure_timeout_ms=settings.integer("log.dir.failure.timeout.ms")
+            controller,
+            change=self.change,
+            call_later_ms=self.call_later_ms,
+            failure_timeout_ms=settings.integer("log.dir.failure.timeout.ms"),
         )
         self.moves = DirectoryMoves(
-            self,
+            logs,
+            loop,
+            pause=lambda partition, target: PausedMove(self.cleaner.manager, partition, target),
+            on_moved=self.moved,
             threads=settings.integer_or_none("num.replica.alter.log.dirs.threads")
             or len(settings.log_dirs),
         )

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from cordwood.broker.controller.controller import Controller
 from cordwood.model.kafka_errors import KafkaError
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -26,14 +23,25 @@ _RETRY_MS = 500
 class DirectoryReports:
     """Reports that wait; they are made between other changes of the metadata."""
 
-    def __init__(self, broker: Broker, *, failure_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        change: Callable[[Callable[[], None]], None],
+        call_later_ms: Callable[[float, Callable[[], None]], object],
+        failure_timeout_ms: int,
+    ) -> None:
         """Nothing is to report yet.
 
         Args:
-            broker: whose directories these are.
+            controller: gets the reports.
+            change: runs a change of the cluster's metadata, between others.
+            call_later_ms: runs something after a delay of real time, in ms.
             failure_timeout_ms: log.dir.failure.timeout.ms, of real time.
         """
-        self._broker = broker
+        self._controller = controller
+        self._change = change
+        self._call_later_ms = call_later_ms
         self._failure_timeout_ms = failure_timeout_ms
         self._assigned: dict[tuple[UUID, int], UUID] = {}
         self._failed: set[UUID] = set()
@@ -49,20 +57,20 @@ class DirectoryReports:
         self._failed.add(directory)
 
         def too_late() -> None:
-            if directory in self._failed and self._broker.controller.is_open:
+            if directory in self._failed and self._controller.is_open:
                 give_up()
 
-        self._broker.call_later_ms(self._failure_timeout_ms, too_late)
+        self._call_later_ms(self._failure_timeout_ms, too_late)
         self._soon()
 
     def _soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._broker.change(self._report)
+            self._change(self._report)
 
     def _report(self) -> None:
         self._is_due = False
-        controller = self._broker.controller
+        controller = self._controller
         if not controller.is_open:
             return
         try:
@@ -79,4 +87,4 @@ class DirectoryReports:
         except KafkaError as error:
             _log.warning("The controller cannot be told of log directories: %s", error)
             self._is_due = True
-            self._broker.call_later_ms(_RETRY_MS, lambda: self._broker.change(self._report))
+            self._call_later_ms(_RETRY_MS, lambda: self._change(self._report))

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from cordwood.broker.api import UnansweredRequestError
+from cordwood.broker.request_errors import UnansweredRequestError
 from cordwood.model import pauses
 from cordwood.model.clock import SystemClock, thread_cpu_s
 

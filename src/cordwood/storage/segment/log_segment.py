@@ -22,13 +22,13 @@ from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.filesystem import File, FileFacts
 from cordwood.storage.segment.batch_walk import BatchPosition, FileRange, iter_heads
+from cordwood.storage.segment.index_builder import IndexBuilder
 from cordwood.storage.segment.resources import ResourceCache, sync_log
 from cordwood.storage.segment.segment_index import INT32_MAX
 from cordwood.storage.segment.segment_reads import SegmentReads
 from cordwood.storage.segment.segment_recovery import (
     C,
     Completed,
-    IndexBuilder,
     LeaderEpochs,
     Producers,
     SegmentWalk,

@@ -45,10 +45,11 @@ from cordwood.storage.segment.batch_walk import (
     iter_heads,
     iter_producer_batches,
 )
+from cordwood.storage.segment.index_builder import IndexBuilder
 from cordwood.storage.segment.offset_index import OffsetIndex
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.storage.segment.segment_index import INT32_MAX
-from cordwood.storage.segment.segment_recovery import IndexBuilder, SegmentWalk
+from cordwood.storage.segment.segment_recovery import SegmentWalk
 from cordwood.storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from cordwood.storage.segment.timestamp_lookup import (
     TimestampAndOffset,
