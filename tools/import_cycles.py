@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,19 +144,19 @@ def shortest_cycle(graph: Graph, component: list[str]) -> list[Import]:
 
 def _cycle_from(graph: Graph, start: str, component: set[str]) -> list[Import]:
     """The shortest circle from a file back to it, breadth first."""
-    paths: list[list[Import]] = [[]]
-    seen: set[str] = set()
-    while True:
-        longer = []
-        for path in paths:
-            for imported, found in graph[path[-1].imported if path else start].items():
-                if imported == start:
-                    return [*path, found]
-                if imported in component and imported not in seen:
-                    seen.add(imported)
-                    longer.append([*path, found])
-        assert longer, f"{start} is in no cycle of {sorted(component)}"
-        paths = longer
+    came_by: dict[str, Import] = {}
+    waiting = deque([start])
+    while waiting:
+        for imported, found in graph[waiting.popleft()].items():
+            if imported == start:
+                cycle = [found]
+                while cycle[-1].importer != start:
+                    cycle.append(came_by[cycle[-1].importer])
+                return cycle[::-1]
+            if imported in component and imported not in came_by:
+                came_by[imported] = found
+                waiting.append(imported)
+    raise AssertionError(f"{start} is in no cycle of {sorted(component)}")
 
 
 def main(arguments: list[str]) -> int:
