@@ -19,8 +19,8 @@ test: setup lint  ## everything that CI checks
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not nightly"
 nightly: setup lint  ## the full figures too
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "nightly or not nightly"
-lint: setup    ## ruff, mypy, import contracts
-	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
+lint: setup    ## ruff, mypy, import contracts, import cycles
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/python tools/import_cycles.py && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
 format: setup  ## let ruff mend what it can
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 bench: setup   ## compare with Kafka's own cleaner

@@ -210,8 +210,9 @@ class Node:
             lambda: broker.change(lambda: self._snapshot_if_due(controller)),
         )
         self._follow_settings(broker)
-        broker.apis = served_apis()
-        dispatcher = Dispatcher(broker, broker.apis)
+        apis = served_apis()
+        broker.api_versions = {key: (api.min_version, api.max_version) for key, api in apis.items()}
+        dispatcher = Dispatcher(broker, apis)
         # What is there now stays: the collector need not look through it again and again.
         gc.collect()
         gc.freeze()

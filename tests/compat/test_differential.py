@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.differential import Broker, Transcript, record, replay, report
-from cordwood.testing.differential_script import RandomScript
+from cordwood.testing.differential_requests import RandomScript
 from cordwood.testing.kafka import RealKafka
 from cordwood.testing.side_by_side import same_properties
 

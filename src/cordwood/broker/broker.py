@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from cordwood.broker.api import Api
 from cordwood.broker.auto_creation import auto_created_topic
 from cordwood.broker.directory_moves import DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
@@ -28,6 +27,7 @@ from cordwood.broker.producer_ids import ProducerIds
 from cordwood.broker.refused_transactions import RefusedTransactions
 from cordwood.broker.slices import Slices
 from cordwood.broker.turns import watch_of
+from cordwood.cleanup.paused_changes import PausedMove
 from cordwood.format.message_schema import uuid_bytes
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
@@ -116,7 +116,8 @@ class Broker:
         self.metrics = BrokerMetrics()
         # Not the loop's own, which stands still while a handler runs.
         self.monotonic_s = SystemClock().monotonic_s
-        self.apis: Mapping[int, Api] = {}
+        #: The lowest and highest version of each served API by its key, both inclusive.
+        self.api_versions: Mapping[int, tuple[int, int]] = {}
         self.fetch_sessions = FetchSessionCache(
             settings.max_incremental_fetch_session_cache_slots, clock, logs.context.chance
         )
@@ -129,7 +130,10 @@ class Broker:
             failure_timeout_ms=settings.integer("log.dir.failure.timeout.ms"),
         )
         self.moves = DirectoryMoves(
-            self,
+            logs,
+            loop,
+            pause=lambda partition, target: PausedMove(self.cleaner.manager, partition, target),
+            on_moved=self.moved,
             threads=settings.integer_or_none("num.replica.alter.log.dirs.threads")
             or len(settings.log_dirs),
         )

@@ -5,7 +5,8 @@ No request holds null in place of records: Kafka leaves it without an answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.format.compression import Codec
@@ -299,3 +300,34 @@ DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _describe_producers: ("describe_producers", 1),
     _malformed: ("metadata", 0.7),
 }
+
+
+class RandomScript:
+    """`count` requests drawn from `seed`, after those that make a first few topics.
+
+    `versions` are those that both brokers serve; None stands for all that are known.
+    """
+
+    def __init__(
+        self, seed: int, count: int, now_ms: int, versions: Mapping[int, range] | None = None
+    ) -> None:
+        self._count = count
+        self._world = World(random.Random(seed), now_ms, versions)  # noqa: S311
+
+    @property
+    def times(self) -> frozenset[int]:
+        """The timestamps of the script's records, as far as drawn, in ms."""
+        return frozenset(self._world.batches.times)
+
+    def learn(self, step: Step, answer: Any) -> None:
+        """Takes notice of an answer."""
+        self._world.learn(step, answer)
+
+    def __iter__(self) -> Iterator[Step]:
+        """The requests."""
+        world = self._world
+        yield from opening(world)
+        draws, weights = draws_of(world)
+        for _ in range(self._count):
+            (draw,) = world.chance.choices(draws, weights)
+            yield draw(world)

@@ -1,12 +1,9 @@
-"""Draws scripts of requests for `cordwood.testing.differential`: what there is, what comes next.
-
-Everything is drawn from a seed and from the first broker's answers.
-"""
+"""What a script for `cordwood.testing.differential` knows, by the first broker's answers."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -192,36 +189,3 @@ _LEARNED: Final[Mapping[str, Callable[[World, Step, Any], None]]] = {
 }
 
 Draw = Callable[[World], Step]
-
-
-class RandomScript:
-    """`count` requests drawn from `seed`, after those that make a first few topics.
-
-    `versions` are those that both brokers serve; None stands for all that are known.
-    """
-
-    def __init__(
-        self, seed: int, count: int, now_ms: int, versions: Mapping[int, range] | None = None
-    ) -> None:
-        self._count = count
-        self._world = World(random.Random(seed), now_ms, versions)  # noqa: S311
-
-    @property
-    def times(self) -> frozenset[int]:
-        """The timestamps of the script's records, as far as drawn, in ms."""
-        return frozenset(self._world.batches.times)
-
-    def learn(self, step: Step, answer: Any) -> None:
-        """Takes notice of an answer."""
-        self._world.learn(step, answer)
-
-    def __iter__(self) -> Iterator[Step]:
-        """The requests."""
-        from cordwood.testing import differential_requests as requests  # noqa: PLC0415
-
-        world = self._world
-        yield from requests.opening(world)
-        draws, weights = requests.draws_of(world)
-        for _ in range(self._count):
-            (draw,) = world.chance.choices(draws, weights)
-            yield draw(world)

@@ -17,8 +17,7 @@ from typing import Any
 
 from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
-from cordwood.storage.directory_lock import DirectoryLock
-from cordwood.storage.filesystem import OsFile, OsFileSystem
+from cordwood.storage.filesystem import DirectoryLock, OsFile, OsFileSystem
 from cordwood.testing.in_process_engine import clean_in_process
 
 OWNER, TASK = "owner", "task"

@@ -15,7 +15,7 @@ from cordwood.testing.differential import (
     resolved,
 )
 from cordwood.testing.differential_batches import Batches
-from cordwood.testing.differential_script import RandomScript
+from cordwood.testing.differential_requests import RandomScript
 from cordwood.testing.wire import API_KEYS, known_versions, request_body
 
 NOW_MS = 1_700_000_000_000

@@ -93,7 +93,9 @@ def _coordinator(
 
 def _find(broker: Broker, kind: int, key: str, call: Call, *, is_new: bool) -> _Found:
     if kind == _TRANSACTION:
-        refusal = broker.refused_transactions.refuse(key, call)
+        refusal = broker.refused_transactions.refuse(
+            key, client_id=call.client_id, client_host=call.client_host
+        )
         return _Found(refusal.code, _NO_NODE, str(refusal))
     if kind != _GROUP:
         return _no_coordinator(GroupError.INVALID_REQUEST)

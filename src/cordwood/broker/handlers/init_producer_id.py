@@ -29,7 +29,9 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     if request.transactional_id is not None:
         if not request.transactional_id:
             return _NONE | {"error_code": _INVALID_REQUEST}
-        refusal = broker.refused_transactions.refuse(request.transactional_id, call)
+        refusal = broker.refused_transactions.refuse(
+            request.transactional_id, client_id=call.client_id, client_host=call.client_host
+        )
         return _NONE | {"error_code": refusal.code}
     if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
         return _NONE | {"error_code": _INVALID_REQUEST}

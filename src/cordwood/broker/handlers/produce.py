@@ -18,9 +18,10 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Encoded, Response, UnansweredRequestError
+from cordwood.broker.api import Api, Call, Encoded, Response
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
+from cordwood.broker.request_errors import UnansweredRequestError
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     KafkaError,

@@ -1,6 +1,6 @@
 """Says which batches of a segment get index entries when its indexes are made anew.
 
-Twin: `cordwood.storage.segment.segment_recovery.IndexBuilder`.
+Twin: `cordwood.storage.segment.index_builder.IndexBuilder`.
 """
 
 from __future__ import annotations

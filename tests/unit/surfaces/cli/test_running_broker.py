@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.format.file_names import RUNTIME_FILE
-from cordwood.storage.directory_lock import DirectoryLock
+from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files
 from cordwood.testing.broker import RunningBroker
