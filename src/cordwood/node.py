@@ -164,16 +164,13 @@ class Node:
         server = self._bind()
         controller = self._open_controller(cluster_id, directory_ids, previous_epoch, logs)
         slices = Slices(loop)
-        loader = MetadataLoader(controller.log, schedule=slices.run)
-        self.loader = loader
-        metadata = MetadataCache(lambda: controller.log.kraft_version)
         configs = ConfigService(settings)
         self._configs = configs
         controller.check_topic_configs = configs.require_topic_settings
-        self._snapshots = SnapshotGenerator(
-            controller.log, settings=controller.settings, context=controller.context
+        metadata = self._load_metadata(controller, configs, slices)
+        channel = LocalControllerChannel(
+            controller, run=slices.run, published=self.loader.published
         )
-        channel = LocalControllerChannel(controller, run=slices.run, published=loader.published)
         broker = Broker(
             node_id=settings.node_id,
             cluster_id=cluster_id,
@@ -188,19 +185,14 @@ class Node:
             ports=self.ports,
         )
         self.broker = broker
-        self._at_end(lambda: self._close_metadata(controller, loader))
         self._undo.append((slices.finish, False))
         self._at_end(broker.directory_reports.close)
-        # In this order: each reads what those before it have taken from the same image.
-        for publisher in (metadata, configs, self._snapshots):
-            loader.install(publisher)
-        loader.catch_up()
         logs.defaults = configs.log_config("")
         logs.broker_epoch = controller.broker_epoch
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
-        publisher = BrokerMetadataPublisher(broker, loader.between_updates)
+        publisher = BrokerMetadataPublisher(broker, self.loader.between_updates)
         self._start_parts(broker, publisher)
-        await slices.run(lambda: loader.install(publisher))
+        await slices.run(lambda: self.loader.install(publisher))
         await channel.unfence_broker()
         warn_of_open_transactions(broker.led_partitions())
         broker.moves.resume()
@@ -210,6 +202,11 @@ class Node:
             lambda: broker.change(lambda: self._snapshot_if_due(controller)),
         )
         self._follow_settings(broker)
+        self._serve(server, broker)
+        self._undo.append((slices.finish, False))
+        self._at_end(broker.directory_reports.close)
+
+    def _serve(self, server: Server, broker: Broker) -> None:
         apis = served_apis()
         broker.api_versions = {key: (api.min_version, api.max_version) for key, api in apis.items()}
         dispatcher = Dispatcher(broker, apis)
@@ -220,12 +217,26 @@ class Node:
         gc.set_threshold(_GARBAGE_MIN, *thresholds[1:])
         self._at_end(lambda: gc.set_threshold(*thresholds))
         self._at_end(gc.unfreeze)
-        server.start(loop, dispatcher.answer)
+        server.start(broker.loop, dispatcher.answer)
         broker.turns.resume()
         self._at_end(broker.turns.pause)
         broker.wait_for_input = server.after_input
-        self._undo.append((slices.finish, False))
-        self._at_end(broker.directory_reports.close)
+
+    def _load_metadata(
+        self, controller: Controller, configs: ConfigService, slices: Slices
+    ) -> MetadataCache:
+        """Loads the committed metadata for all that needs it before the logs are opened."""
+        self.loader = MetadataLoader(controller.log, schedule=slices.run)
+        self._snapshots = SnapshotGenerator(
+            controller.log, settings=controller.settings, context=controller.context
+        )
+        metadata = MetadataCache(lambda: controller.log.kraft_version)
+        self.loader.install(metadata)  # first: all others read it
+        self.loader.install(configs)
+        self.loader.install(self._snapshots)
+        self.loader.catch_up()
+        self._at_end(lambda: self._close_metadata(controller))
+        return metadata
 
     def _snapshot_if_due(self, controller: Controller) -> None:
         # Nothing may be appended to the metadata log while old segments are removed.
@@ -234,12 +245,12 @@ class Node:
             with background():
                 self._snapshots.run_if_due()
 
-    def _close_metadata(self, controller: Controller, loader: MetadataLoader) -> None:
+    def _close_metadata(self, controller: Controller) -> None:
         """Takes the broker out of service, and leaves the metadata log for the next start."""
-        loader.close()
+        self.loader.close()
         controller.shut_down_broker()
         if controller.is_log_open:
-            loader.catch_up()
+            self.loader.catch_up()
             self._snapshots.leave_for_next_start()
         controller.close()
 
