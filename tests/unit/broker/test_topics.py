@@ -6,7 +6,6 @@ import threading
 import uuid
 from asyncio import Future, Task
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -71,17 +70,26 @@ def test_a_stop_waits_for_deletions(tmp_path: Path) -> None:
     assert all(name.endswith("-delete") for name in names)
 
 
+class Updates:
+    """A publisher that keeps all updates."""
+
+    def __init__(self) -> None:
+        self.seen: list[MetadataUpdate] = []
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        self.seen.append(update)
+
+
 def test_topics_asked_for_together_are_made_in_one_change() -> None:
     with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
         names = [f"t{number}" for number in range(30)]
-        seen: list[MetadataUpdate] = []
-        publisher = SimpleNamespace(on_metadata_update=seen.append)
-        running.call(lambda _: running.node.loader.install(publisher))
+        updates = Updates()
+        running.call(lambda _: running.node.loader.install(updates))
         told = metadata(wire, *names, "not/one")
         assert told == dict.fromkeys(names, "unknown_topic_or_partition") | {
             "not/one": "invalid_topic_exception"
         }
-        assert len(seen) == 2  # the first image, and one change
+        assert len(updates.seen) == 2  # the first image, and one change
         assert metadata(wire, *names) == dict.fromkeys(names, "none")
 
 
