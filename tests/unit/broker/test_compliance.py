@@ -54,7 +54,7 @@ def test_records_are_deleted_at_the_ages_that_the_settings_promise(
         created = asyncio.run_coroutine_threadsafe(
             running.broker.auto_create_topics(["steady"]), running.broker.loop
         )
-        assert created.result(30) == [None]
+        assert created.result(120) == [None]
 
         def write(broker: Broker) -> None:
             now_ms = running.clock.now_ms()

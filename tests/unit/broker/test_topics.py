@@ -52,7 +52,7 @@ def test_nobody_waits_while_a_topic_of_many_partitions_is_deleted() -> None:
         thread = threading.Thread(target=delete)
         with held.lock:  # as by a slow disk
             thread.start()
-            thread.join(10)
+            thread.join(120)
             served_meanwhile = len(answers)
         thread.join()
         assert served_meanwhile == 2
@@ -112,7 +112,7 @@ class HeldFileSystem(OsFileSystem):
     def make_directory(self, path: Path) -> None:
         if path.name.startswith("held-"):
             self.begun.set()
-            assert self.let_go.wait(30)
+            assert self.let_go.wait(120)
         super().make_directory(path)
 
 
@@ -133,12 +133,12 @@ def test_a_topic_is_created_for_the_client_when_its_logs_are_there(tmp_path: Pat
 
         thread = threading.Thread(target=ask)
         thread.start()
-        assert fs.begun.wait(30)
+        assert fs.begun.wait(120)
         with Wire(running.port) as other:  # other requests are served meanwhile
             assert metadata(other, "held") == {"held": "none"}
         assert not answers
         fs.let_go.set()
-        thread.join(30)
+        thread.join(120)
     assert answers == ["none"] * 3
 
 
@@ -163,7 +163,7 @@ def test_producers_that_ask_at_the_same_time_get_ids_of_one_block() -> None:
             def change() -> None:
                 with running.node.controller.between_changes, background():
                     held.set()
-                    assert let_go.wait(30)
+                    assert let_go.wait(120)
 
             return broker.slices.run(change)
 
@@ -171,17 +171,17 @@ def test_producers_that_ask_at_the_same_time_get_ids_of_one_block() -> None:
             return [broker.loop.create_task(broker.producer_ids.next_id()) for _ in range(3)]
 
         running.call(hold)
-        assert held.wait(30)
+        assert held.wait(120)
         asked = running.call(ask)
         poll_until(
             lambda: running.call(lambda broker: broker.slices.unfinished_count) >= 2,
-            timeout_s=30,
+            timeout_s=120,
             what="a request that waits for the change",
         )
         let_go.set()
         poll_until(
             lambda: running.call(lambda _: all(each.done() for each in asked)),
-            timeout_s=30,
+            timeout_s=120,
             what="the ids",
         )
         ids = sorted(each.result() for each in asked)
