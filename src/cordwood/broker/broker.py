@@ -88,7 +88,7 @@ class Broker:
 
         Args:
             node_id: this broker's.
-            cluster_id: as clients are told it.
+            cluster_id: as clients see it.
             clock: for records, retention, expiry; may be moved by tests.
             settings: of server.properties.
             configs: those of topics and the broker, dynamic ones too.
@@ -281,7 +281,7 @@ class Broker:
             yield log, self.logs.get(log.topic_partition) is not log
 
     def moved(self, partition: TopicPartition) -> None:
-        """A partition's log has been moved: it is served from there, and the controller told."""
+        """Serves a partition from the directory that its log was moved to, and reports that."""
         log = self.logs.get(partition)
         topic = self.image.topics.get(partition.topic)
         here = self.partitions.get(partition.topic, {}).get(partition.partition)
@@ -297,7 +297,7 @@ class Broker:
 
         Args:
             log_dir: which.
-            give_up: called if the controller cannot be told in log.dir.failure.timeout.ms.
+            give_up: called if the controller has not recorded it in log.dir.failure.timeout.ms.
         """
         for each in self.led_partitions():
             if each.log.is_closed:

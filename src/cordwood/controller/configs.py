@@ -24,7 +24,7 @@ def alter_configs(
     """The records of settings that change, and what is wrong with each resource's.
 
     Raises:
-        PolicyViolationError: they come to more than 10,000 records.
+        PolicyViolationError: they need more than 10,000 records.
     """
     records: Records = []
     results: list[KafkaError | None] = []
@@ -53,7 +53,7 @@ def _records_of(view: ClusterView, change: ConfigChange) -> Records:
                 "The configuration value cannot be added because it exceeds the maximum value "
                 "size of 32767 bytes."
             )
-        # A broker takes a setting given again for a wish to read its files anew.
+        # A broker that gets the same setting again reads the setting's files again.
         if current.get(key) != value or (
             change.resource_type == ConfigResource.BROKER and value is not None
         ):
@@ -75,7 +75,7 @@ def _require_min_isr_may_change(view: ClusterView, broker: str, value: str | Non
 
 
 def _clear_eligible(records: Records) -> Records:
-    """With another min.insync.replicas, who is eligible to lead has to be found anew."""
+    """A change of min.insync.replicas clears the eligible leader replicas."""
     cleared: Records = []
     for record in records:
         if record.fields["name"] != MIN_ISR:

@@ -234,7 +234,7 @@ class Controller:
 
     @property
     def between_changes(self) -> ChangeLock:
-        """Held by each change; to be held by who must not see one half done."""
+        """Held during each change; hold it to keep changes out."""
         return self._changes
 
     @property
@@ -528,7 +528,7 @@ class Controller:
         )
 
     def _commit_at_need(self, records: Sequence[ApiRecord]) -> None:
-        """As `_commit`, in the room that is kept if there is no other: this gives room."""
+        """As `_commit`; on a full disk the reserve is released first, for this frees space."""
         try:
             self._commit(records)
         except StorageError as error:

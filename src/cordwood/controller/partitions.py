@@ -96,7 +96,7 @@ def alter_reassignments(
     """The records of partitions that move, and what is wrong with each.
 
     Raises:
-        PolicyViolationError: they come to more than 10,000 records.
+        PolicyViolationError: they need more than 10,000 records.
     """
     records: Records = []
     results: list[KafkaError | None] = []

@@ -37,7 +37,7 @@ def alter_client_quotas(
     `known_hosts` are the names among `hosts_to_look_up` that have an address.
 
     Raises:
-        PolicyViolationError: they come to more than 10,000 records.
+        PolicyViolationError: they need more than 10,000 records.
     """
     records: Records = []
     by_entity: dict[QuotaEntity, KafkaError | None] = {}

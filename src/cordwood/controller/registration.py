@@ -69,7 +69,7 @@ class Node:
 def with_known_endpoints(
     node: Node, image: MetadataImage, voters: Sequence[Mapping[str, Any]]
 ) -> Node:
-    """The node with what is known of its controller's listeners, where it was not told."""
+    """The node with the recorded endpoints of its controller, if it was given none."""
     if node.controller_endpoints:
         return node
     endpoints: tuple[Endpoint, ...] = ()

@@ -47,7 +47,7 @@ def create_topics(
     """The records of topics to be made, and what becomes of each.
 
     Raises:
-        PolicyViolationError: they come to more than 10,000 records.
+        PolicyViolationError: they need more than 10,000 records.
     """
     _require_partitions_bounded(
         sum(
@@ -196,7 +196,7 @@ def create_partitions(
     """The records of partitions to be added, and what is wrong with each topic's.
 
     Raises:
-        PolicyViolationError: they come to more than 10,000 records.
+        PolicyViolationError: they need more than 10,000 records.
     """
     records: Records = []
     results: list[KafkaError | None] = []

@@ -1,8 +1,8 @@
-"""How a broker asks the active controller for changes, wherever that is.
+"""The interface through which a broker sends requests to the active controller.
 
-The controller may run in this process or on another node. An answer comes when the change is
-committed, or with the error for which it is not. In which order the broker learns of the change is
-for the channel to say: see the classes that implement it.
+The controller runs in this process or on another node. A request is answered when its change is
+committed, or with an error. Whether this broker has applied the change by then depends on the
+channel: the classes that implement it say so.
 
 Source: org.apache.kafka.server.common.NodeToControllerChannelManager,
 org.apache.kafka.controller.Controller, Kafka 4.3; KIP-500, KIP-590.

@@ -1,4 +1,4 @@
-"""What a cluster knows of itself, as values: topics, partitions, settings, brokers.
+"""The metadata of a cluster as immutable values: topics, partitions, settings, brokers.
 
 Everything here stays as it is: a change makes a new image, which shares with the old one all that
 did not change.
@@ -140,7 +140,7 @@ class ControllerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """All that the records up to one offset of the metadata log come to.
+    """The result of all records up to one offset of the metadata log.
 
     `configs` are by kind of resource and its name, the name '' standing for all brokers.
     `next_offset` is one past the last record taken in, `epoch` that of its batch, -1 if there was

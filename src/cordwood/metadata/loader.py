@@ -1,10 +1,10 @@
 """Reads committed batches of the metadata log, and publishes the images that they give.
 
-The loader is the one way from the log to the other parts of a node: a broker sees what is
-committed, whoever wrote it. Updates follow one another; a publisher sees an update when those
-before it in the order of `install` have applied it. As in Kafka, one update may cover several
-batches, records of an open transaction wait for its end, and an error in a publisher is logged and
-keeps no other publisher from its update.
+The other parts of a node learn of metadata from their loader alone, and only of what is committed.
+The publishers get each update in the order in which they were installed, and the next update when
+all have applied this one. As in Kafka, an update may cover several batches, records of an open
+transaction are published when it ends, and an error in a publisher is logged and does not keep the
+update from the others.
 
 Source: org.apache.kafka.image.loader.MetadataLoader, MetadataBatchLoader, Kafka 4.3; KIP-868.
 """
@@ -35,12 +35,12 @@ class MetadataLoader:
     """
 
     def __init__(self, log: MetadataLog, *, schedule: Schedule | None = None) -> None:
-        """Goes on from what was read when `log` was opened.
+        """Starts from the records that were read when `log` was opened.
 
         Args:
-            log: to read from; it is this loader's alone to replay from now on.
-            schedule: runs `catch_up` after each commit, when other work allows it; without it,
-                `catch_up` is the caller's to call.
+            log: to read from; its `replay` belongs to this loader from now on.
+            schedule: runs `catch_up` after a commit, beside other work; without it, the caller
+                calls `catch_up`.
         """
         self._log = log
         self._replay = log.replay

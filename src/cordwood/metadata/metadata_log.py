@@ -151,7 +151,8 @@ class MetadataLog:
         Raises:
             PolicyViolationError: they are too many, or too large, for one batch.
             UnknownServerError: a value does not fit its record; nothing was written.
-            StorageError: the disk refused; after anything but a lack of room, so does the log.
+            StorageError: the disk refused; after any error but a full disk, all further batches are
+                refused.
         """
         if len(records) > BATCH_RECORDS_MAX:
             raise PolicyViolationError("Unable to perform excessively large batch operation.")
@@ -221,7 +222,7 @@ class MetadataLog:
             self._context.scheduler.run_due()  # a roll has the segment before flushed
             self._log.flush(force_active=False)
         except StorageError as error:
-            # Without room for an index the records are on disk all the same.
+            # When only an index does not fit on the disk, the records are durable all the same.
             if not error.is_out_of_space:
                 self._failure = error
                 raise

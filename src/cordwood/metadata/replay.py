@@ -1,9 +1,9 @@
-"""What a cluster knows of itself, read from the directory of its metadata log.
+"""The metadata of a cluster, read from the directory of its metadata log.
 
 The newest snapshot is read, then the log from where the snapshot ends. Records between a Begin and
 an End record count together, or not at all: those of a transaction that is aborted, or still open
 where the log ends, are dropped. A batch that is cut off at the very end of the log is left out;
-everything else that is malformed is an error that says in which file and where.
+anything else that is malformed is an error with its file and position.
 
 How far the log is committed is not written down. With a single voter all of it is; with several, or
 when the voters are not known, the last records may yet be taken back, and the image says so.
