@@ -43,6 +43,7 @@ CLOSED: Final = {"connection": "closed"}
 PENDING_ERRORS: Final = ("coordinator_not_available", "coordinator_load_in_progress")
 SETTLE_SECONDS: Final = 0.03
 SETTLE_SECONDS_MAX: Final = 120
+FILES_SECONDS_MAX: Final = 60  # what is in files soon, not at once, as the epoch of a new leader
 NEAR_NOW_MS: Final = 15 * 60 * 1000
 
 # Answers that speak of the broker's process, disk or moment. What is blanked is not compared.
@@ -50,12 +51,8 @@ _BLANK: Final = frozenset(
     {"throttle_time", "throttle_time_ms", "cluster_id", "host", "port", "total_bytes"}
     | {"usable_bytes", "broker_epoch", "session_id", "log_end_offset"}
     | {"finalized_features_epoch", "client_instance_id", "push_interval", "push_interval_ms"}
-    | {
-        "replica_directory_id",
-        "last_fetch_timestamp",
-        "last_caught_up_timestamp",
-        "subscription_id",
-    }
+    | {"replica_directory_id", "last_fetch_timestamp", "last_caught_up_timestamp"}
+    | {"subscription_id"}
 )
 _MUTATIONS: Final = frozenset(
     {"create_topics", "delete_topics", "create_partitions", "alter_configs", "alter_client_quotas"}
@@ -503,7 +500,9 @@ def replay(
             differences.append(Difference(number, exchange.step, exchange.answer, found))
             if len(differences) >= differences_max:
                 return differences
-    logs = logs_of(broker, likener)
+    deadline = time.monotonic() + FILES_SECONDS_MAX
+    while (logs := logs_of(broker, likener)) != transcript.logs and time.monotonic() < deadline:
+        time.sleep(SETTLE_SECONDS)
     if logs != transcript.logs:
         end = Step("fetch", 0, {"all": "logs at the end"})
         differences.append(Difference(len(transcript.exchanges), end, transcript.logs, logs))
