@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from cordwood.broker.controller.metadata_records import partition_record, topic_record
-from cordwood.storage.cluster_image import PartitionImage
+from cordwood.metadata.image import PartitionImage
+from cordwood.metadata.records import partition_record, topic_record
 from cordwood.testing.broker import RunningBroker
 from support.controller_under_test import append_to_metadata_log
 from support.kafka import RealKafka, poll_until

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from cordwood.format.file_names import CLUSTER_METADATA_DIR
-from cordwood.storage.metadata_image import read_metadata_image
+from cordwood.metadata.replay import read_metadata_image
 from cordwood.surfaces.cli.tools import transactions
 from cordwood.surfaces.cli.tools.tool import Terminal
 from support.kafka import RealKafka, poll_until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.controller.formatting import read_bootstrap_records
+from cordwood.metadata.formatting import read_bootstrap_records
 from cordwood.surfaces.cli.tools import storage
 from cordwood.surfaces.cli.tools.tool import Terminal
 from support.kafka_tools import KafkaTools

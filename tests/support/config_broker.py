@@ -6,7 +6,8 @@ an image that each change replaces.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,16 +17,16 @@ from cordwood.broker.api import Api, Call, Peer
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.controller.model import ConfigChange
 from cordwood.broker.handlers import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
     list_config_resources,
 )
+from cordwood.metadata.controller_requests import ConfigChange
+from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
+from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.storage.cluster_image import BrokerImage, MetadataImage, TopicImage
-from cordwood.storage.persistent_map import PersistentMap
 from support.config_client import Answer, Change
 
 _ELR = "eligible.leader.replicas.version"
@@ -38,7 +39,7 @@ class _Recorder:
         self.service = service
         self.image = image
 
-    def alter_configs(
+    async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
         if not validate_only:
@@ -177,10 +178,17 @@ class ConfigBroker:
             configs=self.service,
             controller=self._recorder,
             image=self._recorder.image,
+            slices=SimpleNamespace(run=_run),
         )
         call = Call(api.max_version, "tests", cast("Peer", None), 1)
         answer = api.handle(cast("Broker", broker), SimpleNamespace(**fields), call)
+        if isinstance(answer, Coroutine):
+            answer = asyncio.run(answer)
         return cast("dict[str, Any]", answer)
+
+
+async def _run(work: Callable[[], Any]) -> Any:
+    return work()
 
 
 def _registration() -> BrokerImage:

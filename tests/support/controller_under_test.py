@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.controller.controller import Controller
-from cordwood.broker.controller.formatting import format_directories
-from cordwood.broker.controller.metadata_log import MetadataLog
-from cordwood.broker.controller.metadata_records import ApiRecord
-from cordwood.broker.controller.settings import DEFAULT_FEATURES, ControllerSettings
-from cordwood.broker.controller.snapshots import control_batch, data_batch
+from cordwood.controller.controller import Controller
+from cordwood.controller.settings import ControllerSettings
 from cordwood.format.control_record import parse_control_key, parse_kraft_control_value
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES, FileKind, classify
 from cordwood.format.message_schema import uuid_bytes
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.format.metadata_records import decode_metadata_record, encode_metadata_record
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.storage.cluster_image import Endpoint
+from cordwood.metadata.feature_levels import DEFAULT_FEATURES
+from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.image import Endpoint
+from cordwood.metadata.metadata_log import MetadataLog
+from cordwood.metadata.records import ApiRecord
+from cordwood.metadata.snapshot_file import control_batch, data_batch
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.testing.manual_clock import ManualClock

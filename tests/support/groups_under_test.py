@@ -37,16 +37,16 @@ from cordwood.broker.groups.settings import GroupSettings
 from cordwood.broker.groups.timers import at_once
 from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.record import Record
+from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
+from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.storage.cluster_image import MetadataImage, PartitionImage, TopicImage
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.persistent_map import PersistentMap
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 from support.log_under_test import FixedChance, batches_read, new_log

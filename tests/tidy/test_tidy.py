@@ -70,7 +70,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "the one place that changes files for good, and takes the `.lock` of a log directory",
     ),
     "storage/overlay_filesystem.py": ({"os"}, "the system's words for errors"),
-    "storage/metadata_image.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
+    "metadata/replay.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
     "model/chance.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
     "cleanup/clean.py": ({"secrets"}, "draws the secrets of a round's key hashes"),

@@ -6,6 +6,8 @@ segment.ms S and retention.ms R a record is between R and R + S old, and a reten
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from cordwood.broker.broker import Broker
@@ -65,7 +67,10 @@ def test_records_are_deleted_at_the_ages_that_the_settings_promise(
     written: list[int] = []
     ages: list[int] = []
     with RunningBroker(properties, clock=Still(), engine=NoEngine) as running:
-        running.call(lambda broker: broker.auto_create_topics(["steady"]))
+        created = asyncio.run_coroutine_threadsafe(
+            running.broker.auto_create_topics(["steady"]), running.broker.loop
+        )
+        assert created.result(120) == [None]
 
         def write(broker: Broker) -> None:
             now_ms = running.clock.now_ms()

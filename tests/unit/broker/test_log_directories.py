@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.format.message_schema import uuid_text
-from cordwood.storage.cluster_image import NO_LEADER, PartitionImage
+from cordwood.metadata.image import NO_LEADER, PartitionImage
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import DeadDisk, break_directory, mend_directory
 from support.kafka import poll_until

@@ -44,6 +44,7 @@ from cordwood.broker.groups.shard_loads import ShardLoads
 from cordwood.broker.groups.timers import Cancellable, Timers
 from cordwood.format.java_map import absolute_hash
 from cordwood.format.message_schema import uuid_text
+from cordwood.metadata.image import MetadataImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.chance import Chance
 from cordwood.model.clock import Clock
@@ -51,7 +52,6 @@ from cordwood.model.errors import EncodingError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 

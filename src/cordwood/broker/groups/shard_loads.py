@@ -14,11 +14,11 @@ from typing import Protocol
 from cordwood.broker.groups.errors import GroupError, GroupRequestError
 from cordwood.broker.groups.loader import load_shard
 from cordwood.broker.groups.shard import GroupShard
+from cordwood.metadata.image import MetadataImage
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.log.partition_log import PartitionLog
 
 _LOADED_AT_ONCE_BYTES = 64 * 1024

@@ -19,8 +19,8 @@ from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.broker.server import ListenerCounters
 from cordwood.cleanup.log_cleaner import Gauge
+from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.cluster_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.metadata.image import MetadataImage
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.cluster_image import MetadataImage
 from cordwood.surfaces.metrics.metric import Kind
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
