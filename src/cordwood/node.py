@@ -31,8 +31,7 @@ from cordwood.broker.controller.formatting import (
 )
 from cordwood.broker.controller.settings import ControllerSettings, fresh_uuid
 from cordwood.broker.dispatch import Dispatcher
-from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.groups.settings import GroupSettings
+from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.open_transactions import warn_of_open_transactions
 from cordwood.broker.server import Server, ServerLimits
@@ -45,6 +44,8 @@ from cordwood.cleanup.cleaner_settings import (
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.chance import SystemChance
@@ -409,8 +410,9 @@ class Node:
 
     def _start_parts(self, broker: Broker) -> None:
         logs = broker.logs
+        groups = GroupSettings.of(self.settings.all)
         broker.groups = GroupCoordinator(
-            broker, GroupSettings.of(self.settings.all), SystemChance()
+            GroupMetadataLog(broker, groups.topic_codec), broker, groups, SystemChance()
         )
         self._at_end(broker.groups.close)
         manager = CleanerManager(logs)

@@ -13,18 +13,18 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.member import LeavingMember
-from cordwood.broker.groups.offsets import OffsetKey
-from cordwood.broker.groups.records import (
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.member import LeavingMember
+from cordwood.coordinator.group.offsets import OffsetKey
+from cordwood.coordinator.group.records import (
     KeyValue,
     group_metadata,
     group_tombstone,
     offset_commit,
     offset_tombstone,
 )
-from cordwood.broker.groups.shard import GroupShard
+from cordwood.coordinator.group.shard import GroupShard
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record import Record
 from cordwood.testing.broker import RunningBroker
@@ -259,7 +259,7 @@ def test_a_group_s_life_leaves_the_records_that_it_leaves_in_kafka(
     run = GroupRun(broker)
     (member,) = run.stable(group="alone")
     run.commit(1, group="alone", member_id=member, generation_id=1)
-    run.groups.leave("alone", [LeavingMember(member)])
+    run.leave(LeavingMember(member), group="alone")
     assert _life(broker.records(), "alone") == _life(ours.records(), "alone")
     assert len(broker.records()) == 4
 
@@ -289,10 +289,10 @@ def test_kafka_goes_on_with_groups_and_offsets_of_ours(written: KafkaGroups) -> 
     run.commit(3, group="ours", member_id=ids[0], generation_id=1, metadata="von uns")
     (left,) = run.stable(group="left")
     run.commit(4, group="left", member_id=left, generation_id=1)
-    run.groups.leave("left", [LeavingMember(left)])
+    run.leave(LeavingMember(left), group="left")
     run.commit(8, group="simple")
     run.commit(1, group="expiring", retention_ms=3_600_000_000_000)
-    run.groups.delete_group("cut")
+    run.delete_group("cut")
     run.groups.close()
     broker.close()
 

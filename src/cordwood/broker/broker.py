@@ -24,13 +24,13 @@ from cordwood.broker.controller.settings import SUPPORTED_FEATURES
 from cordwood.broker.directory_moves import DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
-from cordwood.broker.groups.timers import at_once
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.refused_transactions import RefusedTransactions
 from cordwood.broker.slices import Slices
 from cordwood.broker.turns import watch_of
 from cordwood.cleanup.paused_changes import update_topic_config
+from cordwood.coordinator.timers import at_once
 from cordwood.format.message_schema import uuid_bytes, uuid_text
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.clock import Clock, SystemClock
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from cordwood.broker.configs.service import ConfigService
     from cordwood.broker.configs.settings import BrokerSettings
     from cordwood.broker.controller.controller import Controller
-    from cordwood.broker.groups.coordinator import GroupCoordinator
     from cordwood.cleanup.log_cleaner import LogCleaner
+    from cordwood.coordinator.group.service import GroupCoordinator
 
 _log = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.broker.api import Peer
 from cordwood.broker.broker import Broker
-from cordwood.broker.groups.coordinator import GroupCounts
 from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.broker.server import ListenerCounters
 from cordwood.cleanup.log_cleaner import Gauge
+from cordwood.coordinator.group.service import GroupCounts
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.cluster_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from cordwood.storage.log.partition_log import PartitionLog

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.broker.groups.errors import GroupError
+from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.group.errors import GroupError
 
 EMPTY_ASSIGNMENT = b""
 NO_LEADER = ""
@@ -61,8 +61,8 @@ class SyncAnswer(NamedTuple):
     assignment: bytes = EMPTY_ASSIGNMENT
 
 
-JoinReply = Callable[[JoinAnswer], None]
-SyncReply = Callable[[SyncAnswer], None]
+JoinReply = ReplyTo[JoinAnswer]
+SyncReply = ReplyTo[SyncAnswer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +115,16 @@ class LeaveAnswer(NamedTuple):
     error_code: int = GroupError.NONE
 
 
-@dataclass(slots=True, kw_only=True)
+class LeaveReply(NamedTuple):
+    """An answer to LeaveGroup: why nobody was removed, or what became of each member."""
+
+    error_code: int = GroupError.NONE
+    members: tuple[LeaveAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member: who it is, what it speaks, and the answers it waits for.
+    """A member: who it is, what it speaks, and the requests of it that wait for their answers.
 
     Source: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
     """
