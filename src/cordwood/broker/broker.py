@@ -21,6 +21,7 @@ from uuid import UUID
 from cordwood.broker.api import Api
 from cordwood.broker.auto_creation import auto_created_topic
 from cordwood.broker.controller.settings import SUPPORTED_FEATURES
+from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.directory_moves import DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
@@ -132,6 +133,7 @@ class Broker:
         # Not the loop's own, which stands still while a handler runs.
         self.monotonic_s = SystemClock().monotonic_s
         self.apis: Mapping[int, Api] = {}
+        self.delayed = DelayedOperations(self.call_later_ms)
         self.fetch_sessions = FetchSessionCache(
             settings.max_incremental_fetch_session_cache_slots, clock, logs.context.chance
         )
@@ -273,21 +275,30 @@ class Broker:
         )
         if here is None or here.leader_epoch != image.leader_epoch:
             log.assign_epoch(image.leader_epoch)
-        if is_alone:
-            log.maybe_update_high_watermark(log.log_end_offset)
         if here is None or here.log is not log:
+            if is_alone:
+                log.maybe_update_high_watermark(log.log_end_offset)
             led[index] = Partition(
                 log,
                 topic_id=topic.topic_id,
                 leader_epoch=image.leader_epoch,
                 is_alone=is_alone,
                 find=self.logs.get,
+                on_change=self._partition_changed,
             )
         else:
             here.leader_epoch = image.leader_epoch
             here.is_alone = is_alone
+            if is_alone:
+                here.commit_alone()
         if here is not None and is_changed:
             here.wake(0)
+
+    def _partition_changed(self, partition: Partition, size_bytes: int) -> None:
+        """Completes the requests that waited for a change of a partition."""
+        self.delayed.check(partition.topic, partition.index, size_bytes)
+        if partition.topic == GROUP_METADATA_TOPIC:
+            self.groups.on_high_watermark(partition.index, partition.log.high_watermark)
 
     def _report_place(self, log: PartitionLog, topic_id: UUID, known: UUID | None) -> None:
         """Tells the controller where a log is, if it does not know; None is before KIP-858."""
@@ -427,7 +438,7 @@ class Broker:
         *,
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> AppendResult:
-        """Appends to a partition that is led here; committed when this returns.
+        """Appends to a partition that is led here; committed if no other replica is in sync.
 
         Raises:
             KafkaError: as `partition` and `PartitionLog.append_as_leader`.

@@ -26,7 +26,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue, DeferredAnswers
 from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
@@ -247,26 +247,49 @@ class CoordinatorRuntime(Generic[S, E, R]):
         encoded: Mapping[R, EncodedRecord] | None = None,
     ) -> None:
         """One event from beginning to end. There is no pause in it."""
-        active.timeline.begin()
+        effects, error = self._apply(active, event, now_ms, encoded or {})
+        if error is None:
+            self._set_timers(active, effects)
+            self._answer(active, effects.answers)
+        elif effects.on_failure is None:
+            _refuse(event, error)
+        else:
+            self._handle_failure(active, effects.on_failure(error), now_ms)
+
+    def _handle_failure(self, active: _Partition[S], event: object, now_ms: int) -> None:
+        """The event that follows a failure. Its answers are errors, which depend on no record."""
+        effects, error = self._apply(active, cast("E", event), now_ms, {})
+        if error is not None:  # it is refused again, and not endlessly
+            _refuse(cast("E", event), error)
+            return
+        self._set_timers(active, effects)
+        for reply_to, value in effects.answers:
+            reply_to.send(value)
+
+    def _apply(
+        self,
+        active: _Partition[S],
+        event: E,
+        now_ms: int,
+        encoded: Mapping[R, EncodedRecord],
+    ) -> tuple[Effects[R], KafkaError | None]:
+        """The effects of an event, and the error with which its changes were reverted, if any."""
+        timeline = active.timeline
+        timeline.begin()
         try:
             effects = self._machine.handle(active.state, event, now_ms)
-        except BaseException:
-            active.timeline.revert()
-            raise
-        try:
-            self._append(active, effects, now_ms, encoded or {})
-        except KafkaError as error:
-            if effects.keeps_state:
+            try:
+                self._append(active, effects, now_ms, encoded)
+            except KafkaError as error:
+                if not effects.keeps_state:
+                    timeline.revert()
+                    return effects, error
                 self._end_change(active, active.last_written)
-            else:
-                active.timeline.revert()
-                if effects.on_failure is None:
-                    _refuse(event, error)
-                else:
-                    self._handle(active, effects.on_failure(error), now_ms)  # type: ignore[arg-type]
-                return
-        self._set_timers(active, effects)
-        self._answer(active, effects.answers)
+        except BaseException:
+            if timeline.is_changing:
+                timeline.revert()
+            raise
+        return effects, None
 
     def _append(
         self,
@@ -329,7 +352,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
 
     def _due(self, active: _Partition[S], event: object) -> None:
         """A timer's event; the timers of a partition end with it."""
-        self._handle(active, event, self._host.clock.now_ms())  # type: ignore[arg-type]  # a machine's timers have its events
+        self._handle(active, cast("E", event), self._host.clock.now_ms())
 
     # ---- answers
 

@@ -62,6 +62,11 @@ class Timeline:
         """How many changes are not committed."""
         return len(self._deltas)
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change has begun and not ended."""
+        return self._open is not None
+
     def begin(self) -> None:
         """Begins a change: it can be reverted, and is seen by readers of later offsets only."""
         assert self._open is None, "a change has not ended"

@@ -373,6 +373,12 @@ class GroupRun:
         """An error code for all, or for each partition."""
         return answered(lambda reply: self.groups.delete_offsets(group, partitions, reply))
 
+    def commit_log(self, partition: int = 0) -> None:
+        """Advances the high watermark to the log's end, as the other replicas do."""
+        log = self.broker.log(GROUP_METADATA_TOPIC, partition)
+        log.update_high_watermark(log.log_end_offset)
+        self.groups.on_high_watermark(partition, log.high_watermark)
+
     def restarted(self, **settings: Any) -> GroupRun:
         """The coordinator that follows this one over the same logs."""
         self.groups.close()

@@ -294,6 +294,23 @@ def test_failure_is_handled_by_the_event_that_the_effects_name(run: Run) -> None
     assert [run.value(each) for each in ("a", "note", "failed")] == [None, None, 1]
 
 
+def test_answer_of_an_event_that_follows_a_failure_does_not_wait(run: Run) -> None:
+    run.log.commits_at_once = False
+    first = run.ask(Set("a", 1))
+    run.log.fails_from_batch = 1
+    answers: list[str] = []
+    after = Event(reply_to=ReplyTo(answers.append))
+    run.runtime.write(0, Event(sets=(Set("a", 2),), on_failure=after))
+    assert (first, answers) == ([], ["done"])
+
+
+def test_event_that_the_machine_cannot_handle_changes_nothing(run: Run) -> None:
+    with pytest.raises(AssertionError):
+        run.ask(notes=(Set("note", 1), Set("note", None)))
+    assert run.value("note") is None
+    assert run.ask(Set("a", 1)) == ["done"]
+
+
 def test_event_that_keeps_its_state_happens_without_its_records(run: Run) -> None:
     run.log.fails_from_batch = 0
     answers = run.ask(Set("a", 1), notes=(Set("note", 1),), timer_ms=10, keeps_state=True)
