@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cordwood.model.kafka_errors import KafkaError
 
@@ -49,7 +49,7 @@ class ReplyTo(Generic[A_contra]):
 class Answer(NamedTuple):
     """An answer that is due when the records of its event are committed."""
 
-    reply_to: ReplyTo  # type: ignore[type-arg]  # of the same type as `value`
+    reply_to: ReplyTo[Any]
     value: object
 
 

@@ -26,7 +26,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue, DeferredAnswers
 from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
@@ -52,7 +52,7 @@ class CoordinatorEvent(Protocol):
     """Something that happens to a coordinator's state."""
 
     @property
-    def reply_to(self) -> ReplyTo | None:  # type: ignore[type-arg]  # of any answer
+    def reply_to(self) -> ReplyTo[Any] | None:
         """Where its request is answered, if it is one."""
 
     @property
@@ -70,27 +70,29 @@ class EncodedRecord(NamedTuple):
 S = TypeVar("S")
 E = TypeVar("E", bound=CoordinatorEvent)
 R = TypeVar("R", bound=Hashable)
+S_contra = TypeVar("S_contra", contravariant=True)
+R_contra = TypeVar("R_contra", contravariant=True)
 
 
 class StateMachine(Protocol[S, E, R]):
     """What happens to a coordinator's state. It does no I/O and knows no time but `now_ms`."""
 
-    def new_state(self, partition: int, timeline: Timeline) -> S:
+    def new_state(self, partition: int, timeline: Timeline, /) -> S:
         """The state of a partition without records."""
 
-    def handle(self, state: S, event: E, now_ms: int) -> Effects[R]:
+    def handle(self, state: S, event: E, now_ms: int, /) -> Effects[R]:
         """Changes the state, and returns what follows."""
 
-    def replay(self, state: S, record: R, offset: int, producer_id: int = -1) -> None:
+    def replay(self, state: S, record: R, offset: int, producer_id: int = -1, /) -> None:
         """Applies a record that is in the log."""
 
-    def end_transaction(self, state: S, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self, state: S, producer_id: int, /, *, commit: bool) -> None:
         """Applies a transaction marker that is in the log."""
 
-    def on_loaded(self, state: S, now_ms: int) -> Sequence[E]:
+    def on_loaded(self, state: S, now_ms: int, /) -> Sequence[E]:
         """Events that happen when a partition has been loaded."""
 
-    def on_unloaded(self, state: S) -> Sequence[Answer]:
+    def on_unloaded(self, state: S, /) -> Sequence[Answer]:
         """The answers of requests that wait in the state."""
 
 
@@ -102,14 +104,14 @@ class Appended(NamedTuple):
     high_watermark: int
 
 
-class PartitionLoader(Protocol[S]):
+class PartitionLoader(Protocol[S_contra]):
     """Reads the records of one partition."""
 
     @property
     def size_bytes(self) -> int:
         """How much there is to read."""
 
-    def load(self, state: S, timeline: Timeline) -> int:
+    def load(self, state: S_contra, timeline: Timeline, /) -> int:
         """Replays all records; the log end offset.
 
         Raises:
@@ -117,7 +119,7 @@ class PartitionLoader(Protocol[S]):
         """
 
 
-class CoordinatorLog(Protocol[S, R]):
+class CoordinatorLog(Protocol[S_contra, R_contra]):
     """The topic that a coordinator's records are in."""
 
     @property
@@ -127,19 +129,19 @@ class CoordinatorLog(Protocol[S, R]):
     def partitions(self) -> Collection[int]:
         """The partitions of the topic; none if there is no such topic."""
 
-    def loader(self, partition: int) -> PartitionLoader[S]:
+    def loader(self, partition: int, /) -> PartitionLoader[S_contra]:
         """Reads a partition that is led here; raises KafkaError for another."""
 
-    def encode(self, record: R) -> EncodedRecord:
+    def encode(self, record: R_contra, /) -> EncodedRecord:
         """A record's bytes; raises KafkaError if a value does not fit."""
 
-    def append(self, partition: int, records: Sequence[EncodedRecord], now_ms: int) -> Appended:
+    def append(self, partition: int, records: Sequence[EncodedRecord], now_ms: int, /) -> Appended:
         """Appends a batch; raises KafkaError, with the code that clients of the API are given."""
 
-    def append_marker(self, partition: int, batch: bytes) -> Appended:
+    def append_marker(self, partition: int, batch: bytes, /) -> Appended:
         """Appends the batch of a transaction marker; raises KafkaError."""
 
-    def high_watermark(self, partition: int) -> int:
+    def high_watermark(self, partition: int, /) -> int:
         """The offset below which records are committed."""
 
 

@@ -103,7 +103,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 answer = _refused(data.index, error.code, None)
             else:
                 result = _append(broker, name, data, call, acks_are_valid=acks_are_valid)
-                if type(result) is AppendResult:
+                if isinstance(result, AppendResult):
                     is_waited_for = _is_waited_for(broker, name, data.index, request.acks)
                     if single and request.acks != 0 and not is_waited_for:
                         return _quick(topic, data.index, result, call.api_version)
