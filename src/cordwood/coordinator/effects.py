@@ -10,7 +10,6 @@ of etcd-io/raft.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cordwood.model.kafka_errors import KafkaError
@@ -67,8 +66,7 @@ class CancelTimer(NamedTuple):
     key: Hashable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effects(Generic[R]):
+class Effects(NamedTuple, Generic[R]):
     """What follows from an event.
 
     If the records of an atomic event cannot be appended, its changes of the state are reverted and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.group.member import (
@@ -27,12 +27,17 @@ class DeletedOffsets(NamedTuple):
     partitions: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvent:
-    """An event of a group. Only requests have a `reply_to`."""
+    """An event of a group. Only requests, and what is logged if it fails, have a `reply_to`."""
 
-    reply_to: ReplyTo[Any] | None = None
-    is_long: bool = False
+    __slots__ = ()
+
+    is_long: ClassVar[bool] = False
+
+    @property
+    def reply_to(self) -> ReplyTo[Any] | None:
+        """Where its request is answered."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ class Leave(GroupEvent):
 class Commit(GroupEvent):
     """OffsetCommit; the answer is an error code. `offsets` are those that may be committed."""
 
+    is_long = True
     request: CommitRequest
     offsets: tuple[tuple[OffsetKey, CommittedOffset], ...]
     reply_to: ReplyTo[int]
@@ -84,6 +90,7 @@ class Commit(GroupEvent):
 class DeleteOffsets(GroupEvent):
     """OffsetDelete."""
 
+    is_long = True
     group_id: str
     partitions: tuple[tuple[str, int], ...]
     reply_to: ReplyTo[DeletedOffsets]
@@ -93,6 +100,7 @@ class DeleteOffsets(GroupEvent):
 class DeleteGroup(GroupEvent):
     """DeleteGroups, of one group; the answer is an error code."""
 
+    is_long = True
     group_id: str
     reply_to: ReplyTo[int]
 
@@ -101,13 +109,17 @@ class DeleteGroup(GroupEvent):
 class TopicsDeleted(GroupEvent):
     """Topics were deleted; `recreated` has the ids of new topics of the same names."""
 
+    is_long = True
     names: frozenset[str]
     recreated: Mapping[str, str]
+    reply_to: ReplyTo[None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireOffsets(GroupEvent):
     """It is time to look for offsets that have expired."""
+
+    reply_to: ReplyTo[None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,12 +236,6 @@ class GroupCoordinator:
 
     def commit(self, request: CommitRequest, reply: Reply[int]) -> None:
         """Commits offsets, without those whose metadata is too long; answers an error code."""
-        try:
-            shard, _ = self._read(request.group_id)
-            offset_requests.require_commit(shard, request)
-        except KafkaError as error:
-            reply(error.code)
-            return
         offsets = offset_requests.offsets_to_commit(
             request,
             now_ms=self._host.clock.now_ms(),
@@ -251,7 +245,6 @@ class GroupCoordinator:
             request=request,
             offsets=tuple(offsets),
             reply_to=ReplyTo(reply, error_of_append),
-            is_long=True,
         )
         self._write(request.group_id, event)
 
@@ -287,7 +280,6 @@ class GroupCoordinator:
             group_id=group_id,
             partitions=tuple(partitions),
             reply_to=ReplyTo(reply, lambda error: DeletedOffsets(error_of_append(error))),
-            is_long=True,
         )
         self._write(group_id, event)
 
@@ -342,9 +334,7 @@ class GroupCoordinator:
     def delete_group(self, group_id: str, reply: Reply[int]) -> None:
         """Deletes an empty group and all its offsets; answers an error code."""
         reply_to = ReplyTo(reply, error_of_append)
-        self._write(
-            group_id, events.DeleteGroup(group_id=group_id, reply_to=reply_to, is_long=True)
-        )
+        self._write(group_id, events.DeleteGroup(group_id=group_id, reply_to=reply_to))
 
     # ---- what happens without a request
 
@@ -386,7 +376,6 @@ class GroupCoordinator:
                 names=names,
                 recreated=recreated,
                 reply_to=self._logged(partition),
-                is_long=True,
             )
             self._runtime.write(partition, event)
 
