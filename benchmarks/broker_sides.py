@@ -24,7 +24,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cordwood.testing.kafka import RealKafka, free_port, poll_until
+from cordwood.testing.kafka import RealKafka, poll_until
+from cordwood.testing.ports import free_port
 from cordwood.testing.served import ServedBroker
 from cordwood.testing.wire import ConnectionClosedError, Wire
 from kafka_side import jvm_flags

@@ -14,7 +14,7 @@ def test_the_tour_of_a_partition_log_recovers_everything_and_ages_three_segments
         [sys.executable, str(EXAMPLES / "partition_log.py")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def test_the_test_of_a_week_passes_in_a_project_of_its_own(tmp_path: Path) -> No
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.testing.downloads import DOWNLOAD_ATTEMPTS
 from cordwood.testing.kafka import KafkaUnavailableError, kafka_jars
 
 ROOT = Path(__file__).parents[1]
@@ -164,7 +165,7 @@ LANGUAGES = {found for found, _ in _BLOCK.findall((ROOT / "README.md").read_text
 def run_python(code: str, directory: Path) -> subprocess.CompletedProcess[str]:
     code = code.replace("/tmp/", f"{directory}/")
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -188,7 +189,7 @@ def test_the_test_with_the_fixture_passes(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout
@@ -313,20 +314,20 @@ def test_the_demonstration_prints_what_is_shown_and_proves_the_result() -> None:
 
 
 def test_a_base_installation_serves_and_names_the_extra_that_it_lacks(
-    install: Callable[[str], Path], tmp_path: Path
+    install: Callable[[str], Path], constraints: Path, tmp_path: Path
 ) -> None:
     python = install("")
     (tmp_path / "test_light.py").write_text(LIGHT_TEST, encoding="utf-8")
     site = site_packages(python)
     assert megabytes(site) < 250
     assert not [name for name in HEAVY if (site / name).exists()]
-    add(python, "pytest", "confluent-kafka")
+    add(python, "pytest", "confluent-kafka", constraints=constraints)
     done = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_light.py"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout
@@ -367,7 +368,7 @@ def test_light(cordwood_broker):
     tool = [sys.executable, "-m", "cordwood", "get-offsets", "--topic", "t"]
     done = subprocess.run(
         [*tool, "--bootstrap-server", cordwood_broker.bootstrap_servers],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=300,
     )
     assert done.stdout == "t:0:4\\n", done.stderr
 """
@@ -379,7 +380,7 @@ def test_a_full_installation_compacts(install: Callable[[str], Path], example: P
     python = install("[all]")
     command = [str(python.with_name("cordwood")), "clean", str(example / "kafka-logs"), "--json"]
     done = subprocess.run(
-        command, cwd=example, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=example, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
     statuses = {each["topic"]: each["status"] for each in json.loads(done.stdout)["partitions"]}
@@ -458,15 +459,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def add(python: Path, *packages: str) -> None:
-    """Installs packages, from uv's cache where they are in it."""
+def add(python: Path, *packages: str, constraints: Path) -> None:
+    """Installs packages, from uv's cache where they are in it; the network may fail for a while."""
     command = ["uv", "pip", "install", "-q", "--python", str(python), *packages]
-    done = subprocess.run(
-        [str(BIN / command[0]), *command[1:]], capture_output=True, text=True, check=False
-    )
-    if done.returncode and ("Failed to fetch" in done.stderr or "dns error" in done.stderr):
+    command += ["--constraint", str(constraints)]
+    for _ in range(DOWNLOAD_ATTEMPTS):
+        done = subprocess.run(
+            [str(BIN / command[0]), *command[1:]], capture_output=True, text=True, check=False
+        )
+        if not _is_unreachable(done):
+            break
+    else:
         _unavailable(f"packages cannot be fetched: {done.stderr}")
     assert done.returncode == 0, done.stderr
+
+
+def _is_unreachable(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a command failed for the network."""
+    words = ("Failed to fetch", "dns error", "Failed to download", "error sending request")
+    return done.returncode != 0 and any(each in done.stderr for each in words)
 
 
 @pytest.fixture
@@ -483,7 +494,7 @@ def install(
         begun = time.monotonic()
         subprocess.run([str(BIN / "uv"), "venv", "-q", str(venv)], check=True)
         python = venv / "bin" / "python"
-        add(python, "--constraint", str(constraints), f"{wheel}{extras}")
+        add(python, f"{wheel}{extras}", constraints=constraints)
         took = time.monotonic() - begun
         size = megabytes(site_packages(python))
         record_property("figure", f"cordwood{extras} installed: {took:.1f} s, {size:.0f} MB")

@@ -16,15 +16,16 @@ from cordwood.model.clock import SystemClock
 from cordwood.storage.cluster_image import Endpoint, MetadataImage
 from cordwood.storage.metadata_image import read_metadata_image
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import KafkaRunError, RealKafka, free_port, poll_until
+from cordwood.testing.kafka import KafkaRunError, RealKafka, poll_until
 from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.ports import free_port
 from cordwood.testing.wire import Wire
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
 CLUSTER_ID = "Y29yZHdvb2QtdGVzdHMtMQ"
 METADATA = "__cluster_metadata"
-WAIT = {"timeout": 1000}
+WAIT = {"timeout": 60_000}
 #: Fields that differ between any two brokers.
 OWN = frozenset(
     {
@@ -368,7 +369,7 @@ def _differences(requests: Iterator[Request], to_kafka: Wire, to_cordwood: Wire)
             with suppress(KafkaRunError):
                 poll_until(
                     lambda: comparable(to_kafka.ask(name, version, values)) == found,  # noqa: B023
-                    timeout_s=5,
+                    timeout_s=60,
                     what="Kafka's broker knows",
                 )
                 continue

@@ -42,7 +42,7 @@ def ask_for(wire: WireClient, *names: str) -> dict[str, Plain]:
         known = [name for name, each in topics.items() if each["error_code"] == "none"]
         return topics if set(known) == set(names) - {METADATA_LOG} else None
 
-    return poll_until(seen, timeout_s=30, what="topics that Metadata creates")
+    return poll_until(seen, timeout_s=180, what="topics that Metadata creates")
 
 
 def produce(wire: WireClient, value: bytes) -> None:
@@ -51,7 +51,7 @@ def produce(wire: WireClient, value: bytes) -> None:
     def written() -> bool:
         return bool(wire.produce("kept", batch_of(value))["error_code"] == "none")
 
-    poll_until(written, timeout_s=30, what="a leader of kept-0")
+    poll_until(written, timeout_s=180, what="a leader of kept-0")
 
 
 def own_settings(wire: WireClient, topic: str) -> dict[str, str]:

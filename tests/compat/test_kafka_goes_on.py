@@ -32,7 +32,7 @@ TOPICS = {
     "goes-on-untouched": {**SMALL, "cleanup.policy": "delete", "retention.ms": "-1"},
 }
 COMPACTED = ("goes-on-plain", "goes-on-gzip", "goes-on-transactions", "goes-on-both")
-READ_SECONDS_MAX = 60
+READ_SECONDS_MAX = 180
 
 ABOUT_LOGS = re.compile(
     r"\] (?:WARN|ERROR|FATAL) .*\((?:kafka\.log\.|org\.apache\.kafka\.storage\.|kafka\.cluster\."

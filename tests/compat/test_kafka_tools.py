@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 B: Final = "--bootstrap-server {broker}"
 RECORDS: Final = b"".join(b"k%d:value %d\n" % (i % 5, i) for i in range(20))
 KEYED: Final = "--reader-property parse.key=true --reader-property key.separator=:"
+#: By default a request is given up after 1.5 s, and sent again with a warning.
+PRODUCE: Final = "console-producer --request-timeout-ms 60000"
 COUNTED: Final = ((r"\d+(\.\d+)?", "<number>"),)
 QUORUM: Final = (
     (r"((?:LeaderEpoch|HighWatermark|LogEndOffset|Lag|MaxFollower\w+): +)-?\d+", r"\1<number>"),
@@ -62,9 +64,16 @@ LINES: Final = (
     Line(f"topics --describe --topic none {B}"),
     Line(f"topics --alter --topic placed --partitions 4 {B}"),
     Line(f"topics --alter --topic placed --partitions 2 {B}"),
-    Line(f"console-producer --topic dense {KEYED} {B}", stdin=RECORDS),
-    Line(f"console-producer --topic stamped {KEYED} {B}", stdin=RECORDS),
-    Line(f"console-producer --topic plain {KEYED} {B}", stdin=b"a:1\n"),
+    # A record a batch: the size of a batch depends on the time between its records.
+    Line(
+        f"{PRODUCE} --topic dense --sync --timeout 0 {KEYED} {B}",
+        stdin=RECORDS,
+    ),
+    Line(
+        f"{PRODUCE} --topic stamped --sync --timeout 0 {KEYED} {B}",
+        stdin=RECORDS,
+    ),
+    Line(f"{PRODUCE} --topic plain {KEYED} {B}", stdin=b"a:1\n"),
     Line(
         f"console-consumer --topic dense --from-beginning --max-messages 20 --group first"
         f" --formatter-property print.key=true --formatter-property print.offset=true"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cordwood.testing.applied import wait_until_applied
 from cordwood.testing.failing_disks import break_directory, mend_directory
 from cordwood.testing.kafka import RealKafka, poll_until
 from cordwood.testing.served import ServedBroker
@@ -29,7 +30,7 @@ def _make(wire: WireClient, topic: str) -> None:
     """A topic with a record in each partition: Kafka makes the logs behind its answer."""
     wire.create(topic, PARTITIONS)
     for index in range(PARTITIONS):
-        poll_until(partial(_is_written, wire, topic, index), timeout_s=30, what="the log is there")
+        poll_until(partial(_is_written, wire, topic, index), timeout_s=180, what="the log is there")
 
 
 def _is_written(wire: WireClient, topic: str, index: int) -> bool:
@@ -81,7 +82,7 @@ def _told(port: int, directories: Sequence[Path]) -> Answers:
         _make(wire, "t")
         break_directory(directories[1])
         for wait in (partial(_is_told, wire), partial(_is_offline, wire, directories[1])):
-            poll_until(wait, timeout_s=60, what="the loss is told")
+            poll_until(wait, timeout_s=180, what="the loss is told")
         answers["partitions"] = _of_partitions(wire, directories)
         answers["directories"] = {
             Path(path).name: (each["error_code"], each["total_bytes"] < 0, len(each["partitions"]))
@@ -92,6 +93,7 @@ def _told(port: int, directories: Sequence[Path]) -> Answers:
             Path(wire.place_of(f"later-{index}")).name for index in range(PARTITIONS)
         )
         answers["deleted"] = wire.delete("t")
+        wait_until_applied(port)
         answers["gone"] = wire.produce("t", batch_of(b"x"))["error_code"]
         _make(wire, "t")
         answers["again"] = [wire.fetch("t", index)["error_code"] for index in range(PARTITIONS)]

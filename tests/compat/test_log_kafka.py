@@ -35,7 +35,7 @@ SMALL = {"internal.segment.bytes": "16384"}
 CODEC_TOPICS = {f"log-{codec.config_name}": codec for codec in Codec}
 TRANSACTIONS, EPOCHS, TORN = "log-transactions", "log-epochs", "log-torn"
 TOPICS = dict.fromkeys((*CODEC_TOPICS, TRANSACTIONS, EPOCHS, TORN), SMALL)
-READ_SECONDS_MAX = 60
+READ_SECONDS_MAX = 180
 SEED = 20
 
 Seen = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.surfaces.metrics.metric import Kind, Metric
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import RealKafka, free_port, kafka_tool
+from cordwood.testing.kafka import RealKafka, kafka_tool
 from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.ports import free_port
 from cordwood.testing.scrape import Scrape, probed
 
 pytestmark = pytest.mark.kafka
@@ -76,15 +77,15 @@ def do_it(servers: str) -> None:
     producer = Producer(settings)
     for number in range(20):
         producer.produce("orders", b"v" * 10 * number, key=b"k", partition=number % 2)
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
     for topic, key, value in (("table", b"k", b"v"), ("table", None, b"v"), ("zipped", b"k", b"v")):
         producer.produce(topic, value, key=key)
-        assert producer.flush(60) == 0
+        assert producer.flush(180) == 0
     producer.produce("small", b"v" * 1000)
-    assert producer.flush(60) == 0
+    assert producer.flush(180) == 0
     consumer = Consumer(settings | {"group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
-    assert len(consumer.consume(20, 60)) == 20
+    assert len(consumer.consume(20, 180)) == 20
     consumer.close()
 
 

@@ -69,7 +69,7 @@ class Broker:
     def describe(self, resource: ConfigResource) -> dict[str, str]:
         """The settings that Kafka says are in force, internal ones left out."""
         (future,) = self.admin.describe_configs([resource]).values()
-        entries: dict[str, ConfigEntry] = future.result(timeout=30)
+        entries: dict[str, ConfigEntry] = future.result(timeout=120)
         return {name: entry.value for name, entry in entries.items()}
 
     def topic(self, name: str) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Broker:
             ConfigEntry(name, value or "", incremental_operation=operation)
         )
         for future in self.admin.incremental_alter_configs([resource]).values():
-            future.result(timeout=30)
+            future.result(timeout=120)
 
     def alter_cluster(self, *change: str) -> str:
         """Changes the settings of all brokers with Kafka's tool; what it printed."""
@@ -110,7 +110,7 @@ class Broker:
             found = self.describe(ConfigResource(ResourceType.BROKER, str(NODE)))
             return found["log.retention.ms"] == (wanted or self.static.get("log.retention.ms"))
 
-        poll_until(is_set, timeout_s=30, what="the dynamic settings are in force")
+        poll_until(is_set, timeout_s=120, what="the dynamic settings are in force")
 
     @property
     def static(self) -> dict[str, str]:
@@ -162,13 +162,13 @@ def test_topics_are_described_alike(kafka: RealKafka, static: dict[str, str]) ->
     admin = kafka.start(static)
     try:
         broker = Broker(kafka, admin)
-        if "plain" not in admin.list_topics(timeout=30).topics:
+        if "plain" not in admin.list_topics(timeout=120).topics:
             new = [
                 NewTopic(name, num_partitions=1, replication_factor=1, config=dict(config))
                 for name, config in TOPICS.items()
             ]
             for future in admin.create_topics(new).values():
-                future.result(timeout=30)
+                future.result(timeout=120)
         for cluster in (None, "-1", "13"):
             broker.set_cluster(cluster)
             for own in (None, "-1", "12"):
@@ -186,7 +186,7 @@ def test_refusals_are_alike(kafka: RealKafka) -> None:
     try:
         broker = Broker(kafka, admin)
         for future in admin.create_topics([NewTopic("refused", 1, 1)]).values():
-            future.result(timeout=30)
+            future.result(timeout=120)
         for name, value in {
             "retention.ms": "abc",
             "segment.ms": "0",

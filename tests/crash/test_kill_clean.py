@@ -9,6 +9,7 @@ import hashlib
 import os
 import random
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +117,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if not os.access(memory, os.W_OK):
         yield tmp_path_factory.mktemp("kill")
         return
-    path = memory / f"cordwood-kill-{os.getpid()}"
-    path.mkdir()
+    path = Path(tempfile.mkdtemp(prefix="cordwood-kill-", dir=memory))
     try:
         yield path
     finally:

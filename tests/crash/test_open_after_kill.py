@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,8 +69,8 @@ def keyed(name: str) -> LogBuilder:
 def scratch(tmp_path: Path) -> Iterator[Path]:
     """Where copies go; in memory where there is such a place, for fsync takes time on disks."""
     memory = Path("/dev/shm")
-    path = memory / f"cordwood-open-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path
-    path.mkdir(exist_ok=True)
+    top = memory if os.access(memory, os.W_OK) else tmp_path
+    path = Path(tempfile.mkdtemp(prefix="cordwood-open-", dir=top))
     try:
         yield path
     finally:

@@ -228,7 +228,7 @@ def small_file_system(tmp_path: Path, mib: int) -> Iterator[Path]:
     try:
         yield mount
     finally:
-        subprocess.run(["umount", str(mount)], check=True)
+        subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
 def fill(mount: Path, leave_bytes: int) -> None:

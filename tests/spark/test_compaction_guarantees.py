@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.testing.broker import RunningBroker
+from cordwood.testing.kafka import poll_until
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +39,7 @@ def topic(running: RunningBroker, request: pytest.FixtureRequest) -> str:
         "delete.retention.ms": str(_HORIZON_MS),
         "file.delete.delay.ms": "1000",
     }
-    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(180)
     return name
 
 
@@ -56,7 +58,7 @@ def write(running: RunningBroker, topic: str, *records: tuple[str, str | None]) 
             ),
         )
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(180) == 0
     return sorted(placed)
 
 
@@ -69,8 +71,8 @@ def read(running: RunningBroker, topic: str, *, start: int = OFFSET_BEGINNING) -
     found: Seen = []
     try:
         while True:
-            message = consumer.poll(30)
-            assert message is not None, "nothing came for 30 s"
+            message = consumer.poll(180)
+            assert message is not None, "nothing came for 180 s"
             if message.error() is not None:
                 return found
             value = message.value()
@@ -107,17 +109,24 @@ def test_a_reader_at_the_head_sees_every_write(running: RunningBroker, topic: st
                 seen.append((message.offset(), message.key().decode(), message.value().decode()))
         consumer.close()
 
+    def has_read(count: int) -> bool:
+        return len(seen) >= count
+
     reader = threading.Thread(target=follow)
     reader.start()
     ready.wait()
     placed: Seen = []
-    for turn in range(3):
-        placed += write(running, topic, *((f"k{n % 5}", f"{turn}-{n}") for n in range(199)))
-        running.advance(compact=False, minutes=2)
-        placed += write(running, topic, ("roll", f"{turn}"))
-        running.advance(minutes=1)
-    reader.join(60)
-    enough.set()
+    try:
+        for turn in range(3):
+            placed += write(running, topic, *((f"k{n % 5}", f"{turn}-{n}") for n in range(199)))
+            running.advance(compact=False, minutes=2)
+            placed += write(running, topic, ("roll", f"{turn}"))
+            # The promise is to a reader at the head: one that is behind may miss what is compacted.
+            poll_until(partial(has_read, len(placed)), timeout_s=180, what="the reader is there")
+            running.advance(minutes=1)
+    finally:
+        enough.set()
+        reader.join(60)
     assert seen == placed
     assert len(read(running, topic)) < total, "nothing was compacted"
 

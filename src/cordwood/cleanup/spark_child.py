@@ -26,9 +26,11 @@ _log = logging.getLogger(__name__)
 #: What runs in the process.
 CHILD_MODULE = "cordwood.cleanup.spark.child"
 _HEAP = "1g"
-_START_S = 180.0
+# It starts at a low priority: on a machine that is busy that takes minutes.
+_START_S = 600.0
 _STOP_S = 10.0
 _LOOK_S = 1.0
+_EXIT_S = 10.0
 _SEND_S = 30.0
 _READ_BYTES = 1 << 16
 _WORDS = "output"
@@ -227,8 +229,11 @@ class SparkChild:
         """It has ended by itself."""
         assert self._process is not None, "it was started"
         # Its number stays its own until it is waited for: look, and leave the rest to `_bury`.
-        deadline = self._clock.monotonic_s() + _LOOK_S
+        # A busy machine may take a while between the end of its socket and its own.
+        deadline = self._clock.monotonic_s() + _EXIT_S
         while self._exit_status() is None and self._clock.monotonic_s() < deadline:
+            if self._is_to_end():
+                break
             pause(0.01)
         status = self._exit_status()
         how = "it ended" if status is None else status

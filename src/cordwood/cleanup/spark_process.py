@@ -29,8 +29,9 @@ from cordwood.model.extras import SPARK, require_extra
 
 _log = logging.getLogger(__name__)
 
-#: How long tasks of a round that was given up have to end by themselves.
-_GRACE_S = 1.0
+#: How long tasks of a round that was given up have to end by themselves. They look several times a
+#: second, at a low priority: on a machine that is busy a second may pass before they run.
+_GRACE_S = 5.0
 # Errors that say nothing of a log's disk.
 _ITS_OWN = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EPIPE, errno.ECONNRESET}
@@ -79,6 +80,7 @@ class SparkProcess:
         *,
         unavailable: Backoff = _UNAVAILABLE,
         died: Backoff = _DIED,
+        grace_s: float = _GRACE_S,
         module: str = CHILD_MODULE,
     ) -> None:
         """Prepares; nothing is started.
@@ -87,11 +89,14 @@ class SparkProcess:
             settings: how many cores and how much memory for keys it may take.
             unavailable: waits after Spark could not be started.
             died: waits after it ended without being told to.
+            grace_s: how long the tasks of a round that was given up have to end by themselves
+                before the process is killed.
             module: what runs in the process.
         """
         self.starts = self.deaths = self.rounds_done = 0
         self._settings = settings or CleanerSettings()
         self._backoffs = {"unavailable": unavailable, "died": died}
+        self._grace_s = grace_s
         self._module = module
         self._clock = SystemClock()
         self._lock = threading.Lock()
@@ -200,7 +205,7 @@ class SparkProcess:
                     return False
                 if not given_up_at:
                     given_up_at.append(now)
-                elif now - given_up_at[0] > _GRACE_S:
+                elif now - given_up_at[0] > self._grace_s:
                     child.kill("a round that was given up did not end")
             return True
 

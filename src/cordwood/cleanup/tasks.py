@@ -42,13 +42,15 @@ from cordwood.cleanup.survivors import (
 from cordwood.cleanup.transactions import AbortedTransactions, TransactionSummary
 from cordwood.format.native import batches as rows_of
 from cordwood.format.offset_index import parse_offset_index
-from cordwood.model.clock import SystemClock, pause
+from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.replace import StagedSegment
 
 _WAIT_S = 0.005
 _THROTTLE_STEP_S = 0.2
+# What a task did not use of its rate for longer is lost, as in Kafka's Throttler.
+_THROTTLE_WINDOW_S = 0.3
 _WAIT_MAX_S = 900.0
 
 
@@ -391,7 +393,10 @@ class ProgressFile:
     """Counts the bytes a task has worked through, in a file that its driver looks at.
 
     With `bytes_per_s` it makes the task wait when what it has read and written is ahead of its
-    time. A task whose round is given up meanwhile ends.
+    time. A task that was slow to begin, or had to wait, does not go faster afterwards. A task whose
+    round is given up meanwhile ends.
+
+    Source: org.apache.kafka.storage.internals.utils.Throttler, with its window of 300 ms.
     """
 
     def __init__(
@@ -402,16 +407,17 @@ class ProgressFile:
         *,
         bytes_per_s: int | None = None,
         fs: FileSystem = OS,
+        clock: Clock | None = None,
     ) -> None:
         self._directory = Path(directory)
         self._attempt = attempt
         self._fs = fs
         self._path = progress_path(self._directory, phase)
         self._bytes = 0
-        self._moved_bytes = 0
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._bytes_per_s = bytes_per_s
-        self._started_at = self._clock.monotonic_s()
+        # When all that was moved is in time; None before the first move.
+        self._in_time_at_s: float | None = None
         self._written_at = 0.0
 
     def __call__(self, count: int) -> None:
@@ -437,12 +443,12 @@ class ProgressFile:
         self._keep_pace(count)
 
     def _keep_pace(self, count: int) -> None:
-        self._moved_bytes += count
-        while self._bytes_per_s:
-            passed_s = self._clock.monotonic_s() - self._started_at
-            ahead_s = self._moved_bytes / self._bytes_per_s - passed_s
-            if ahead_s <= 0:
-                break
+        if not self._bytes_per_s:
+            return
+        now_s = self._clock.monotonic_s()
+        since_s = now_s if self._in_time_at_s is None else self._in_time_at_s
+        self._in_time_at_s = max(since_s, now_s - _THROTTLE_WINDOW_S) + count / self._bytes_per_s
+        while (ahead_s := self._in_time_at_s - self._clock.monotonic_s()) > 0:
             self._require_wanted()
             pause(min(ahead_s, _THROTTLE_STEP_S))
 

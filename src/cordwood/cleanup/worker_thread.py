@@ -52,6 +52,7 @@ class WorkerThread:
         self._stopping = False
         self._woken = False
         self._holders = 0
+        self._has_rested = False
         self._is_working = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -93,6 +94,11 @@ class WorkerThread:
                 self._holders -= 1
                 self._condition.notify_all()
 
+    def wait_for_rest(self, timeout_s: float) -> bool:
+        """Waits for its first rest, or for its end; whether either has come in that time."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._has_rested, timeout_s)
+
     def stop(self) -> None:
         """Tells it to stop, and returns at once."""
         with self._condition:
@@ -120,6 +126,7 @@ class WorkerThread:
             _log.exception("[%s]: Error due to", self.name)
             self.failed = True
         finally:
+            self._note_rest()
             _log.info("[%s]: Stopped", self.name)
 
     def _may_begin(self) -> bool:
@@ -134,6 +141,11 @@ class WorkerThread:
             self._is_working = False
             self._condition.notify_all()
 
+    def _note_rest(self) -> None:
+        with self._condition:
+            self._has_rested = True
+            self._condition.notify_all()
+
     def _rest(self, duration_ms: int) -> None:
         begun_ms = self._clock.now_ms()
         with self._condition:
@@ -143,5 +155,6 @@ class WorkerThread:
                 if passed_ms >= duration_ms or passed_ms < 0:
                     break
                 self.resting = True
+                self._note_rest()
                 self._condition.wait(min(_LOOK_S, (duration_ms - passed_ms) / 1000))
             self._woken = self.resting = False

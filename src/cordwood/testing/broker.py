@@ -121,7 +121,9 @@ class RunningBroker:
             if self._owns_dir:
                 self.log_dir.mkdir(mode=0o700)
             self._thread.start()
-            self._started.result(_START_S)
+            node = self._started.result(_START_S)
+            # Else that pass would come at any later moment, and remove records with old timestamps.
+            node.broker.cleaner.wait_for_first_retention(_START_S)
         except BaseException:
             self.stop()
             raise
@@ -176,8 +178,10 @@ class RunningBroker:
         if self._stop_requested.is_set():  # before there was a loop to tell
             stop()
         await starting
-        self._started.set_result(node)
         try:
+            if self._stop_requested.is_set():  # before `start` has returned
+                raise asyncio.CancelledError
+            self._started.set_result(node)
             await stopping.wait()
         finally:
             await node.stop()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,12 +14,11 @@ from typing import Any, Self
 from confluent_kafka.admin import NewTopic
 
 from cordwood.model.properties import parse_properties
+from cordwood.testing.applied import wait_until_applied
 from cordwood.testing.config_client import ConfigClient
 from cordwood.testing.config_scenario import STATIC_PROPERTIES, TOPICS, Asked, play
 from cordwood.testing.kafka import RealKafka
 
-# A change is in force on the broker a moment after it was answered.
-_SETTLE_S = 0.15
 _PORTS = (19092, 19093)
 _DIRECTORY = "/kafka/data"
 
@@ -42,13 +40,15 @@ class Recording:
         admin = kafka.start()
         for made in admin.create_topics([NewTopic(name, 1, 1) for name in TOPICS]).values():
             made.result()
+        wait_until_applied(kafka.port)
         with ConfigClient("127.0.0.1", kafka.port) as client:
-            answers = list(play(client, settle=lambda: time.sleep(_SETTLE_S)))
+            answers = list(play(client, settle=lambda: wait_until_applied(kafka.port)))
         properties = parse_properties(kafka.config_file.read_text())
         text = json.dumps([properties, answers])
         listeners = properties["listeners"].split(",")
         for listener, port in zip(listeners, _PORTS, strict=True):
-            text = text.replace(listener.rpartition(":")[2], str(port))
+            address = listener.rpartition("/")[2]
+            text = text.replace(address, f"{address.rpartition(':')[0]}:{port}")
         text = text.replace(str(kafka.log_dirs[0]), _DIRECTORY)
         settled = json.loads(text)
         return cls(settled[0], [(what, answer) for what, answer in settled[1]])

@@ -28,6 +28,7 @@ from cordwood.format.record_batch import (
     iter_batches,
 )
 from cordwood.model.errors import CordwoodError
+from cordwood.testing.applied import wait_until_applied
 from cordwood.testing.kafka import poll_until
 from cordwood.testing.wire import (
     API_KEYS,
@@ -41,9 +42,8 @@ from cordwood.testing.wire import (
 CLOSED: Final = {"connection": "closed"}
 PENDING_ERRORS: Final = ("coordinator_not_available", "coordinator_load_in_progress")
 SETTLE_SECONDS: Final = 0.03
-DELETED_SECONDS: Final = 0.2
-"""Until Kafka's coordinator has forgotten the offsets of a deleted topic."""
-SETTLE_SECONDS_MAX: Final = 20
+SETTLE_SECONDS_MAX: Final = 120
+FILES_SECONDS_MAX: Final = 60  # what is in files soon, not at once, as the epoch of a new leader
 NEAR_NOW_MS: Final = 15 * 60 * 1000
 
 # Answers that speak of the broker's process, disk or moment. What is blanked is not compared.
@@ -51,12 +51,8 @@ _BLANK: Final = frozenset(
     {"throttle_time", "throttle_time_ms", "cluster_id", "host", "port", "total_bytes"}
     | {"usable_bytes", "broker_epoch", "session_id", "log_end_offset"}
     | {"finalized_features_epoch", "client_instance_id", "push_interval", "push_interval_ms"}
-    | {
-        "replica_directory_id",
-        "last_fetch_timestamp",
-        "last_caught_up_timestamp",
-        "subscription_id",
-    }
+    | {"replica_directory_id", "last_fetch_timestamp", "last_caught_up_timestamp"}
+    | {"subscription_id"}
 )
 _MUTATIONS: Final = frozenset(
     {"create_topics", "delete_topics", "create_partitions", "alter_configs", "alter_client_quotas"}
@@ -211,15 +207,13 @@ class Broker:
             if not _is_pending(step, answer) or time.monotonic() > deadline:
                 break
             time.sleep(SETTLE_SECONDS)
-        if step.api == "delete_topics":
-            time.sleep(DELETED_SECONDS)
         if step.api in _MUTATIONS:
             self.wait_for_leaders()
         return answer
 
     def wait_for_leaders(self) -> None:
-        """Waits until the metadata's partitions are served: after a change it takes a moment."""
-        time.sleep(SETTLE_SECONDS)
+        """Waits until the change is applied and the metadata's partitions are served."""
+        wait_until_applied(self.port)
         poll_until(self._all_lead, timeout_s=SETTLE_SECONDS_MAX, what="partitions get leaders")
 
     def _all_lead(self) -> bool:
@@ -298,8 +292,12 @@ class Likener:
             (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
             (re.compile(r"should be within \[-?\d+, \d+\]"), "should be within <times>"),
         ]
-        # A time of today in hexadecimal, all but its last four hours.
-        self._time_bytes = re.compile(f"{broker.clock_ms() >> 24:010x}.{{6}}")
+        # A time close to now in hexadecimal: what comes before its last four hours may change
+        # while a script is run.
+        now_ms = broker.clock_ms()
+        near = {(now_ms + way * NEAR_NOW_MS) >> 24 for way in (-1, 1)}
+        begins = "|".join(f"{each:010x}" for each in sorted(near))
+        self._time_bytes = re.compile(f"(?:{begins}).{{6}}")
 
     def alike(self, step: Step, answer: Any) -> Any:
         """The answer without what must differ."""
@@ -502,7 +500,9 @@ def replay(
             differences.append(Difference(number, exchange.step, exchange.answer, found))
             if len(differences) >= differences_max:
                 return differences
-    logs = logs_of(broker, likener)
+    deadline = time.monotonic() + FILES_SECONDS_MAX
+    while (logs := logs_of(broker, likener)) != transcript.logs and time.monotonic() < deadline:
+        time.sleep(SETTLE_SECONDS)
     if logs != transcript.logs:
         end = Step("fetch", 0, {"all": "logs at the end"})
         differences.append(Difference(len(transcript.exchanges), end, transcript.logs, logs))

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from cordwood.testing.applied import wait_until_applied
 from cordwood.testing.kafka import poll_until
 from cordwood.testing.wire import API_KEYS, Plain, Wire, known_versions
 
@@ -28,7 +29,9 @@ PROPERTIES: Mapping[str, str] = {
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TOPIC = "transcript"
 _PARTITIONS = 2
-_WAIT_S = 30
+_WAIT_S = 120
+#: Longer than a transcript takes: members stay in their groups without a heartbeat.
+_MEMBER_MS = 1_200_000
 _TRANSACTION, _SHARE, _UNKNOWN_TYPE = 1, 2, 9
 
 Step = tuple[str, Any]
@@ -117,6 +120,8 @@ def _prepare(script: Transcript) -> uuid.UUID:
         return bool(answer["error_code"] == "none")
 
     poll_until(is_found, timeout_s=_WAIT_S, what="the coordinator is there")
+    # It is found before it begins to load, and has no groups to list until then.
+    wait_until_applied(script.port)
     described = script.alone("metadata", 12, {"topics": [{"topic_id": None, "name": _TOPIC}]})
     topic_id = described["topics"][0]["topic_id"]
     assert isinstance(topic_id, uuid.UUID)
@@ -144,8 +149,8 @@ def _coordinators(script: Transcript) -> None:
 def _join(group: str, member_id: str = "", **fields: Any) -> dict[str, Any]:
     return {
         "group_id": group,
-        "session_timeout": 30_000,
-        "rebalance_timeout": 20_000,
+        "session_timeout": _MEMBER_MS,
+        "rebalance_timeout": _MEMBER_MS,
         "member_id": member_id,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}],

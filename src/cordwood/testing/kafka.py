@@ -15,30 +15,31 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from cordwood.model.errors import CordwoodError
+from cordwood.testing.downloads import DownloadError, copy_dependencies
+from cordwood.testing.ports import free_port
 
 T = TypeVar("T")
 
 KAFKA_VERSION: Final = "4.3.0"
 _RESOURCES: Final = Path(__file__).resolve().parents[3] / "tools" / "realkafka"
 _CLUSTER_ID: Final = "Y29yZHdvb2QtdGVzdHMtMQ"
-_FETCH_SECONDS_MAX: Final = 900
-_START_SECONDS_MAX: Final = 120
-_STOP_SECONDS_MAX: Final = 90
-_QUIET_SECONDS_MAX: Final = 240
+_START_SECONDS_MAX: Final = 300
+_STOP_SECONDS_MAX: Final = 300
+_QUIET_SECONDS_MAX: Final = 600
 _POLL_SECONDS: Final = 0.1
 
 _TOOLS: Final = "org.apache.kafka.tools"
@@ -117,27 +118,16 @@ def _is_complete(jars: Path) -> bool:
 
 
 def _fetch(jars: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
+    if shutil.which("mvn") is None:
         raise KafkaUnavailableError(
             f"`mvn` is not on PATH, and {jars} does not hold Apache Kafka {KAFKA_VERSION} yet"
         )
     partial = jars.with_name("jars.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
     try:
-        fetched = subprocess.run(
-            [maven, "-q", "-B", "-f", str(_pom()), *goals, f"-DoutputDirectory={partial}"],
-            capture_output=True,
-            text=True,
-            timeout=_FETCH_SECONDS_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise KafkaUnavailableError(f"Maven took longer than {_FETCH_SECONDS_MAX} s") from error
-    if fetched.returncode != 0:
-        said = (fetched.stdout + fetched.stderr).strip()[-1500:]
-        raise KafkaUnavailableError(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {said}")
+        copy_dependencies(_pom(), partial)
+    except DownloadError as error:
+        raise KafkaUnavailableError(str(error)) from error
     _stamp(partial).touch()
     shutil.rmtree(jars, ignore_errors=True)
     partial.rename(jars)
@@ -150,7 +140,7 @@ def _java(jars: Path, log4j: Path, tool: str, *, heap: str, flags: Sequence[str]
 
 
 def kafka_tool(
-    name: str, *args: str, heap: str = "1g", timeout_s: float = 300
+    name: str, *args: str, heap: str = "1g", timeout_s: float = 900
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's command line programs, such as `dump-log`, and returns what it printed.
 
@@ -186,14 +176,6 @@ def java_command(program: str, *, heap: str = "1g") -> list[str]:
     flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
     log4j = _RESOURCES / "log4j2-tools.xml"
     return _java(kafka_jars(), log4j, program, heap=heap, flags=flags)
-
-
-def free_port() -> int:
-    """A loopback port that nothing listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def poll_until(
@@ -257,6 +239,11 @@ _LOOKED_AT = re.compile(r"Finding range of cleanable offsets for log=(\S+?)\. La
 _RETENTION_PASS = re.compile(r"Log cleanup completed\. 0 files deleted")
 _STARTED = re.compile(r"Kafka Server started")
 _PASSES_WITHOUT_WORK: Final = 3
+
+_ERROR: Final = re.compile(r"\] (?:ERROR|FATAL) ")
+_ASSIGNED: Final = re.compile(r"\[ControllerApis .*\(apiKey=ASSIGN_REPLICAS_TO_DIRS,")
+_SLOW: Final = re.compile(r"EventPerformanceMonitor|CONTROLLER_REGISTRATION")
+_TRIED_AGAIN: Final = re.compile(r"\[AssignmentsManager .* STALE_BROKER_EPOCH\. Retrying\.")
 
 
 def cleaner_is_quiet(log: str) -> bool:
@@ -360,6 +347,23 @@ class RealKafka:
         with path.open("rb") as log:
             log.seek(self._log_position)
             return log.read().decode(errors="replace")
+
+    @property
+    def errors_since_start(self) -> list[str]:
+        """The errors that the broker has logged since it was last started.
+
+        Left out are those that depend on the speed of the machine: a broker that says in which
+        directories its partitions are while it registers is refused for its epoch, and tries again;
+        and a controller complains of an event, or of its registration, that took long.
+        """
+        lines = [*self.log_since_start.splitlines(), ""]
+        return [
+            line
+            for line, following in pairwise(lines)
+            if _ERROR.search(line)
+            and not (_SLOW.search(line) or _TRIED_AGAIN.search(line))
+            and not (_ASSIGNED.search(line) and "StaleBrokerEpochException" in following)
+        ]
 
     def client(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A librdkafka configuration for this broker, quiet about brokers that come and go."""
@@ -540,10 +544,25 @@ class RealKafka:
         partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
         if not metadata.brokers or any(p.leader < 0 for p in partitions):
             return None
-        return admin
+        return admin if _are_led(admin, metadata) else None
 
     def _last_words(self) -> str:
         return self.log_since_start[-3000:]
+
+
+def _are_led(admin: AdminClient, metadata: ClusterMetadata) -> bool:
+    """True when each partition is served: a broker shows its leaders before it leads."""
+    asked = {
+        TopicPartition(name, number): OffsetSpec.latest()
+        for name, topic in metadata.topics.items()
+        for number in topic.partitions
+    }
+    try:
+        for found in admin.list_offsets(asked).values() if asked else ():
+            found.result()
+    except KafkaException:
+        return False
+    return True
 
 
 def _group_of(user: str) -> str:

@@ -16,12 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cordwood.format.record_batch import Record, build_batch, iter_batches
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.served import ServedBroker
 from cordwood.testing.wire import ConnectionClosedError, Wire
 
 TOPIC = "killed"
 _RECORDS = 20
 _RUN_S = (0.05, 0.6)
+#: A slow machine may take longer for so many in each run.
+_BATCHES_MIN = 6
 _NUMBER = struct.Struct(">q")
 
 
@@ -111,16 +114,25 @@ def run_kills(directory: Path, *, kills: int, seed: int, writers: int = 4) -> Ou
 
 def _write_until_killed(broker: ServedBroker, writers: list[_Writer], seconds: float) -> None:
     stop = threading.Event()
+    before = sum(len(writer.acknowledged) for writer in writers)
     threads = [
         threading.Thread(target=writer.write, args=(broker.port, stop)) for writer in writers
     ]
     for thread in threads:
         thread.start()
     time.sleep(seconds)  # the load, not a wait: the kill must come in the middle of it
-    broker.kill()
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        poll_until(
+            lambda: sum(len(writer.acknowledged) for writer in writers) - before >= _BATCHES_MIN,
+            timeout_s=60,
+            what="batches are acknowledged",
+            interval_s=0.001,
+        )
+    finally:
+        broker.kill()
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def _complaints(port: int, writer: _Writer) -> list[str]:

@@ -52,7 +52,7 @@ from cordwood.testing.log_damage_base import (
 )
 from cordwood.testing.log_damage_check import LogJudge, Wanted, view_of
 
-SECONDS_MAX: Final = 10
+SECONDS_MAX: Final = 60
 _BLOCKS: Final = (1, 4, 12, 16, 64, 512)
 
 

@@ -137,7 +137,7 @@ def open_by_kafka(directories: Sequence[tuple[Path, Case]]) -> list[Opened]:
             [*java_command(str(tools_resource("LoadLogs.java"))), asked.name],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             check=True,
         )
     found = []

@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import Self
 
 from cordwood.model.errors import CordwoodError
-from cordwood.testing.kafka import free_port, poll_until
+from cordwood.testing.kafka import poll_until
+from cordwood.testing.ports import free_port
 from cordwood.testing.wire import ConnectionClosedError, Wire
 
-_START_S = 60.0
-_STOP_S = 60.0
+_START_S = 180.0
+_STOP_S = 180.0
 
 
 class ServeError(CordwoodError):

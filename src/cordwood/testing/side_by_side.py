@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cordwood.model.properties import parse_properties
+from cordwood.testing.applied import wait_until_applied
 from cordwood.testing.kafka import RealKafka
 from cordwood.testing.kafka_tools import KafkaTools, ToolResult
 
@@ -85,10 +86,24 @@ Run = Callable[[str, list[str], bytes], ToolResult]
 
 
 def run_lines(station: Station, lines: Iterable[Line], run: Run) -> None:
-    """Runs the commands in their order, and keeps what was said by the text of each."""
+    """Runs the commands in their order, and keeps what was said by the text of each.
+
+    The changes that a command made are applied by the broker before the next one runs.
+    """
+    port = int(station.bootstrap.rpartition(":")[2])
     for line in lines:
         tool, *words = station.words(line)
         station.said[line.text] = answer_of(station, line, run(tool, words, line.stdin))
+        if changes_metadata(line.text):
+            wait_until_applied(port)
+
+
+_CHANGES_METADATA: Final = re.compile(r" --(?:create|alter|delete|execute)\b| unregister\b")
+
+
+def changes_metadata(command: str) -> bool:
+    """True if a tool's command line asks the controller for a change."""
+    return _CHANGES_METADATA.search(command) is not None
 
 
 def answer_of(station: Station, line: Line, said: ToolResult) -> ToolResult:

@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-_START_SECONDS_MAX = 120
-_STOP_SECONDS_MAX = 20
+_START_SECONDS_MAX = 600
+_STOP_SECONDS_MAX = 60
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -236,10 +236,14 @@ ALL_COLUMNS = (
     "--formatter-property print.epoch=true --formatter-property print.delivery=true "
     "--formatter-property print.headers=true --formatter-property print.key=true"
 )
-PRODUCE = "console-producer --topic"
+#: By default a request is given up after 1.5 s, and sent again with a warning.
+PRODUCE = "console-producer --request-timeout-ms 60000 --topic"
 CONSUME = "console-consumer --timeout-ms 900 --from-beginning --topic"
-#: A member of a group waits for its partitions first.
-CONSUME_IN_GROUP = CONSUME.replace("900", "5000")
+#: A member of a group waits for its coordinator and its partitions first, and what it has read is
+#: committed: the row cannot be run again with more time. Where a row ends by a number of records,
+#: the time-out is never waited for.
+CONSUME_IN_GROUP = CONSUME.replace("900", "120000")
+CONSUME_REST_IN_GROUP = CONSUME.replace("900", "10000")
 
 CONSOLE: Sequence[Case] = (
     Case("console-producer", bootstrap=False),
@@ -376,9 +380,9 @@ CONSOLE: Sequence[Case] = (
     ),
     Case(f"{CONSUME_IN_GROUP} %a --group %g --max-messages 3"),
     Case(f"{CONSUME_IN_GROUP} %a --group %g --max-messages 3"),
-    Case(f"{CONSUME_IN_GROUP} %a --group %g"),
-    Case(f"{CONSUME_IN_GROUP} %a --group %g"),
-    Case(f"{CONSUME} %a --command-property group.id=%g2 --max-messages 2"),
+    Case(f"{CONSUME_REST_IN_GROUP} %a --group %g"),
+    Case(f"{CONSUME_REST_IN_GROUP} %a --group %g"),
+    Case(f"{CONSUME_IN_GROUP} %a --command-property group.id=%g2 --max-messages 2"),
     Case(f"{CONSUME_IN_GROUP} %a --group %g2 --max-messages 1"),
     Case("topics --delete --topic %.*"),
 )
@@ -394,7 +398,8 @@ OFFSETS: Sequence[Case] = (
     Case("get-offsets --topic %a"),
     Case("get-offsets --topic %b --time -3"),
     Case(f"{PRODUCE} %a --reader-property parse.key=true", b"a\t1\nb\t2\nc\t3\nd\t4\na\t5\n"),
-    Case(f"{PRODUCE} %b", b"1\n2\n3\n"),
+    # A record a batch: the size of a batch depends on the time between its records.
+    Case(f"{PRODUCE} %b --sync --timeout 0", b"1\n2\n3\n"),
     Case("get-offsets --topic %a"),
     Case("get-offsets --topic %.*"),
     Case("get-offsets --topic %a,%b --partitions 0,1"),
@@ -480,7 +485,7 @@ CONSUMER_GROUPS: Sequence[Case] = (
     Case("topics --create --topic %b"),
     Case(f"{PRODUCE} %a --reader-property parse.key=true", b"a\t1\nb\t2\nc\t3\nd\t4\na\t5\n"),
     Case(f"{PRODUCE} %b", b"1\n2\n3\n4\n5\n"),
-    Case(f"{CONSUME} %b --group %g --max-messages 3"),
+    Case(f"{CONSUME_IN_GROUP} %b --group %g --max-messages 3"),
     Case("consumer-groups --describe --group %g"),
     Case("consumer-groups --describe --group %g --offsets --verbose"),
     Case("consumer-groups --describe --group %g --members"),

@@ -16,7 +16,9 @@ from typing import Final
 
 from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
+from cordwood.testing.applied import wait_until_applied
 from cordwood.testing.kafka_tools import KafkaTools, ToolResult
+from cordwood.testing.side_by_side import changes_metadata
 from cordwood.testing.tool_cases import SETUP, Case
 
 KAFKA_PREFIX, OWN_PREFIX = "zqk", "zqc"
@@ -45,6 +47,10 @@ _TRACE = re.compile(
 
 _READS: Final = re.compile(r" --(list|describe)\b")
 _LOOKS_AGAIN: Final = 3
+#: How long a consumer waits for a record, where both sides differ: each time longer.
+_PATIENCE_MS: Final = (6_000, 60_000)
+_TIMEOUT: Final = re.compile(r"(?<= --timeout-ms )\d+")
+_IN_GROUP: Final = re.compile(r" --group | group\.id=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,22 +89,28 @@ class Sides:
             tool, *args = shlex.split(line)
             done = self.tools.run(tool, *args, "--bootstrap-server", self.bootstrap)
             assert done.code == 0, done.out + done.err
+        wait_until_applied(int(self.bootstrap.rpartition(":")[2]))
 
     def compare(self, case: Case) -> Comparison:
         """Runs one row on both sides.
 
-        A Kafka lists a change a moment after it has answered it, and each side has changed its own
-        topics: a row that changes nothing is run again on both sides while they differ.
+        What a row changes is applied by the broker before the next row runs. A row that changes
+        nothing is run again on both sides while they differ: each side has changed its own topics.
+        So is a consumer without a group, with more time: it ends when no record has come for its
+        time-out, which on a busy machine may be before the first.
         """
         compared = self._compare_once(case)
-        for _ in range(_LOOKS_AGAIN if _READS.search(case.line) else 0):
+        for again in _again(case):
             if compared.is_equal:
                 break
-            compared = self._compare_once(case)
+            compared = self._compare_once(again)
         return compared
 
     def _compare_once(self, case: Case) -> Comparison:
-        return Comparison(case=case, kafka=self._kafka(case), own=self._own(case))
+        compared = Comparison(case=case, kafka=self._kafka(case), own=self._own(case))
+        if changes_metadata(case.line):
+            wait_until_applied(int(self.bootstrap.rpartition(":")[2]))
+        return compared
 
     def _kafka(self, case: Case) -> ToolResult:
         prefix = KAFKA_PREFIX + self.tag
@@ -131,6 +143,15 @@ class Sides:
         if case.bootstrap:
             words += ["--bootstrap-server", self.bootstrap]
         return words
+
+
+def _again(case: Case) -> list[Case]:
+    """The rows to run while the sides differ."""
+    if _READS.search(case.line):
+        return [case] * _LOOKS_AGAIN
+    if _IN_GROUP.search(case.line) or not _TIMEOUT.search(case.line):
+        return []
+    return [case._replace(line=_TIMEOUT.sub(str(ms), case.line)) for ms in _PATIENCE_MS]
 
 
 def _own_names(data: bytes, prefix: str) -> bytes:

@@ -172,7 +172,7 @@ def request_body(api_key: int, version: int, values: Mapping[str, Any]) -> bytes
 class Wire:
     """One connection to a broker; requests are answered one by one."""
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout_s: float = 30) -> None:
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout_s: float = 120) -> None:
         self._address = (host, port)
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None

@@ -29,7 +29,7 @@ class WireClient(Wire):
             "create_topics",
             5,
             {
-                "timeout": 5000,
+                "timeout": 60_000,
                 "topics": [
                     {
                         "name": topic,
@@ -49,7 +49,7 @@ class WireClient(Wire):
 
     def delete(self, topic: str) -> str:
         """Deletes a topic; the error's name."""
-        answer = self.ask("delete_topics", 5, {"topic_names": [topic], "timeout": 5000})
+        answer = self.ask("delete_topics", 5, {"topic_names": [topic], "timeout": 60_000})
         return str(answer["responses"][0]["error_code"])
 
     def produce(self, topic: str, records: bytes, partition: int = 0, *, acks: int = -1) -> Plain:

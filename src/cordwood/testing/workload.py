@@ -20,11 +20,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cordwood.testing.kafka import KafkaRunError, RealKafka, kafka_tool
+from cordwood.testing.kafka import KafkaRunError, RealKafka, kafka_tool, poll_until
+from cordwood.testing.wire import Wire
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 DAY_MS: Final = 86_400_000
-_FLUSH_SECONDS_MAX: Final = 60
+_FLUSH_SECONDS_MAX: Final = 300
 _BATCH_BYTES: Final = 6_000
 _BATCH_RECORDS: Final = (1, 7, 40, 200)
 
@@ -169,6 +170,7 @@ class Workload:
                 open_now.discard(name)
         for name in sorted(open_now):
             self._end(self.transactional(name), aborted)
+        self._wait_for_markers([name for name in names if name in self._transactional])
 
     def commit_offsets(self, topics: Sequence[str], *, groups: int, commits: int) -> None:
         """Commits offsets of each group many times over, with a rebalance of a real member each."""
@@ -199,6 +201,17 @@ class Workload:
             producer.abort_transaction(_FLUSH_SECONDS_MAX)
         else:
             producer.commit_transaction(_FLUSH_SECONDS_MAX)
+
+    def _wait_for_markers(self, ids: Sequence[str]) -> None:
+        """Waits for the markers of the last transactions: they follow the answer to the client."""
+        with Wire(self.kafka.port) as wire:
+
+            def ended() -> bool:
+                asked = {"transactional_ids": ids}
+                told = wire.ask("describe_transactions", 0, asked)["transaction_states"]
+                return all(each["transaction_state"].startswith("Complete") for each in told)
+
+            poll_until(ended, timeout_s=_FLUSH_SECONDS_MAX, what="the markers of transactions")
 
     @contextmanager
     def _consumer(self, group: str) -> Iterator[Consumer]:

@@ -28,7 +28,7 @@ class SlowToMove(OsFileSystem):
     def make_directory(self, path: Path) -> None:
         if path.name.endswith("-future"):
             self.asked.set()
-            self.may.wait(30)
+            self.may.wait(120)
         super().make_directory(path)
 
 
@@ -47,9 +47,9 @@ def test_a_client_that_goes_away_does_not_end_the_move_that_it_asked_for(tmp_pat
         topics = [{"name": "t", "partitions": [0]}]
         fields = {"dirs": [{"path": str(target), "topics": topics}]}
         body = request_body(ALTER_REPLICA_LOG_DIRS, 2, fields)
-        with socket.create_connection(("127.0.0.1", running.port), 10) as client:
+        with socket.create_connection(("127.0.0.1", running.port), 120) as client:
             client.sendall(request_frame(ALTER_REPLICA_LOG_DIRS, 2, 1, "c", body))
-            assert fs.asked.wait(30)
+            assert fs.asked.wait(120)
 
             def hang_up(_: Broker) -> None:
                 for each in list(running.node.server.connections):
@@ -59,7 +59,7 @@ def test_a_client_that_goes_away_does_not_end_the_move_that_it_asked_for(tmp_pat
         running.call(lambda _: None)
         fs.may.set()
         poll_until(
-            lambda: _is_in(running, partition, target), timeout_s=20, what="the end of the move"
+            lambda: _is_in(running, partition, target), timeout_s=120, what="the end of the move"
         )
 
 

@@ -69,7 +69,7 @@ def ids(broker: RunningBroker) -> dict[Path, str]:
 
 
 def waits(broker: RunningBroker, seen: Callable[[Broker], bool], what: str) -> None:
-    poll_until(lambda: broker.call(seen), timeout_s=20, what=what)
+    poll_until(lambda: broker.call(seen), timeout_s=120, what=what)
 
 
 def written_topic(wire: WireClient, name: str = "t") -> dict[int, Path]:
@@ -85,7 +85,7 @@ def fail(broker: RunningBroker, directory: Path) -> None:
     break_directory(directory)
     broker.advance(minutes=2, compact=False)
     lost = ids(broker)[directory]
-    poll_until(lambda: lost not in registered(broker), timeout_s=20, what="the loss is told")
+    poll_until(lambda: lost not in registered(broker), timeout_s=120, what="the loss is told")
 
 
 # ---- placement
@@ -219,7 +219,7 @@ def test_a_fetch_that_waits_is_answered_when_its_directory_fails(
     thread.start()
     waits(running, lambda it: it.delayed.fetch.delayed_count == 1, "the fetch waits")
     fail(running, place.directories[1])
-    thread.join(20)
+    thread.join(120)
     assert answers == [STORAGE_ERROR]
 
 
@@ -311,7 +311,7 @@ def test_a_node_without_its_metadata_directory_gives_up(
     break_directory(place.directories[0])
     running.advance(minutes=2, compact=False)
     failure = running.node.failure
-    poll_until(failure.done, timeout_s=20, what="the node gives up")
+    poll_until(failure.done, timeout_s=120, what="the node gives up")
     start = f"Shutdown broker because the metadata log dir {place.directories[0]} has failed"
     assert failure.result().startswith(start)
 
@@ -321,7 +321,7 @@ def test_a_metadata_log_that_cannot_be_synced_ends_the_node(
 ) -> None:
     place.fs.dead = place.directories[0]
     assert wire.create("t", name_of_error=True) == STORAGE_ERROR
-    poll_until(running.node.failure.done, timeout_s=20, what="the node gives up")
+    poll_until(running.node.failure.done, timeout_s=120, what="the node gives up")
 
 
 def test_a_node_goes_on_while_one_directory_is_left(

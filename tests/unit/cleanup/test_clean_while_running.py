@@ -114,8 +114,8 @@ class TailReader:
 
 
 @contextmanager
-def running(*workers: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Each in a thread of its own; what goes wrong in one is raised at the end."""
+def running(*workers: Callable[[threading.Event], None]) -> Iterator[list[BaseException]]:
+    """Each in a thread of its own; what goes wrong in one is given, and raised at the end."""
     stop = threading.Event()
     errors: list[BaseException] = []
 
@@ -130,7 +130,7 @@ def running(*workers: Callable[[threading.Event], None]) -> Iterator[None]:
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield errors
     finally:
         stop.set()
         for thread in threads:
@@ -145,8 +145,8 @@ def test_every_read_is_whole_while_rounds_are_put_in_place(tmp_path: Path) -> No
     log = logs.log()
     writer, tail = Writer(logs, log), TailReader(log)
     rounds = 0
-    with running(writer, tail, TailReader(log)):
-        while rounds < 6 or tail.passes < 3:
+    with running(writer, tail, TailReader(log)) as errors:
+        while not errors and (rounds < 6 or tail.passes < 3):
             rounds += logs.cleaner.clean_once()
             # What was replaced is removed while readers may still hold it.
             logs.manager.context.scheduler.run_due()
@@ -170,13 +170,15 @@ def test_a_reader_at_the_head_sees_every_record_that_was_written(tmp_path: Path)
     writer, head = Writer(logs, log), HeadReader(log)
     rounds = cleaned_below = 0
     idle = threading.Event()
-    with running(writer, head):
+    with running(writer, head) as errors:
         while rounds < 5:
-            # Time passes once the reader has got past what was written before.
+            # Only what was written before the clock was moved can be cleaned, and only once the
+            # reader has got past it.
+            logs.clock.advance(2)
             wait_for = log.log_end_offset
             while head.next_offset < wait_for:
+                assert not errors, errors[0]
                 idle.wait(0.001)
-            logs.clock.advance(2)
             rounds += logs.cleaner.clean_once()
             logs.manager.context.scheduler.run_due()
             cleaned_below = logs.checkpoint() or 0
@@ -208,8 +210,8 @@ def test_reads_go_on_while_retention_and_compaction_both_take_segments(tmp_path:
                 continue
             assert found == sorted(set(found))
 
-    with running(writer, read):
-        while len(set(starts)) < 3:
+    with running(writer, read) as errors:
+        while not errors and len(set(starts)) < 3:
             logs.cleaner.clean_once()
             logs.manager.context.scheduler.run_due()
             starts.append(log.log_start_offset)
@@ -240,8 +242,8 @@ def test_two_cleaners_and_a_truncating_leader_change_disturb_no_reader(
             logs.cleaning.resume_cleaning([T0])
 
     tail = TailReader(other)
-    with running(first, second, clean(0), clean(1), pause_and_resume, tail):
-        while tail.passes < 3 or not logs.checkpoint("t-1"):
+    with running(first, second, clean(0), clean(1), pause_and_resume, tail) as errors:
+        while not errors and (tail.passes < 3 or not logs.checkpoint("t-1")):
             logs.manager.context.scheduler.run_due()
     assert logs.cleaning.state(T0) is None
     assert not logs.cleaning.uncleanable_partitions(log.log_dir)

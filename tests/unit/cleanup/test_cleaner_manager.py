@@ -425,7 +425,7 @@ def test_done_cleaning_of_an_aborted_log_pauses_it_and_writes_no_checkpoint(
     assert grabbed(logs) == "t-0"
     aborter = aborting(logs.cleaning, logs.cleaning.abort_and_pause)
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
-    aborter.join(10)
+    aborter.join(120)
     assert logs.cleaning.state(T0) == Paused(1)
     assert not (logs.directories[0] / CLEANER_OFFSET_CHECKPOINT).exists()
 
@@ -455,7 +455,7 @@ def test_done_deleting_forgets_the_state_or_pauses_what_was_aborted(tmp_path: Pa
     assert logs.cleaning.deletable_logs()
     aborter = aborting(logs.cleaning, logs.cleaning.abort_and_pause)
     logs.cleaning.done_deleting([T0])
-    aborter.join(10)
+    aborter.join(120)
     assert logs.cleaning.state(T0) == Paused(1)
 
 
@@ -482,7 +482,7 @@ def test_pauses_and_resumes_of_several_threads_leave_no_state(tmp_path: Path) ->
 
     threads = [in_thread(pause_and_resume) for _ in range(2)]
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert logs.cleaning.state(T0) is None
 
 
@@ -502,7 +502,7 @@ def test_aborting_what_is_being_aborted_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CleaningStateError, match="since it is in LogCleaningAborted state"):
         logs.cleaning.abort_and_pause(T0)
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
-    aborter.join(10)
+    aborter.join(120)
 
 
 def test_a_thread_that_aborts_its_own_cleaning_is_refused_instead_of_waiting_for_ever(
@@ -524,7 +524,7 @@ def test_abort_waits_until_the_cleaner_has_seen_it_and_leaves_no_state(tmp_path:
         logs.cleaning.check_cleaning_aborted(log)
     assert aborter.is_alive()
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
-    aborter.join(10)
+    aborter.join(120)
     assert not aborter.is_alive()
     assert logs.cleaning.state(T0) is None
 
@@ -613,7 +613,7 @@ def test_a_deleted_log_loses_its_line_and_its_cleaning_is_stopped_first(tmp_path
         assert deleter.is_alive()
     assert log.directory.name == "t-0", "it has its name while it is being cleaned"
     logs.cleaning.done_cleaning(T0, logs.directories[0], 2)
-    deleter.join(10)
+    deleter.join(120)
     assert log.directory.name.endswith("-delete")
     assert logs.cleaning.state(T0) is None
     assert lines(logs) == {}
@@ -699,9 +699,9 @@ def test_nobody_waits_for_a_log_that_is_being_looked_at(three: RunningLogs) -> N
         assert looker.is_alive(), "it looks at the log"
         assert cleaning.state(TopicPartition("t", 2)) is None
         others = in_thread(lambda: cleaning.abort_cleaning(TopicPartition("t", 0)))
-        others.join(10)
+        others.join(120)
         assert not others.is_alive(), "it has to wait"
-    looker.join(10)
+    looker.join(120)
     assert found[0] is not None
     assert str(found[0].topic_partition) == "t-2"
 
@@ -713,7 +713,7 @@ def test_a_log_that_was_paused_while_it_was_looked_at_is_not_taken(three: Runnin
         looker = in_thread(lambda: found.append(cleaning.grab_filthiest(0)))
         looker.join(0.2)
         cleaning.abort_and_pause(TopicPartition("t", 2))
-    looker.join(10)
+    looker.join(120)
     assert found[0] is not None
     assert str(found[0].topic_partition) == "t-1"
 
@@ -728,5 +728,5 @@ def test_a_log_that_was_cleaned_while_it_was_looked_at_is_looked_at_again(
         looker.join(0.2)
         for number in (1, 2):
             three.set_checkpoint(three.log(f"t-{number}").active.base_offset, f"t-{number}")
-    looker.join(10)
+    looker.join(120)
     assert found == [None]

@@ -597,7 +597,7 @@ def test_a_truncation_in_mid_round_stops_it_and_lowers_the_checkpoint(tmp_path: 
 
     cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=truncate))
     cleaner.clean_once()
-    threads[0].join(10)
+    threads[0].join(120)
     assert log.log_end_offset == 25
     assert logs.cleaning.state(T0) is None
     # The first group is in place, and nothing is left of the others.
@@ -658,7 +658,7 @@ def test_a_deletion_in_mid_round_waits_for_the_cleaner_and_leaves_no_trace(
 
     cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=delete))
     cleaner.clean_once()
-    threads[0].join(10)
+    threads[0].join(120)
     assert log.directory.name.endswith("-delete")
     assert not list(log.directory.glob("*.staged"))
     assert logs.cleaning.state(T0) is None
@@ -682,7 +682,7 @@ def test_a_policy_without_compact_stops_the_round(tmp_path: Path) -> None:
 
     cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=change))
     cleaner.clean_once()
-    threads[0].join(10)
+    threads[0].join(120)
     assert logs.cleaning.state(T0) is None
     assert offsets(log) == [1, 3, 5, 7, 9, *range(10, 40)]
     assert logs.checkpoint() is None

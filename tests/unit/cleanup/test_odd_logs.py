@@ -139,7 +139,7 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
             super().run(committers)
 
     LiveCleaner(logs.cleaning, Stopping()).clean_once()
-    threads[0].join(10)
+    threads[0].join(120)
     assert logs.cleaning.state(T0) == (Paused(1) if how == "pause" else None)
     assert {path.name: path.read_bytes() for path in log.directory.glob("*.log")} == before
     assert not list(log.directory.glob("*.staged"))

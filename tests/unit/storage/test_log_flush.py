@@ -74,7 +74,7 @@ class RenamedAmidFlush(SimulatedFileSystem):
         super().rename(path, target)
         if target == RENAMED:
             self._renamed.set()
-            assert self._missed.wait(10)
+            assert self._missed.wait(120)
 
     def open(self, path: Path, *, write: bool = False) -> File:
         with self._looking():
@@ -92,7 +92,7 @@ class RenamedAmidFlush(SimulatedFileSystem):
             self._looks -= 1
             if self._looks == 0:
                 self._work.start()
-                assert self._renamed.wait(10)
+                assert self._renamed.wait(120)
         try:
             yield
         except FileNotFoundError:
@@ -118,7 +118,7 @@ def test_a_flush_in_the_middle_of_a_rename_waits_for_its_end(
     rename = threading.Thread(target=lambda: log.rename_directory(RENAMED), daemon=True)
     fs.begin(rename)
     flush(log)
-    rename.join(10)
+    rename.join(120)
     assert not rename.is_alive()
     assert log.directory == RENAMED
     assert not log.context.failures.offline

@@ -342,7 +342,7 @@ def test_an_append_that_fails_does_not_wait_for_those_that_wait_for_its_log(
     appending = threading.Thread(target=append, daemon=True)
     appending.start()
     for thread in (appending, waiting):
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive(), "they wait for each other"
     assert len(refused) == 1
     assert partitions_of(logs) == ["b-0"]

@@ -189,7 +189,7 @@ def test_appends_and_reads_go_on_in_other_threads_while_it_is_moved(tmp_path: Pa
     appender, consumer = Appender(logs, 400), Consumer(logs, 400)
     with ThreadPoolExecutor(2) as pool:
         works = [pool.submit(appender.run), pool.submit(consumer.run)]
-        appender.begun.wait(60)
+        appender.begun.wait(120)
         for directory in ("b", "a", "b"):
             move = LogMove(logs.manager, PARTITION, tmp_path / directory)
             while True:
@@ -198,7 +198,7 @@ def test_appends_and_reads_go_on_in_other_threads_while_it_is_moved(tmp_path: Pa
                     move.finish()
                     break
         for work in works:
-            work.result(60)
+            work.result(120)
     log = current(logs)
     assert log.log_dir == tmp_path / "b"
     values = [(offset, value) for offset, _, _, value in records_in(log)]

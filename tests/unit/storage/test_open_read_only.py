@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -325,7 +326,12 @@ def test_a_log_that_is_appended_to_and_cut_meanwhile_is_seen_up_to_some_moment(
             logs.manager.context.scheduler.run_due()
 
     def seen() -> Iterator[list[int]]:
-        for _ in range(25):
+        seen_once = False
+        attempts = 0
+        deadline = time.monotonic() + 120
+        while attempts < 25 or not seen_once:
+            attempts += 1
+            assert time.monotonic() < deadline, f"{attempts} looks and nothing seen"
             try:
                 manager = look(logs)
             except CordwoodError:  # segments went faster than they could be opened
@@ -334,9 +340,11 @@ def test_a_log_that_is_appended_to_and_cut_meanwhile_is_seen_up_to_some_moment(
             if found is None:  # a segment went between the listing and the opening
                 continue
             try:
-                yield offsets_in(found)
+                offsets = offsets_in(found)
             except FileNotFoundError:
                 continue
+            seen_once = True
+            yield offsets
 
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(work)

@@ -110,7 +110,7 @@ def test_a_file_is_not_opened_while_it_is_being_renamed(owners: list[Owner]) -> 
         target = owner.path.with_suffix(".deleted")
         owner.path.rename(target)
         owner.path = target
-    reader.join(10)
+    reader.join(120)
     assert found == [b"content of 0"]
 
 
@@ -137,7 +137,7 @@ def test_many_threads_share_files(owners: list[Owner]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert wrong == []
     assert cache.files_open == 2
 

@@ -184,7 +184,7 @@ def test_readers_see_whole_batches_while_a_writer_appends(segments: Segments) ->
         written[0] = offset + 1
     done.set()
     for reader in readers:
-        reader.join(30)
+        reader.join(120)
     assert wrong == []
     assert segments.warnings == []
 
@@ -545,14 +545,14 @@ def test_an_index_is_made_anew_by_one_of_many_readers(segments: Segments) -> Non
     start = threading.Barrier(4)
 
     def read() -> None:
-        start.wait(10)
+        start.wait(120)
         found.append(reopened.translate_offset(1150))
 
     readers = [threading.Thread(target=read) for _ in range(4)]
     for reader in readers:
         reader.start()
     for reader in readers:
-        reader.join(10)
+        reader.join(120)
     assert found == [expected] * 4
     assert len(segments.warnings) == 1
 
@@ -672,7 +672,7 @@ def test_a_reader_that_meets_a_truncation_does_not_fail(segments: Segments) -> N
         put(segment, *[batch(i, f"value {i}") for i in range(segment.read_next_offset(), 200)])
     done.set()
     for reader in readers:
-        reader.join(30)
+        reader.join(120)
     assert wrong == []
 
 

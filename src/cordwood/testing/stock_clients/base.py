@@ -15,7 +15,7 @@ from cordwood.model.errors import CordwoodError
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: Final[Sequence[Codec]] = ("none", "gzip", "snappy", "lz4", "zstd")
-READ_SECONDS_MAX: Final = 25.0
+READ_SECONDS_MAX: Final = 180.0
 
 
 class StockRecord(NamedTuple):

@@ -19,6 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
+from cordwood.testing.downloads import (
+    DOWNLOAD_ATTEMPTS,
+    DOWNLOAD_SECONDS_MAX,
+    DownloadError,
+    copy_dependencies,
+)
 from cordwood.testing.kafka import kafka_jars
 from cordwood.testing.stock_clients.base import (
     READ_SECONDS_MAX,
@@ -34,9 +40,8 @@ from cordwood.testing.stock_clients.base import (
 )
 
 _SOURCES: Final = Path(__file__).resolve().parents[4] / "tests" / "compat" / "clients"
-_BUILD_SECONDS_MAX: Final = 600
-_ANSWER_SECONDS_MAX: Final = READ_SECONDS_MAX + 20
-_START_SECONDS_MAX: Final = 120
+_ANSWER_SECONDS_MAX: Final = READ_SECONDS_MAX + 60
+_START_SECONDS_MAX: Final = 300
 _ERRORS: Final = {"no_offset": NoOffsetError, "topic_exists": TopicExistsError}
 
 
@@ -270,8 +275,10 @@ def spark_client(bootstrap_servers: str) -> SparkClient:
         _run([*uv, "venv", "-q", "--python", sys.executable, str(target / "venv")], source)
         pinned = ["--require-hashes", "-r", "requirements.txt"]
         _fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
-        goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-        _fetch(["mvn", "-q", "-B", *goals, f"-DoutputDirectory={target / 'jars'}"], source)
+        try:
+            copy_dependencies(source / "pom.xml", target / "jars")
+        except DownloadError as error:
+            raise ClientUnavailableError(str(error)) from error
 
     home = built("spark", build, ("pom.xml", "requirements.txt"))
     python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
@@ -352,11 +359,15 @@ def _need(tool: str, what_to_do: str) -> None:
 
 
 def _fetch(command: Sequence[str], directory: Path) -> None:
-    """Runs what may need the network: without it, the client is not to be had."""
-    try:
-        _run(command, directory)
-    except StockClientError as error:
-        raise ClientUnavailableError(str(error)) from error
+    """Runs what may need the network, again if it failed: without it there is no client."""
+    for attempts_left in reversed(range(DOWNLOAD_ATTEMPTS)):
+        try:
+            _run(command, directory)
+        except StockClientError as error:
+            if not attempts_left:
+                raise ClientUnavailableError(str(error)) from error
+        else:
+            return
 
 
 def _run(command: Sequence[str], directory: Path) -> str:
@@ -367,7 +378,7 @@ def _run(command: Sequence[str], directory: Path) -> str:
             env=os.environ | {"GOTOOLCHAIN": "local"},
             capture_output=True,
             text=True,
-            timeout=_BUILD_SECONDS_MAX,
+            timeout=DOWNLOAD_SECONDS_MAX,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

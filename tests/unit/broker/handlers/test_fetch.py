@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -217,7 +216,7 @@ def test_a_fetch_waits_until_there_is_enough(running: RunningBroker, topic: str)
         produce(wire, topic, batch(size=100))
         assert not answers
         produce(wire, topic, batch(size=100))
-        thread.join(30)
+        thread.join(120)
     assert size(told(answers[0])[0]) >= 300
     assert running.call(lambda broker: waiters(broker, topic)) == 0
 
@@ -225,10 +224,9 @@ def test_a_fetch_waits_until_there_is_enough(running: RunningBroker, topic: str)
 def test_a_full_response_does_not_wait_for_more_than_it_may_hold(wire: Wire, topic: str) -> None:
     for _ in range(3):
         produce(wire, topic, batch(size=1000))
-    begun = time.monotonic()
-    answer = fetch(wire, topic, {}, max_bytes=1500, min_bytes=1 << 20, max_wait=20_000)
+    # One that waited would not be answered as long as the connection waits for it.
+    answer = fetch(wire, topic, {}, max_bytes=1500, min_bytes=1 << 20, max_wait=3_600_000)
     assert size(told(answer)[0]) > 1000
-    assert time.monotonic() - begun < 10
 
 
 def test_a_fetch_that_waits_in_vain_answers_after_max_wait(
@@ -270,7 +268,7 @@ def test_a_deleted_topic_ends_the_wait(running: RunningBroker, wire: Wire, topic
     while not running.call(lambda broker: waiters(broker, topic)):
         pass
     wire.ask("delete_topics", 4, {"topic_names": [topic], "timeout": 1000})
-    thread.join(30)
+    thread.join(120)
     assert told(answers[0])[0]["error_code"] == "unknown_topic_or_partition"
 
 
@@ -397,7 +395,7 @@ def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
         return appending.run(lambda: fetch_handler.handle(broker, request, call))
 
     answer = running.call(begin)
-    poll_until(lambda: running.call(lambda _: answer.done()), timeout_s=30, what="the answer")
+    poll_until(lambda: running.call(lambda _: answer.done()), timeout_s=120, what="the answer")
     assert running.call(lambda broker: broker.log(name, grown).log_end_offset) == 1
     assert not running.call(lambda broker: broker.delayed.fetch.watched_by((name, 1)))
     assert answer.exception() is None

@@ -16,7 +16,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.kafka import free_port
+from cordwood.testing.ports import free_port
 from cordwood.testing.scrape import Probe, probed
 
 COMPACT = {

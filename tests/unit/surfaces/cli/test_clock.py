@@ -16,8 +16,8 @@ from cordwood.model.clock import SystemClock
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.values import format_duration, parse_duration
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import free_port
 from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.ports import free_port
 from cordwood.testing.scrape import Probe, probed
 
 DAY_MS = 86_400_000

@@ -18,8 +18,8 @@ from cordwood.storage.directory_lock import DirectoryLock
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import free_port
 from cordwood.testing.no_engine import NoEngine
+from cordwood.testing.ports import free_port
 from cordwood.testing.scrape import Probe, probed
 from cordwood.testing.served import ServedBroker
 

@@ -24,6 +24,6 @@ def broker() -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def cluster(broker: RunningBroker) -> Iterator[Cluster]:
-    settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers, api_timeout_ms=10_000)
+    settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers)
     with Cluster(settings, warn=_fail) as found:
         yield found

@@ -70,13 +70,13 @@ def test_a_member_goes_on_where_the_last_one_ended(cluster: Cluster) -> None:
     fill(cluster, "read", [b"1", b"2", b"3"])
     tp = TopicPartition("read", 0)
     first = member(cluster, "readers", "read")
-    assert [r.record.value for r in first.poll(2000)] == [b"1", b"2", b"3"]
+    assert [r.record.value for r in first.poll(120_000)] == [b"1", b"2", b"3"]
     assert Groups(cluster).describe("readers").state == "Stable"
     assert Groups(cluster).describe("readers").members[0].partitions == (tp,)
     first.close({tp: 1})
     assert committed_offsets(cluster, "readers", [tp]) == {tp: 1}
     second = member(cluster, "readers", "read")
-    assert [r.record.value for r in second.poll(2000)] == [b"2", b"3"]
+    assert [r.record.value for r in second.poll(120_000)] == [b"2", b"3"]
     second.close()
     assert fetch_committed(cluster, "readers", None)[tp].offset == 3
 

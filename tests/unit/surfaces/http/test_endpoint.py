@@ -132,10 +132,10 @@ def test_a_loop_that_does_not_answer_fails_the_request_and_nothing_else(
 
     def stand_still() -> None:
         is_stopped.set()
-        assert go_on.wait(30)
+        assert go_on.wait(120)
 
     broker.broker.call_soon(stand_still)
-    assert is_stopped.wait(30)
+    assert is_stopped.wait(120)
     assert probe.ask("/health").status == 503
     assert probe.ask("/metrics").status == 503
     assert probe.ask("/clock").status == 200
@@ -177,6 +177,7 @@ def test_a_request_has_a_time_in_total_however_often_a_byte_comes(broker: Runnin
     ):
         slow.settimeout(0.01)
         answer = b""
+        # The last byte may meet a connection that is closed; the answer came before.
         for byte in b"GET /clock HTTP/1.1\r\n" + b"X: y\r\n" * 1_000:
             try:
                 slow.sendall(bytes([byte]))
@@ -187,6 +188,8 @@ def test_a_request_has_a_time_in_total_however_often_a_byte_comes(broker: Runnin
                 break
             if answer:
                 break
+        slow.settimeout(120)
+        answer += received(slow)
         assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
@@ -197,7 +200,7 @@ def test_an_answer_that_is_not_taken_is_given_up(broker: RunningBroker) -> None:
     with socket.create_connection(sock.getsockname()[:2]) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert slow.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
-        poll_until(lambda: not server._open, timeout_s=30, what="the end of the connection")
+        poll_until(lambda: not server._open, timeout_s=120, what="the end of the connection")
         assert len(received(slow)) < 64 << 20
     server.close()
 
@@ -218,7 +221,8 @@ def test_a_request_that_is_too_large_or_malformed_is_refused(
     probe: Probe, request_: bytes, status: int
 ) -> None:
     with socket.create_connection(("127.0.0.1", probe.endpoint.port)) as sock:
-        sock.sendall(request_)
+        with suppress(ConnectionError):  # it may be refused before it has been sent whole
+            sock.sendall(request_)
         assert received(sock).startswith(b"HTTP/1.1 %d " % status)
 
 

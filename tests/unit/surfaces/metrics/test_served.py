@@ -16,6 +16,7 @@ from cordwood.surfaces.metrics.metric import Kind
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.in_process_engine import ManagedInProcessEngine
+from cordwood.testing.kafka import poll_until
 from cordwood.testing.scrape import Probe, probed
 
 TOPIC = "kafka_server_brokertopicmetrics_"
@@ -59,7 +60,7 @@ def produce(
     producer = Producer(client(broker, linger_ms="5", **settings))
     for value in values:
         producer.produce(topic, value, key=key, on_delivery=note)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return errors
 
 
@@ -69,7 +70,7 @@ def consume(broker: RunningBroker, topic: str, count: int) -> Consumer:
         client(broker, group_id="g", auto_offset_reset="earliest", enable_auto_commit="false")
     )
     consumer.subscribe([topic])
-    read = consumer.consume(count, 30)
+    read = consumer.consume(count, 120)
     assert len(read) == count
     consumer.commit(asynchronous=False)
     return consumer
@@ -150,9 +151,12 @@ def test_a_consumer_shows_in_bytes_out_requests_connections_and_groups(
     software = scrape.labels("kafka_server_socket_server_metrics_connections_software")
     assert any("confluent" in labels["clientSoftwareName"] for labels in software)
     consumer.close()
-    after = probe.scrape()
-    assert after.value(f"{group}numgroupsempty") == 1
-    assert after.value(f"{group}numgroupsstable") == 0
+    poll_until(
+        lambda: probe.scrape().value(f"{group}numgroupsempty") == 1,
+        timeout_s=120,
+        what="the end of the group's only member",
+    )
+    assert probe.scrape().value(f"{group}numgroupsstable") == 0
 
 
 def test_a_topic_that_is_deleted_has_no_values_any_more(
@@ -258,7 +262,7 @@ def test_a_fetch_that_waits_is_in_the_purgatory_until_its_time_is_up(
     consumer.subscribe(["orders"])
     expired = "kafka_server_delayedfetchmetrics_expires_total"
     seen = 0.0
-    for _ in range(300):
+    for _ in range(2_400):  # two minutes
         assert consumer.poll(0.05) is None
         scrape = probe.scrape()
         waiting = scrape.value(
