@@ -288,9 +288,7 @@ class Broker:
             )
         else:
             here.leader_epoch = image.leader_epoch
-            here.is_alone = is_alone
-            if is_alone:
-                here.commit_alone()
+            here.update_isr(is_alone=is_alone)
         if here is not None and is_changed:
             here.wake(0)
 

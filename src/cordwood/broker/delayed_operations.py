@@ -1,4 +1,4 @@
-"""Requests that wait for partitions: fetches for more records, produces for the high watermark.
+"""Requests that wait for partitions: for more records, the high watermark, the low watermark.
 
 Source: kafka.cluster.DelayedOperations; kafka.server.ReplicaManager's purgatories.
 """
@@ -18,9 +18,11 @@ class DelayedOperations:
         """Nothing waits yet."""
         self.fetch: Purgatory[PartitionName] = Purgatory(call_later_ms)
         self.produce: Purgatory[PartitionName] = Purgatory(call_later_ms)
+        self.delete_records: Purgatory[PartitionName] = Purgatory(call_later_ms)
 
     def check(self, topic: str, index: int, grown_bytes: int) -> None:
         """A partition has grown by so many bytes, or has changed otherwise if 0."""
         key = topic, index
         self.fetch.check(key, grown_bytes)
         self.produce.check(key, grown_bytes)
+        self.delete_records.check(key, grown_bytes)

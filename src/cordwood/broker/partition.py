@@ -102,10 +102,23 @@ class Partition:
         """Has what waits look at the partition: it has grown, or has changed otherwise if 0."""
         self._on_change(self, size_bytes)
 
-    def commit_alone(self) -> None:
-        """Commits all records: no other replica is in sync."""
-        if self.log.maybe_update_high_watermark(self.log.log_end_offset) is not None:
+    def update_isr(self, *, is_alone: bool) -> None:
+        """Another replica has come in sync, or none is any more: then all records are committed."""
+        has_changed = is_alone != self.is_alone
+        self.is_alone = is_alone
+        if is_alone:
+            raised = self.log.maybe_update_high_watermark(self.log.log_end_offset)
+            has_changed = has_changed or raised is not None
+        if has_changed:
             self.wake(0)
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The lowest log start offset of the replicas in sync; None while another's is unknown.
+
+        Source: Partition.lowWatermarkIfLeader.
+        """
+        return self.log.log_start_offset if self.is_alone else None
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client that knows another epoch than this; -1 for one that knows none.

@@ -147,10 +147,7 @@ def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: Runni
     partition = broker.call(lambda it: it.groups.partition_for("g"))
 
     def replicate(it: Broker, *, is_alone: bool) -> None:
-        offsets = it.partition(GROUP_METADATA_TOPIC, partition)
-        offsets.is_alone = is_alone
-        if is_alone:
-            offsets.commit_alone()
+        it.partition(GROUP_METADATA_TOPIC, partition).update_isr(is_alone=is_alone)
 
     def end_offset() -> int:
         return broker.call(lambda it: it.log(GROUP_METADATA_TOPIC, partition).log_end_offset)

@@ -1,4 +1,4 @@
-"""Produce with acks=all where another replica is in sync: answered when it is committed."""
+"""Produce and DeleteRecords where another replica is in sync: their answers wait for it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ def running() -> Iterator[RunningBroker]:
 
 def has_another_replica(broker: Broker, *, value: bool) -> None:
     """Has partition 0 wait for a replica that never fetches, or wait no longer."""
-    partition = broker.partition(TOPIC, 0)
-    partition.is_alone = not value
-    if partition.is_alone:
-        partition.commit_alone()
+    broker.partition(TOPIC, 0).update_isr(is_alone=not value)
 
 
 def produce(port: int, *partitions: int, acks: int = -1, timeout: int = 60_000) -> dict[int, Plain]:
@@ -62,12 +59,24 @@ class Asked:
         return self.answers[0]
 
 
-def until_delayed(running: RunningBroker) -> None:
+def until_delayed(running: RunningBroker, kind: str = "produce") -> None:
     poll_until(
-        lambda: running.call(lambda it: it.delayed.produce.delayed_count) == 1,
+        lambda: running.call(lambda it: getattr(it.delayed, kind).delayed_count) == 1,
         timeout_s=30,
-        what="the produce waits",
+        what="the request waits",
     )
+
+
+def delete(port: int, *partitions: int, timeout: int = 60_000) -> dict[int, tuple[str, int]]:
+    """Deletes all records below the high watermark; the errors and low watermarks."""
+    asked = [{"partition_index": index, "offset": -1} for index in partitions]
+    fields = {"topics": [{"name": TOPIC, "partitions": asked}], "timeout": timeout}
+    with Wire(port) as wire:
+        answer = wire.ask("delete_records", 1, fields)
+    return {
+        each["partition_index"]: (each["error_code"], each["low_watermark"])
+        for each in answer["topics"][0]["partitions"]
+    }
 
 
 def test_batch_is_answered_when_the_high_watermark_has_passed_it(running: RunningBroker) -> None:
@@ -100,3 +109,23 @@ def test_batch_of_a_topic_that_is_deleted_meanwhile_is_refused(running: RunningB
 def test_leader_alone_is_enough_for_acks_of_one(running: RunningBroker) -> None:
     assert produce(running.port, 0, acks=1)[0]["error_code"] == "none"
     assert running.call(lambda it: it.log(TOPIC, 0).high_watermark) == 0
+
+
+def test_deleted_records_are_answered_when_no_other_replica_has_them(
+    running: RunningBroker,
+) -> None:
+    running.call(lambda it: has_another_replica(it, value=False))
+    produce(running.port, 0, 1)
+    running.call(lambda it: has_another_replica(it, value=True))
+    asked = Asked(lambda: delete(running.port, 0, 1))
+    until_delayed(running, "delete_records")
+    assert asked.answers == []
+    running.call(lambda it: has_another_replica(it, value=False))
+    assert asked.answer() == {0: ("none", 1), 1: ("none", 1)}
+
+
+def test_records_that_another_replica_does_not_delete_in_time_have_timed_out(
+    running: RunningBroker,
+) -> None:
+    assert delete(running.port, 0, 1, timeout=20) == {0: ("request_timed_out", 0), 1: ("none", 0)}
+    assert running.call(lambda it: it.delayed.delete_records.expired_count) == 1
