@@ -61,6 +61,7 @@ class GroupMetadataLog:
     """The partitions of `__consumer_offsets` that are led here."""
 
     topic = GROUP_METADATA_TOPIC
+    contents = "groups"
 
     def __init__(self, broker: PartitionAppender, codec: Codec) -> None:
         """`codec` compresses the records."""

@@ -126,6 +126,10 @@ class CoordinatorLog(Protocol[S_contra, R_contra]):
     def topic(self) -> str:
         """Its name."""
 
+    @property
+    def contents(self) -> str:
+        """What its records are of, for log lines: such as "groups"."""
+
     def partitions(self) -> Collection[int]:
         """The partitions of the topic; none if there is no such topic."""
 
@@ -489,15 +493,15 @@ class CoordinatorRuntime(Generic[S, E, R]):
 
     def _load(self, partition: int, loader: PartitionLoader[S]) -> _Partition[S] | None:
         """A partition's state; None if its log cannot be read, which is logged."""
-        timeline = Timeline()
+        log, timeline = self._log, Timeline()
         state = self._machine.new_state(partition, timeline)
         try:
             end_offset = loader.load(state, timeline)
         except (CordwoodError, OSError) as error:
-            _LOG.error("Cannot load the groups of %s-%d: %s", self._log.topic, partition, error)
+            _LOG.error("Cannot load the %s of %s-%d: %s", log.contents, log.topic, partition, error)
             return None
         except Exception:  # otherwise clients would be answered forever that it is being loaded
-            _LOG.exception("Cannot load the groups of %s-%d", self._log.topic, partition)
+            _LOG.exception("Cannot load the %s of %s-%d", log.contents, log.topic, partition)
             return None
         timers = Timers(self._host.call_later_ms, self._host.after_input)
         loaded = _Partition(partition, state, timeline, timers)
@@ -529,7 +533,9 @@ class CoordinatorRuntime(Generic[S, E, R]):
             for event in self._machine.on_loaded(loaded.state, now_ms):
                 self._handle(loaded, event, now_ms)
         except Exception:  # requests that wait for the load must be answered
-            _LOG.exception("Cannot resume the groups of %s-%d", self._log.topic, loaded.index)
+            _LOG.exception(
+                "Cannot resume the %s of %s-%d", self._log.contents, self._log.topic, loaded.index
+            )
 
 
 def _refuse(event: CoordinatorEvent, error: KafkaError) -> None:

@@ -101,6 +101,7 @@ class Log:
     """As `CoordinatorLog` and its loader: one partition, in memory."""
 
     topic = "__counts"
+    contents = "counts"
     size_bytes = 0
 
     def __init__(self) -> None:

@@ -123,10 +123,8 @@ class ExpireOffsets(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLoaded(GroupEvent):
-    """A group was read from the log: the sessions of its members begin."""
-
-    group_id: str
+class GroupsLoaded(GroupEvent):
+    """The groups were read from the log: the sessions of their members begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class GroupStateMachine:
             events.DeleteGroup: self._delete_group,
             events.TopicsDeleted: self._topics_deleted,
             events.ExpireOffsets: self._expire_offsets,
-            events.GroupLoaded: self._group_loaded,
+            events.GroupsLoaded: self._groups_loaded,
             events.InitialDelayEnded: self._initial_delay_ended,
             events.JoinsExpired: self._joins_expired,
             events.SyncsExpired: self._syncs_expired,
@@ -89,12 +89,12 @@ class GroupStateMachine:
         """
         state.offsets.end_transaction(producer_id, commit=commit)
 
-    def on_loaded(self, state: GroupShard, _now_ms: int) -> Sequence[events.GroupEvent]:
+    def on_loaded(self, _state: GroupShard, _now_ms: int) -> Sequence[events.GroupEvent]:
         """The sessions of all members begin.
 
         Source: GroupMetadataManager.onLoaded.
         """
-        return [events.GroupLoaded(group_id=group_id) for group_id, _ in state.groups.items()]
+        return [events.GroupsLoaded()]
 
     def on_unloaded(self, state: GroupShard) -> Sequence[Answer]:
         """The members that wait have to look for their coordinator."""
@@ -244,14 +244,14 @@ class GroupStateMachine:
             )
         change.is_atomic = False
 
-    def _group_loaded(self, change: Change, event: events.GroupLoaded) -> None:
-        group = change.group(event.group_id)
-        if group is None:
-            return
+    def _groups_loaded(self, change: Change, _event: events.GroupsLoaded) -> None:
         rebalance = self._rebalance(change)
-        rebalance.resume(group)
-        if len(group) > self._settings.max_size:
-            rebalance.shrink(group)
+        for group in change.shard.groups.values():
+            rebalance.resume(group)
+            if len(group) > self._settings.max_size:
+                changed = change.group(group.group_id)
+                assert changed is not None
+                rebalance.shrink(changed)
 
     # ---- timers; a group may have been deleted since they were set
 
