@@ -73,7 +73,7 @@ class Delayed(Generic[K]):
         return True
 
     def cancel(self) -> None:
-        """Has the operation not complete: nobody waits for it any more."""
+        """Has the operation not complete: its client has gone."""
         self._leave()
 
     def expire(self) -> None:

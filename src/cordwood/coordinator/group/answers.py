@@ -19,7 +19,7 @@ def client_reason(request: JoinRequest) -> str:
 
 
 def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinAnswer:
-    """An answer to JoinGroup that tells a member of the group's generation."""
+    """An answer to JoinGroup that gives a member the group's generation."""
     return JoinAnswer(
         member_id=member_id,
         generation_id=group.generation_id,

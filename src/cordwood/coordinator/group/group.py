@@ -191,7 +191,7 @@ class ClassicGroup:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is waited for, to complete a rebalance."""
+        """Whether no member is waited for, to complete a rebalance."""
         return len(self._members) == self._awaiting_join and not self.pending_joins
 
     @property
@@ -358,7 +358,7 @@ class ClassicGroup:
             return None
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Its members as the leader is told of them."""
+        """Its members as the JoinGroup answer of the leader has them."""
         return tuple(
             JoinedMember(
                 member.member_id,

@@ -1,4 +1,4 @@
-"""A member of a classic group, and what members ask and are told."""
+"""A member of a classic group, and the requests and answers of members."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Protocols = tuple[Protocol, ...]
 
 
 class Client(NamedTuple):
-    """Who a member is to those who describe the group."""
+    """The client of a member, as DescribeGroups shows it."""
 
     client_id: str
     client_host: str
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the JoinGroup answer of the leader has it."""
 
     member_id: str
     group_instance_id: str | None

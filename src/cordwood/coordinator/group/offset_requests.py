@@ -65,7 +65,7 @@ class FetchTopic(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset as it is told, -1 for none."""
+    """A committed offset as OffsetFetch answers it, -1 for none."""
 
     partition: int
     offset: int = NO_OFFSET

@@ -33,7 +33,7 @@ class CommittedOffset(NamedTuple):
     record_offset: int = -1
 
     def is_of(self, topic_id: str) -> bool:
-        """Whether it may be one of that topic: ids differ once a topic was deleted and made anew.
+        """Whether it may be of that topic: a topic that is created again has another id.
 
         Source: OffsetMetadataManager.isMismatchedTopicId.
         """
