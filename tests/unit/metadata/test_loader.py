@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ def test_the_loaders_image_is_the_controllers(
             [QuotaChange(entity={"user": "u"}, ops=[("producer_byte_rate", 5.0)])]
         ),
         controller.allocate_producer_ids,
-        lambda: controller.directories_failed([]),
+        partial(controller.directories_failed, []),
         lambda: controller.delete_topics(["t"]),
     ]
     for change in changes:

@@ -92,6 +92,14 @@ def test_topic_of_the_groups_is_made_when_a_coordinator_is_first_asked_for(
     }
 
 
+def test_no_group_of_the_request_that_creates_the_topic_has_a_coordinator(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, Wire(broker.port) as wire:
+        asked = {"key_type": 0, "coordinator_keys": ["g", "h"]}
+        for expected in ("coordinator_not_available", "none"):
+            answer = wire.ask("find_coordinator", 4, asked)
+            assert [each["error_code"] for each in answer["coordinators"]] == [expected] * 2
+
+
 def test_topic_of_more_replicas_than_there_are_brokers_is_not_made(tmp_path: Path) -> None:
     with (
         started(tmp_path, offsets_topic_replication_factor="3") as broker,
