@@ -24,8 +24,7 @@ from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
 from cordwood.broker.dispatch import Dispatcher
-from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.groups.settings import GroupSettings
+from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.open_transactions import warn_of_open_transactions
@@ -43,6 +42,8 @@ from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.controller.settings import ControllerSettings
+from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.format.message_schema import uuid_text
 from cordwood.metadata.cache import MetadataCache
@@ -458,8 +459,9 @@ class Node:
 
     def _start_parts(self, broker: Broker, publisher: BrokerMetadataPublisher) -> None:
         logs = broker.logs
+        groups = GroupSettings.of(self.settings.all)
         broker.groups = GroupCoordinator(
-            broker, GroupSettings.of(self.settings.all), SystemChance()
+            GroupMetadataLog(broker, groups.topic_codec), broker, groups, SystemChance()
         )
         self._at_end(broker.groups.close)
         manager = CleanerManager(logs)

@@ -13,28 +13,34 @@ import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.member import (
+from cordwood.broker.group_metadata_log import GroupMetadataLog
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.events import DeletedOffsets
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.member import (
     Client,
     JoinAnswer,
     JoinRequest,
+    LeaveAnswer,
+    LeaveReply,
+    LeavingMember,
     Protocol,
     Protocols,
     SyncAnswer,
     SyncRequest,
 )
-from cordwood.broker.groups.offset_requests import (
+from cordwood.coordinator.group.offset_requests import (
     CommitPartition,
     CommitRequest,
     CommitTopic,
     FetchedOffset,
     FetchTopic,
 )
-from cordwood.broker.groups.settings import GroupSettings
-from cordwood.broker.groups.timers import at_once
+from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.timers import at_once
 from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.record import Record
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -52,6 +58,7 @@ from cordwood.testing.manual_clock import ManualClock
 from support.log_under_test import FixedChance, batches_read, new_log
 
 _SOON_S = 30
+A = TypeVar("A")
 RANGE: Protocols = (Protocol("range", b""),)
 _ALIVE = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
 
@@ -104,7 +111,8 @@ class ManualTimers:
 class GroupBroker:
     """What a coordinator needs of a broker, over real logs in a directory.
 
-    `fails_with` makes every append fail. What is handed over by `call_soon` happens at `run_soon`.
+    `fails_with` makes every append fail. With `is_replicated`, an append is not committed until
+    the test advances the high watermark. What is handed over by `call_soon` happens at `run_soon`.
     """
 
     def __init__(
@@ -129,6 +137,7 @@ class GroupBroker:
         self.call_later_ms = self.timers.call_later_ms
         self.after_input = at_once
         self.fails_with: KafkaError | None = None
+        self.is_replicated = False
         self.periods: dict[str, int] = {}
         self._soon: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._logs: dict[int, PartitionLog] = {}
@@ -146,20 +155,23 @@ class GroupBroker:
         if topic != GROUP_METADATA_TOPIC or known is None or index not in known.partitions:
             raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         if index not in self._logs:
-            self._logs[index] = new_log(
+            log = new_log(
                 self.root, name=f"{topic}-{index}", context=self._context, cleanup_policy="compact"
             )
+            log.update_high_watermark(log.log_end_offset)
+            self._logs[index] = log
         return self._logs[index]
 
     def append(
         self, topic: str, index: int, records: bytes, *, origin: AppendOrigin
     ) -> AppendResult:
-        """Appends and commits."""
+        """Appends; commits too, unless `is_replicated`."""
         if self.fails_with is not None:
             raise self.fails_with
         log = self.log(topic, index)
         result = log.append_as_leader(records, origin=origin)
-        log.update_high_watermark(log.log_end_offset)
+        if not self.is_replicated:
+            log.update_high_watermark(log.log_end_offset)
         return result
 
     def call_soon(self, run: Callable[[], object]) -> None:
@@ -219,7 +231,9 @@ class GroupRun:
     def __init__(self, broker: GroupBroker, **settings: Any) -> None:
         self.broker = broker
         self.timers = broker.timers
-        self.groups = GroupCoordinator(broker, GroupSettings(**settings), FixedChance(0))
+        chosen = GroupSettings(**settings)
+        log = GroupMetadataLog(broker, chosen.topic_codec)
+        self.groups = GroupCoordinator(log, broker, chosen, FixedChance(0))
 
     def join(self, member_id: str = "", *, group: str = "g", **fields: Any) -> list[JoinAnswer]:
         """Asks to join; the list is empty while the answer is waited for."""
@@ -305,11 +319,12 @@ class GroupRun:
         request = CommitRequest(
             group_id=group, topics=(CommitTopic(topic, (part,), topic_id),), **fields
         )
-        try:
-            self.groups.commit(request)
-        except KafkaError as error:
-            return error.code
-        return 0
+        return answered(lambda reply: self.groups.commit(request, reply))
+
+    def commit_all(self, topic: CommitTopic) -> int:
+        """Commits offsets of a topic to group g; an error code."""
+        request = CommitRequest(group_id="g", topics=(topic,))
+        return answered(lambda reply: self.groups.commit(request, reply))
 
     def fetched(
         self,
@@ -329,15 +344,54 @@ class GroupRun:
         """The committed offset of a partition, -1 for none."""
         return self.fetched(topic, partition, group=group).offset
 
-    def heartbeat(self, member_id: str, generation_id: int, *, group: str = "g") -> int:
+    def heartbeat(
+        self,
+        member_id: str,
+        generation_id: int,
+        *,
+        group: str = "g",
+        group_instance_id: str | None = None,
+    ) -> int:
         """An error code."""
-        return self.groups.heartbeat(group, member_id, None, generation_id)
+        return answered(
+            lambda reply: self.groups.heartbeat(
+                group, member_id, group_instance_id, generation_id, reply
+            )
+        )
+
+    def leave(self, *members: LeavingMember, group: str = "g") -> tuple[LeaveAnswer, ...]:
+        """What became of each member."""
+        reply: LeaveReply = answered(lambda reply: self.groups.leave(group, members, reply))
+        assert reply.error_code == GroupError.NONE
+        return reply.members
+
+    def delete_group(self, group: str = "g") -> int:
+        """An error code."""
+        return answered(lambda reply: self.groups.delete_group(group, reply))
+
+    def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> DeletedOffsets:
+        """An error code for all, or for each partition."""
+        return answered(lambda reply: self.groups.delete_offsets(group, partitions, reply))
+
+    def commit_log(self, partition: int = 0) -> None:
+        """Advances the high watermark to the log's end, as the other replicas do."""
+        log = self.broker.log(GROUP_METADATA_TOPIC, partition)
+        log.update_high_watermark(log.log_end_offset)
+        self.groups.on_high_watermark(partition, log.high_watermark)
 
     def restarted(self, **settings: Any) -> GroupRun:
         """The coordinator that follows this one over the same logs."""
         self.groups.close()
         self.broker.close()
         return GroupRun(self.broker, **settings)
+
+
+def answered(ask: Callable[[Callable[[A], object]], object]) -> A:
+    """The answer to a request that is answered at once."""
+    answers: list[A] = []
+    ask(answers.append)
+    (answer,) = answers
+    return answer
 
 
 def assigned(member_id: str) -> bytes:

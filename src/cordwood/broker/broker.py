@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from cordwood.broker.auto_creation import auto_created_topic
+from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.directory_moves import DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
-from cordwood.broker.groups.timers import at_once
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.producer_ids import ProducerIds
@@ -28,6 +28,7 @@ from cordwood.broker.refused_transactions import RefusedTransactions
 from cordwood.broker.slices import Slices
 from cordwood.broker.turns import watch_of
 from cordwood.cleanup.paused_changes import PausedMove
+from cordwood.coordinator.timers import at_once
 from cordwood.format.message_schema import uuid_bytes
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
@@ -42,6 +43,7 @@ from cordwood.model.kafka_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
@@ -50,8 +52,8 @@ from cordwood.storage.log_manager import LogManager
 if TYPE_CHECKING:
     from cordwood.broker.configs.service import ConfigService
     from cordwood.broker.configs.settings import BrokerSettings
-    from cordwood.broker.groups.coordinator import GroupCoordinator
     from cordwood.cleanup.log_cleaner import LogCleaner
+    from cordwood.coordinator.group.service import GroupCoordinator
 
 _log = logging.getLogger(__name__)
 
@@ -118,6 +120,7 @@ class Broker:
         self.monotonic_s = SystemClock().monotonic_s
         #: The lowest and highest version of each served API by its key, both inclusive.
         self.api_versions: Mapping[int, tuple[int, int]] = {}
+        self.delayed = DelayedOperations(self.call_later_ms)
         self.fetch_sessions = FetchSessionCache(
             settings.max_incremental_fetch_session_cache_slots, clock, logs.context.chance
         )
@@ -225,7 +228,7 @@ class Broker:
         *,
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> AppendResult:
-        """Appends to a partition that is led here; committed when this returns.
+        """Appends to a partition that is led here; committed if no other replica is in sync.
 
         Raises:
             KafkaError: as `partition` and `PartitionLog.append_as_leader`.
@@ -259,6 +262,12 @@ class Broker:
         return [result if isinstance(result, KafkaError) else None for result in results]
 
     # ---- directories
+
+    def partition_changed(self, partition: Partition, size_bytes: int) -> None:
+        """Completes the requests that waited for a change of a partition."""
+        self.delayed.check(partition.topic, partition.index, size_bytes)
+        if partition.topic == GROUP_METADATA_TOPIC:
+            self.groups.on_high_watermark(partition.index, partition.log.high_watermark)
 
     def report_place(self, log: PartitionLog, topic_id: UUID, known: UUID | None) -> None:
         """Reports where a log lies, if the image says otherwise; None is before KIP-858."""

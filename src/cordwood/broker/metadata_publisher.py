@@ -186,19 +186,20 @@ class BrokerMetadataPublisher:
         )
         if here is None or here.leader_epoch != image.leader_epoch:
             log.assign_epoch(image.leader_epoch)
-        if is_alone:
-            log.maybe_update_high_watermark(log.log_end_offset)
         if here is None or here.log is not log:
+            if is_alone:
+                log.maybe_update_high_watermark(log.log_end_offset)
             led[index] = Partition(
                 log,
                 topic_id=topic.topic_id,
                 leader_epoch=image.leader_epoch,
                 is_alone=is_alone,
                 find=self._broker.logs.get,
+                on_change=self._broker.partition_changed,
             )
         else:
             here.leader_epoch = image.leader_epoch
-            here.is_alone = is_alone
+            here.update_isr(is_alone=is_alone)
         if here is not None and is_changed:
             here.wake(0)
 

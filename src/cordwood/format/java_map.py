@@ -41,6 +41,16 @@ class JavaHashMap(Mapping[K, V]):
         # Invariant: 0 before the first key, then a power of two that never falls.
         self._bucket_count = 0
 
+    def copy(self) -> JavaHashMap[K, V]:
+        """A map of the same entries in the same order, also after the same changes."""
+        other: JavaHashMap[K, V] = JavaHashMap()
+        other._values = self._values.copy()
+        other._ranks = self._ranks.copy()
+        other._first_rank = self._first_rank
+        other._last_rank = self._last_rank
+        other._bucket_count = self._bucket_count
+        return other
+
     def __getitem__(self, key: K) -> V:
         return self._values[key]
 

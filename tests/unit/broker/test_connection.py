@@ -227,7 +227,7 @@ def _state(running: RunningBroker) -> tuple[int, int]:
     """How many connections are open, and how many fetches wait."""
 
     def look(broker: Broker) -> tuple[int, int]:
-        return running.node.server.connection_count, broker.metrics.delayed_fetches
+        return running.node.server.connection_count, broker.delayed.fetch.delayed_count
 
     return running.call(look)
 

@@ -217,7 +217,7 @@ def test_a_fetch_that_waits_is_answered_when_its_directory_fails(
 
     thread = threading.Thread(target=wait)
     thread.start()
-    waits(running, lambda it: it.metrics.delayed_fetches == 1, "the fetch waits")
+    waits(running, lambda it: it.delayed.fetch.delayed_count == 1, "the fetch waits")
     fail(running, place.directories[1])
     thread.join(120)
     assert answers == [STORAGE_ERROR]

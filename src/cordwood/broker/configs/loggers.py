@@ -56,7 +56,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
     "org.apache.kafka.controller.ConfigurationControlManager": "",
     "org.apache.kafka.controller.QuorumController": "cordwood.controller.controller",
     "org.apache.kafka.controller.ReplicationControlManager": "cordwood.controller.topics",
-    "org.apache.kafka.coordinator.group.GroupCoordinatorService": "cordwood.broker.groups",
+    "org.apache.kafka.coordinator.group.GroupCoordinatorService": "cordwood.coordinator",
     "org.apache.kafka.raft.KafkaRaftClient": "",
     "org.apache.kafka.server.FetchManager": "cordwood.broker.fetch_sessions",
     "org.apache.kafka.server.quota.ClientQuotaManager": "",

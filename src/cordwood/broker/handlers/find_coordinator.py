@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.broker.api import Api, Call, Fields, Response
-from cordwood.broker.groups.errors import GroupError
+from cordwood.coordinator.group.errors import GroupError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 

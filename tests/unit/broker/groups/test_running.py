@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,31 @@ def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None
         assert committed(wire) == -1
         assert commit(wire, 7) == "none"
         assert committed(wire) == 7
+
+
+def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: RunningBroker) -> None:
+    partition = broker.call(lambda it: it.groups.partition_for("g"))
+
+    def replicate(it: Broker, *, is_alone: bool) -> None:
+        it.partition(GROUP_METADATA_TOPIC, partition).update_isr(is_alone=is_alone)
+
+    def end_offset() -> int:
+        return broker.call(lambda it: it.log(GROUP_METADATA_TOPIC, partition).log_end_offset)
+
+    with Wire(broker.port) as wire, Wire(broker.port) as other:
+        assert commit(wire, 5) == "none"
+        broker.call(lambda it: replicate(it, is_alone=False))
+        answers: list[str] = []
+        asking = threading.Thread(target=lambda: answers.append(commit(wire, 6)))
+        before = end_offset()
+        asking.start()
+        poll_until(lambda: end_offset() > before, timeout_s=_WAIT_S, what="the append")
+        assert committed(other) == 5
+        assert answers == []
+        broker.call(lambda it: replicate(it, is_alone=True))
+        asking.join(_WAIT_S)
+        assert answers == ["none"]
+        assert committed(other) == 6
 
 
 def test_member_whose_connection_is_gone_does_not_hold_up_the_others(

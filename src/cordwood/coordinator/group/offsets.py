@@ -8,8 +8,9 @@ Source: org.apache.kafka.coordinator.group.OffsetMetadataManager, OffsetAndMetad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from cordwood.coordinator.timeline import LATEST, MISSING, Before, Timeline
 from cordwood.format.message_schema import ZERO_UUID
 
 NO_OFFSET = -1
@@ -32,7 +33,7 @@ class CommittedOffset(NamedTuple):
     record_offset: int = -1
 
     def is_of(self, topic_id: str) -> bool:
-        """Whether it may be one of that topic: ids differ once a topic was deleted and made anew.
+        """Whether it may be of that topic: a topic that is created again has another id.
 
         Source: OffsetMetadataManager.isMismatchedTopicId.
         """
@@ -61,51 +62,74 @@ _Topics = dict[str, _Partitions]
 
 
 class _Offsets:
-    """Offsets by group, topic and partition; no level is empty."""
+    """Offsets by group, topic and partition; no level is empty. Changes are noted in a timeline."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         self.by_group: dict[str, _Topics] = {}
         self.count = 0
+        self._timeline = timeline
 
-    def get(self, key: OffsetKey) -> CommittedOffset | None:
+    def get(self, key: OffsetKey, at: int = LATEST) -> CommittedOffset | None:
+        if at != LATEST and self._timeline.uncommitted_count:
+            before = self._timeline.before(self, at)
+            if key in before:
+                return None if before[key] is MISSING else cast("CommittedOffset", before[key])
         return self.by_group.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
     def put(self, key: OffsetKey, offset: CommittedOffset) -> None:
         topics = self.by_group.setdefault(key.group_id, {})
         partitions = topics.setdefault(key.topic, {})
-        self.count += key.partition not in partitions
+        before = partitions.get(key.partition)
+        self._timeline.note(self, key, MISSING if before is None else before)
+        self.count += before is None
         partitions[key.partition] = offset
 
     def remove(self, key: OffsetKey) -> None:
         topics = self.by_group.get(key.group_id, {})
         partitions = topics.get(key.topic, {})
-        if partitions.pop(key.partition, None) is not None:
+        removed = partitions.pop(key.partition, None)
+        if removed is not None:
+            self._timeline.note(self, key, removed)
             self.count -= 1
         if not partitions:
             topics.pop(key.topic, None)
         if not topics:
             self.by_group.pop(key.group_id, None)
 
-    def items(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+    def restore(self, before: Before) -> None:
+        for key, offset in before.items():
+            if offset is MISSING:
+                self.remove(key)
+            else:
+                self.put(key, offset)
+
+    def items(self, group_id: str, at: int = LATEST) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        before = self._timeline.before(self, at) if self._timeline.uncommitted_count else {}
         for topic, partitions in self.by_group.get(group_id, {}).items():
             for partition, offset in partitions.items():
-                yield OffsetKey(group_id, topic, partition), offset
+                key = OffsetKey(group_id, topic, partition)
+                if key not in before:
+                    yield key, offset
+        for key, offset in before.items():
+            if key.group_id == group_id and offset is not MISSING:
+                yield key, offset
 
 
 class OffsetStore:
     """All offsets of a partition of `__consumer_offsets`."""
 
-    def __init__(self) -> None:
-        self._committed = _Offsets()
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._committed = _Offsets(timeline)
         self._pending: dict[int, _Offsets] = {}
 
     def __len__(self) -> int:
         """How many offsets are committed."""
         return self._committed.count
 
-    def get(self, key: OffsetKey) -> CommittedOffset | None:
-        """The offset that was last committed."""
-        return self._committed.get(key)
+    def get(self, key: OffsetKey, at: int = LATEST) -> CommittedOffset | None:
+        """The offset that was last committed, as seen at an offset of the log."""
+        return self._committed.get(key, at)
 
     def put(self, key: OffsetKey, offset: CommittedOffset) -> None:
         """Commits an offset."""
@@ -113,7 +137,16 @@ class OffsetStore:
 
     def put_pending(self, producer_id: int, key: OffsetKey, offset: CommittedOffset) -> None:
         """Keeps an offset until the producer's transaction ends."""
-        self._pending.setdefault(producer_id, _Offsets()).put(key, offset)
+        pending = self._pending.get(producer_id)
+        if pending is None:
+            self._drop_ended()
+            pending = self._pending[producer_id] = _Offsets(self._timeline)
+        pending.put(key, offset)
+
+    def _drop_ended(self) -> None:
+        """Forgets the transactions that have ended, unless one may have to be restored."""
+        if self._timeline.uncommitted_count <= 1:  # the change that is being made
+            self._pending = {id_: each for id_, each in self._pending.items() if each.by_group}
 
     def remove(self, key: OffsetKey) -> None:
         """Forgets an offset, also one that waits for the end of a transaction."""
@@ -122,24 +155,25 @@ class OffsetStore:
             pending.remove(key)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Commits what a producer's transaction brought, or drops it.
+        """Commits the offsets of a producer's transaction, or drops them.
 
         An offset that was committed behind the transaction's stays.
 
         Source: OffsetMetadataManager.replayEndTransactionMarker.
         """
-        pending = self._pending.pop(producer_id, None)
-        if pending is None or not commit:
+        pending = self._pending.get(producer_id)
+        if pending is None:
             return
-        for group_id in pending.by_group:
-            for key, offset in pending.items(group_id):
+        for group_id in list(pending.by_group):
+            for key, offset in list(pending.items(group_id)):
+                pending.remove(key)
                 existing = self._committed.get(key)
-                if existing is None or offset.record_offset > existing.record_offset:
+                if commit and (existing is None or offset.record_offset > existing.record_offset):
                     self._committed.put(key, offset)
 
-    def of_group(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
-        """What a group has committed."""
-        return list(self._committed.items(group_id))
+    def of_group(self, group_id: str, at: int = LATEST) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """What a group has committed, as seen at an offset of the log."""
+        return list(self._committed.items(group_id, at))
 
     def pending_of_group(self, group_id: str) -> list[OffsetKey]:
         """For what a group has offsets that wait for the end of transactions."""

@@ -57,7 +57,7 @@ _OF_AN_APPEND = {
 
 
 def error_of_append(error: KafkaError) -> int:
-    """What a client is told when the records of its request could not be written."""
+    """What a client is answered when the records of its request could not be written."""
     return _OF_AN_APPEND.get(error.code, error.code)  # type: ignore[call-overload, no-any-return]
 
 

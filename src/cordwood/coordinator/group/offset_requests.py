@@ -1,6 +1,6 @@
-"""Commits, look-ups and deletions of offsets: which are refused, and what the others come to.
+"""Commits, look-ups and deletions of offsets: which are refused, and which offsets they concern.
 
-Nothing here is written: what is to be written is given back.
+Nothing here changes the state.
 
 Source: org.apache.kafka.coordinator.group.OffsetMetadataManager, ClassicGroup.validateOffsetCommit,
 offsetExpirationCondition.
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.broker.groups.errors import GroupError, GroupRequestError
-from cordwood.broker.groups.group import ClassicGroup, GroupState
-from cordwood.broker.groups.offsets import NO_OFFSET, CommittedOffset, OffsetKey
-from cordwood.broker.groups.shard import GroupShard
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey
+from cordwood.coordinator.group.shard import GroupShard
 from cordwood.format.message_schema import ZERO_UUID
 from cordwood.model.pauses import in_steps
 
@@ -65,7 +65,7 @@ class FetchTopic(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset as it is told, -1 for none."""
+    """A committed offset as OffsetFetch answers it, -1 for none."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -82,8 +82,8 @@ class FetchedTopic(NamedTuple):
     partitions: tuple[FetchedOffset, ...]
 
 
-def group_to_commit_to(shard: GroupShard, request: CommitRequest) -> ClassicGroup | None:
-    """The group that a commit is of; None for one of another protocol that is not in use.
+def require_commit(shard: GroupShard, request: CommitRequest) -> ClassicGroup | None:
+    """The group that a commit is of; None for one of another protocol, or one not known yet.
 
     Raises:
         GroupRequestError: the client may not commit to it, or not now.
@@ -93,18 +93,17 @@ def group_to_commit_to(shard: GroupShard, request: CommitRequest) -> ClassicGrou
         if generation_id >= 0:
             raise GroupRequestError(GroupError.UNKNOWN_MEMBER_ID)
         return None
-    group = shard.group(group_id, create=generation_id < 0)
-    if group is None:
+    group = shard.groups.get(group_id)
+    if group is not None:
+        _validate_commit(group, request)
+    elif generation_id >= 0:
         if request.api_version >= _GROUP_NOT_FOUND_SINCE:
             raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
         raise GroupRequestError(GroupError.ILLEGAL_GENERATION)
-    _validate_commit(group, request)
     return group
 
 
 def _validate_commit(group: ClassicGroup, request: CommitRequest) -> None:
-    if group.state is GroupState.DEAD:
-        raise GroupRequestError(GroupError.COORDINATOR_NOT_AVAILABLE)
     if request.generation_id < 0 and group.state is GroupState.EMPTY:
         return
     if request.generation_id >= 0 or request.member_id or request.group_instance_id is not None:
@@ -153,9 +152,14 @@ def is_too_long(metadata: str | None, limit: int) -> bool:
 
 
 def fetch_offsets(
-    shard: GroupShard, group_id: str, topics: Iterable[FetchTopic], *, require_stable: bool
+    shard: GroupShard,
+    group_id: str,
+    topics: Iterable[FetchTopic],
+    *,
+    at: int,
+    require_stable: bool,
 ) -> list[FetchedTopic]:
-    """What a group has committed for these partitions."""
+    """What a group has committed for these partitions, at an offset of the log."""
     return [
         FetchedTopic(
             topic.name,
@@ -165,6 +169,7 @@ def fetch_offsets(
                     shard,
                     OffsetKey(group_id, topic.name, partition),
                     topic.topic_id,
+                    at=at,
                     require_stable=require_stable,
                 )
                 for partition in in_steps(topic.partitions, every=16)
@@ -175,23 +180,23 @@ def fetch_offsets(
 
 
 def fetch_all_offsets(
-    shard: GroupShard, group_id: str, *, require_stable: bool
+    shard: GroupShard, group_id: str, *, at: int, require_stable: bool
 ) -> list[FetchedTopic]:
-    """All that a group has committed."""
+    """All that a group has committed, at an offset of the log."""
     found: dict[str, list[FetchedOffset]] = {}
-    for key, _ in in_steps(shard.offsets.of_group(group_id), every=16):
+    for key, _ in in_steps(shard.offsets.of_group(group_id, at), every=16):
         found.setdefault(key.topic, []).append(
-            _fetched(shard, key, ZERO_UUID, require_stable=require_stable)
+            _fetched(shard, key, ZERO_UUID, at=at, require_stable=require_stable)
         )
     return [FetchedTopic(topic, ZERO_UUID, tuple(offsets)) for topic, offsets in found.items()]
 
 
 def _fetched(
-    shard: GroupShard, key: OffsetKey, topic_id: str, *, require_stable: bool
+    shard: GroupShard, key: OffsetKey, topic_id: str, *, at: int, require_stable: bool
 ) -> FetchedOffset:
     if require_stable and shard.offsets.is_pending(key):
         return FetchedOffset(key.partition, error_code=GroupError.UNSTABLE_OFFSET_COMMIT)
-    found = shard.offsets.get(key)
+    found = shard.offsets.get(key, at)
     if found is None or not found.is_of(topic_id):
         return FetchedOffset(key.partition)
     return FetchedOffset(key.partition, found.offset, found.leader_epoch, found.metadata)
@@ -205,8 +210,8 @@ def require_offset_delete(shard: GroupShard, group_id: str) -> ClassicGroup | No
     """
     if group_id in shard.other_groups:
         return None
-    group = shard.group(group_id)
-    if group is None or group.state is GroupState.DEAD:
+    group = shard.groups.get(group_id)
+    if group is None:
         raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
         raise GroupRequestError(GroupError.NON_EMPTY_GROUP)
@@ -222,8 +227,8 @@ def require_group_delete(shard: GroupShard, group_id: str) -> ClassicGroup:
     """
     if group_id in shard.other_groups:
         raise GroupRequestError(GroupError.UNSUPPORTED_VERSION)
-    group = shard.group(group_id)
-    if group is None or group.state is GroupState.DEAD:
+    group = shard.groups.get(group_id)
+    if group is None:
         raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY:
         raise GroupRequestError(GroupError.NON_EMPTY_GROUP)

@@ -1,12 +1,12 @@
-"""A member of a classic group, and what members ask and are told."""
+"""A member of a classic group, and the requests and answers of members."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.broker.groups.errors import GroupError
+from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.group.errors import GroupError
 
 EMPTY_ASSIGNMENT = b""
 NO_LEADER = ""
@@ -25,14 +25,14 @@ Protocols = tuple[Protocol, ...]
 
 
 class Client(NamedTuple):
-    """Who a member is to those who describe the group."""
+    """The client of a member, as DescribeGroups shows it."""
 
     client_id: str
     client_host: str
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the JoinGroup answer of the leader has it."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,8 +61,8 @@ class SyncAnswer(NamedTuple):
     assignment: bytes = EMPTY_ASSIGNMENT
 
 
-JoinReply = Callable[[JoinAnswer], None]
-SyncReply = Callable[[SyncAnswer], None]
+JoinReply = ReplyTo[JoinAnswer]
+SyncReply = ReplyTo[SyncAnswer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +115,16 @@ class LeaveAnswer(NamedTuple):
     error_code: int = GroupError.NONE
 
 
-@dataclass(slots=True, kw_only=True)
+class LeaveReply(NamedTuple):
+    """An answer to LeaveGroup: why nobody was removed, or what became of each member."""
+
+    error_code: int = GroupError.NONE
+    members: tuple[LeaveAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member: who it is, what it speaks, and the answers it waits for.
+    """A member: who it is, what it speaks, and the requests of it that wait for their answers.
 
     Source: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
     """

@@ -25,6 +25,7 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * _MS_PER_MINUTE
     retention_check_interval_ms: int = 600_000
+    commit_timeout_ms: int = 5_000
     topic_partitions: int = 50
     topic_codec: Codec = Codec.NONE
     new_member_join_timeout_ms: int = 300_000
@@ -46,6 +47,7 @@ class GroupSettings:
             offset_metadata_max_bytes=number("offset.metadata.max.bytes", 4_096),
             offsets_retention_ms=number("offsets.retention.minutes", 10_080) * _MS_PER_MINUTE,
             retention_check_interval_ms=number("offsets.retention.check.interval.ms", 600_000),
+            commit_timeout_ms=number("offsets.commit.timeout.ms", 5_000),
             topic_partitions=number("offsets.topic.num.partitions", 50),
             topic_codec=_CODECS[number("offsets.topic.compression.codec", 0)],
         )

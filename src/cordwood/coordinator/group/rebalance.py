@@ -1,8 +1,7 @@
 """What happens to a classic group: members join, sync, send heartbeats, leave, or are lost.
 
-Nothing here waits. A question that cannot be answered yet keeps its `reply` until the group has
-gone on; timers come from `timers`; what has to outlive a crash is handed to `store`, which
-has written it when it returns.
+A function takes a group that may be changed, and collects the effects in a `Change`: records,
+answers, timers. A request that cannot be answered yet waits in the group until its answer is due.
 
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager, the classic part; KIP-62, KIP-134
 (initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-389 (group.max.size), KIP-814
@@ -13,9 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
-from cordwood.broker.groups.answers import (
+from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.group import events, records
+from cordwood.coordinator.group.answers import (
     assignments,
     client_reason,
     heartbeat_key,
@@ -25,27 +25,27 @@ from cordwood.broker.groups.answers import (
     sync_error,
     sync_key,
 )
-from cordwood.broker.groups.errors import GroupError, GroupRequestError
-from cordwood.broker.groups.group import ClassicGroup, GroupState
-from cordwood.broker.groups.member import (
+from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.member import (
     EMPTY_ASSIGNMENT,
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinReply,
     JoinRequest,
     LeaveAnswer,
+    LeaveReply,
     LeavingMember,
     Member,
     SyncAnswer,
     SyncReply,
     SyncRequest,
 )
-from cordwood.broker.groups.settings import GroupSettings
-from cordwood.broker.groups.timers import Timers
+from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.message_schema import STRING_BYTES_MAX
+from cordwood.model.kafka_errors import KafkaError
 
-Store = Callable[[ClassicGroup, Mapping[str, bytes]], int]
-"""Writes a group with the assignments of its members, by their ids; 0 or an error code."""
 UniqueId = Callable[[], str]
 
 _LOG = logging.getLogger(__name__)
@@ -54,31 +54,16 @@ _EMPTY = GroupState.EMPTY
 _PREPARING = GroupState.PREPARING_REBALANCE
 _COMPLETING = GroupState.COMPLETING_REBALANCE
 _STABLE = GroupState.STABLE
-_DEAD = GroupState.DEAD
 
 
-class Rebalancer:
-    """Takes groups from one generation to the next."""
+class Rebalance:
+    """Changes groups by one event."""
 
-    def __init__(
-        self,
-        settings: GroupSettings,
-        timers: Timers,
-        store: Store,
-        unique_id: UniqueId,
-    ) -> None:
-        """Rules for all groups.
-
-        Args:
-            settings: bounds and delays.
-            timers: of real time.
-            store: writes a group.
-            unique_id: makes a random uuid, for the ids of members.
-        """
+    def __init__(self, settings: GroupSettings, unique_id: UniqueId, change: Change) -> None:
+        """`unique_id` makes a random uuid, for the ids of members; `change` collects effects."""
         self._settings = settings
-        self._timers = timers
-        self._store = store
         self._unique_id = unique_id
+        self._change = change
 
     # ---- joining
 
@@ -89,11 +74,9 @@ class Rebalancer:
         """
         if not self._accepts(group, request.member_id):
             group.remove(request.member_id)
-            reply(JoinAnswer(error_code=GroupError.GROUP_MAX_SIZE_REACHED))
-        elif group.state is _DEAD:
-            reply(refused(request, GroupError.COORDINATOR_NOT_AVAILABLE))
+            self._change.answer(reply, JoinAnswer(error_code=GroupError.GROUP_MAX_SIZE_REACHED))
         elif not group.supports(request.protocol_type, request.protocols):
-            reply(refused(request, GroupError.INCONSISTENT_GROUP_PROTOCOL))
+            self._change.answer(reply, refused(request, GroupError.INCONSISTENT_GROUP_PROTOCOL))
         elif request.member_id == UNKNOWN_MEMBER_ID:
             self._join_new(group, request, reply)
         else:
@@ -101,7 +84,7 @@ class Rebalancer:
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
         most = self._settings.max_size
-        if group.is_in(_EMPTY, _DEAD):
+        if group.state is _EMPTY:
             return True
         if group.state is _PREPARING:
             is_waiting = member_id in group and group.member(member_id).join_reply is not None
@@ -114,7 +97,7 @@ class Rebalancer:
         member_id = f"{prefix}-{self._unique_id()}"
         if len(member_id.encode()) > STRING_BYTES_MAX:
             # No answer and no record could hold the id.
-            reply(refused(request, GroupError.UNKNOWN_SERVER_ERROR))
+            self._change.answer(reply, refused(request, GroupError.UNKNOWN_SERVER_ERROR))
             return
         if instance is not None:
             existing = group.static_member_id(instance)
@@ -123,12 +106,14 @@ class Rebalancer:
                 return
         elif request.needs_member_id:
             group.pending_joins.add(member_id)
-            self._timers.set(
+            self._change.set_timer(
                 heartbeat_key(group, member_id),
                 request.session_timeout_ms,
-                partial(self._expire_heartbeat, group, member_id),
+                events.SessionExpired(group_id=group.group_id, member_id=member_id),
             )
-            reply(JoinAnswer(error_code=GroupError.MEMBER_ID_REQUIRED, member_id=member_id))
+            self._change.answer(
+                reply, JoinAnswer(error_code=GroupError.MEMBER_ID_REQUIRED, member_id=member_id)
+            )
             return
         self._add(group, request, member_id, reply)
 
@@ -137,32 +122,28 @@ class Rebalancer:
         if member_id in group.pending_joins:
             if request.group_instance_id is not None:
                 # Only who has no instance id is asked to come back with a member id.
-                reply(refused(request, GroupError.UNKNOWN_SERVER_ERROR))
+                self._change.answer(reply, refused(request, GroupError.UNKNOWN_SERVER_ERROR))
             else:
                 self._add(group, request, member_id, reply)
             return
         try:
             group.require_member(member_id, request.group_instance_id)
         except GroupRequestError as error:
-            reply(refused(request, error.code))
+            self._change.answer(reply, refused(request, error.code))
             return
         member = group.member(member_id)
         is_unchanged = member.protocols == request.protocols
         if group.state is _EMPTY:
-            reply(refused(request, GroupError.UNKNOWN_MEMBER_ID))
+            self._change.answer(reply, refused(request, GroupError.UNKNOWN_MEMBER_ID))
         elif group.state is _COMPLETING and is_unchanged:
             # It has not heard the answer to its last JoinGroup.
-            reply(joined(group, member_id, with_members=group.is_leader(member_id)))
-        elif group.state is _STABLE and is_unchanged and not group.is_leader(member_id):
-            reply(joined(group, member_id, with_members=False))
-        else:
-            group.update(
-                member,
-                request.protocols,
-                rebalance_timeout_ms=request.rebalance_timeout_ms,
-                session_timeout_ms=request.session_timeout_ms,
-                reply=reply,
+            self._change.answer(
+                reply, joined(group, member_id, with_members=group.is_leader(member_id))
             )
+        elif group.state is _STABLE and is_unchanged and not group.is_leader(member_id):
+            self._change.answer(reply, joined(group, member_id, with_members=False))
+        else:
+            self._update(group, member_id, request, reply)
             self._rebalance_or_complete(
                 group,
                 f"Member {member_id} re-joins during {group.state.value}; "
@@ -181,12 +162,13 @@ class Rebalancer:
             protocol_type=request.protocol_type,
             protocols=request.protocols,
             is_new=True,
+            join_reply=reply,
         )
         if group.state is _PREPARING and group.previous_state is _EMPTY:
             group.is_new_member_added = True
-        group.add(member, reply)
-        # A client that has given up may still be waited for: no session covers it before its first
-        # rebalance, so that it is let go after a while (KAFKA-7610).
+        group.add(member)
+        # A client that has given up must not be waited for forever: no session covers it before its
+        # first rebalance (KAFKA-7610).
         self._watch(group, member, self._settings.new_member_join_timeout_ms)
         self._rebalance_or_complete(
             group,
@@ -209,44 +191,26 @@ class Rebalancer:
         instance = request.group_instance_id
         assert instance is not None
         leader_before = group.leader_id
+        fenced = GroupError.FENCED_INSTANCE_ID
+        self._answer_join(group, old_id, JoinAnswer(error_code=fenced, member_id=old_id))
+        self._answer_sync(group, old_id, SyncAnswer(error_code=fenced))
         member = group.replace_static(instance, old_id, new_id)
-        self._timers.cancel(heartbeat_key(group, old_id))
+        self._change.cancel_timer(heartbeat_key(group, old_id))
         self._watch(group, member, member.session_timeout_ms)
-        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        group.update(
-            member,
-            request.protocols,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            session_timeout_ms=request.session_timeout_ms,
-            reply=reply,
-        )
+        self._update(group, new_id, request, reply)
         if group.state is _STABLE and group.protocol_name == group.select_protocol():
-            error = self._store(group, assignments(group))
-            if error:
-                protocols, rebalance_ms, session_ms = before
-                group.update(
-                    member,
-                    protocols,
-                    rebalance_timeout_ms=rebalance_ms,
-                    session_timeout_ms=session_ms,
-                    reply=None,
-                )
-                old = group.replace_static(instance, new_id, old_id)
-                self._timers.cancel(heartbeat_key(group, new_id))
-                self._watch(group, old, old.session_timeout_ms)
-                reply(
-                    joined(group, UNKNOWN_MEMBER_ID, with_members=False)._replace(
-                        error_code=error, leader=leader_before or ""
-                    )
-                )
-            elif request.may_skip_assignment:
-                is_leader = group.is_leader(new_id)
+            self._change.write(records.group_metadata(group, assignments(group)))
+            self._change.on_failure = lambda error: events.StaticMemberNotWritten(
+                group_id=group.group_id, member_id=old_id, error=error, reply_to=reply
+            )
+            is_leader = group.is_leader(new_id)
+            if request.may_skip_assignment:
                 answer = joined(group, new_id, with_members=is_leader)
-                group.answer_join(member, answer._replace(skip_assignment=is_leader))
+                self._answer_join(group, new_id, answer._replace(skip_assignment=is_leader))
             else:
                 # One that does not know of skipped assignments must not take itself for the leader.
                 answer = joined(group, new_id, with_members=False)
-                group.answer_join(member, answer._replace(leader=leader_before or ""))
+                self._answer_join(group, new_id, answer._replace(leader=leader_before or ""))
         elif group.state is _STABLE:
             self._rebalance_or_complete(
                 group,
@@ -263,6 +227,41 @@ class Rebalancer:
         else:
             self._complete_join_if_all(group)
 
+    def refuse_static(
+        self, group: ClassicGroup, member_id: str, error: KafkaError, reply: JoinReply
+    ) -> None:
+        """The new id of a static member was not written: it keeps the id it had."""
+        member = group.member(member_id)
+        self._watch(group, member, member.session_timeout_ms)
+        answer = joined(group, UNKNOWN_MEMBER_ID, with_members=False)
+        self._change.answer(reply, answer._replace(error_code=error.code))
+
+    @staticmethod
+    def _update(
+        group: ClassicGroup, member_id: str, request: JoinRequest, reply: JoinReply
+    ) -> None:
+        """Takes over what a member says as it rejoins."""
+        group.update(
+            member_id,
+            protocols=request.protocols,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            join_reply=reply,
+        )
+
+    def _answer_join(self, group: ClassicGroup, member_id: str, answer: JoinAnswer) -> None:
+        """Answers a member that waits for the rebalance; does nothing for another."""
+        reply = group.take_join_reply(member_id)
+        if reply is not None:
+            self._change.answer(reply, answer)
+
+    def _answer_sync(self, group: ClassicGroup, member_id: str, answer: SyncAnswer) -> bool:
+        """Answers a member that waits for its assignment; whether there was one."""
+        reply = group.take_sync_reply(member_id)
+        if reply is not None:
+            self._change.answer(reply, answer)
+        return reply is not None
+
     # ---- from one generation to the next
 
     def _rebalance_or_complete(self, group: ClassicGroup, reason: str) -> None:
@@ -272,21 +271,23 @@ class Rebalancer:
             self._complete_join_if_all(group)
 
     def prepare_rebalance(self, group: ClassicGroup, reason: str) -> None:
-        """Waits for all members to join anew; `reason` is logged."""
+        """Waits for all members to join again; `reason` is logged."""
         if group.state is _COMPLETING:
             self._assign(group, {}, error=GroupError.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
-        self._timers.cancel(sync_key(group))
+        self._change.cancel_timer(sync_key(group))
         is_initial = group.state is _EMPTY
         if is_initial:
             delay_ms = self._settings.initial_rebalance_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            self._timers.set(
+            self._change.set_timer(
                 join_key(group),
                 delay_ms,
-                partial(self._end_initial_delay, group, delay_ms, remaining_ms),
+                events.InitialDelayEnded(
+                    group_id=group.group_id, delay_ms=delay_ms, remaining_ms=remaining_ms
+                ),
             )
-        group.transition_to(_PREPARING)
+        group.transition_to(_PREPARING, self._change.now_ms)
         _LOG.info(
             "Preparing to rebalance group %s in state %s with old generation %d (reason: %s).",
             group.group_id,
@@ -297,11 +298,11 @@ class Rebalancer:
         if is_initial:
             return
         if group.has_all_joined:
-            self._complete_join(group)
+            self.complete_join(group)
         else:
             self._wait_for_joins(group)
 
-    def _end_initial_delay(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    def end_initial_delay(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         """Waits again if another member has joined meanwhile, but never beyond what members allow.
 
         Source: tryCompleteInitialRebalanceElseSchedule.
@@ -310,46 +311,52 @@ class Rebalancer:
             group.is_new_member_added = False
             next_delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
             next_remaining_ms = max(remaining_ms - delay_ms, 0)
-            self._timers.set(
+            self._change.set_timer(
                 join_key(group),
                 next_delay_ms,
-                partial(self._end_initial_delay, group, next_delay_ms, next_remaining_ms),
+                events.InitialDelayEnded(
+                    group_id=group.group_id,
+                    delay_ms=next_delay_ms,
+                    remaining_ms=next_remaining_ms,
+                ),
             )
         else:
-            self._complete_join(group)
+            self.complete_join(group)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
-        self._timers.set(
-            join_key(group), group.rebalance_timeout_ms, partial(self._complete_join, group)
+        self._change.set_timer(
+            join_key(group),
+            group.rebalance_timeout_ms,
+            events.JoinsExpired(group_id=group.group_id),
         )
 
     def _complete_join_if_all(self, group: ClassicGroup) -> None:
         is_initial = group.previous_state is _EMPTY
         if group.state is _PREPARING and not is_initial and group.has_all_joined:
-            self._complete_join(group)
+            self.complete_join(group)
 
-    def _complete_join(self, group: ClassicGroup) -> None:
+    def complete_join(self, group: ClassicGroup) -> None:
         """Begins the next generation with those who have joined, and static members.
 
         Source: completeClassicGroupJoin.
         """
-        self._timers.cancel(join_key(group))
-        if group.state is _DEAD:
-            return
+        self._change.cancel_timer(join_key(group))
         for member in group.members():
             if member.join_reply is None and not member.is_static:
                 group.remove(member.member_id)
-                self._timers.cancel(heartbeat_key(group, member.member_id))
+                self._change.cancel_timer(heartbeat_key(group, member.member_id))
         if not group.elect_joined_leader() and len(group):
-            # None but static members, who are away: they are waited for again.
+            # Only static members are left, and they are away: they are waited for again.
             self._wait_for_joins(group)
             return
-        group.begin_generation()
+        group.begin_generation(self._change.now_ms)
         if group.state is _EMPTY:
             _LOG.info(
                 "Group %s with generation %d is now empty.", group.group_id, group.generation_id
             )
-            self._store(group, {})
+            # Without the record, a load finds members whose sessions end: the group is empty then.
+            self._change.write(records.group_metadata(group, {}))
+            self._change.keeps_state = True
             return
         _LOG.info(
             "Stabilized group %s generation %d with %d members.",
@@ -359,17 +366,17 @@ class Rebalancer:
         )
         for member in group.members():
             answer = joined(group, member.member_id, with_members=group.is_leader(member.member_id))
-            group.answer_join(member, answer)
+            self._answer_join(group, member.member_id, answer)
             self._watch(group, member, member.session_timeout_ms)
-            member.is_new = False
+            group.update(member.member_id, is_new=False)
             group.pending_syncs.add(member.member_id)
-        self._timers.set(
+        self._change.set_timer(
             sync_key(group),
             group.rebalance_timeout_ms,
-            partial(self._expire_syncs, group, group.generation_id),
+            events.SyncsExpired(group_id=group.group_id, generation_id=group.generation_id),
         )
 
-    def _expire_syncs(self, group: ClassicGroup, generation_id: int) -> None:
+    def expire_syncs(self, group: ClassicGroup, generation_id: int) -> None:
         """Removes members that have joined and never asked for their assignment."""
         if generation_id != group.generation_id or not group.is_in(_COMPLETING, _STABLE):
             return
@@ -378,7 +385,7 @@ class Rebalancer:
             return
         for member_id in missing:
             group.remove(member_id)
-            self._timers.cancel(heartbeat_key(group, member_id))
+            self._change.cancel_timer(heartbeat_key(group, member_id))
         self.prepare_rebalance(group, f"Removing {missing} on pending sync request expiration")
 
     # ---- assignments
@@ -390,37 +397,46 @@ class Rebalancer:
         """
         error = sync_error(group, request)
         if error:
-            reply(SyncAnswer(error_code=error))
+            self._change.answer(reply, SyncAnswer(error_code=error))
             return
-        member = group.member(request.member_id)
         if group.state is _COMPLETING:
-            member.sync_reply = reply
+            group.update(request.member_id, sync_reply=reply)
         self._end_pending_sync(group, request.member_id)
         if group.state is _STABLE:
-            reply(
+            self._change.answer(
+                reply,
                 SyncAnswer(
                     protocol_type=group.protocol_type,
                     protocol_name=group.protocol_name,
-                    assignment=member.assignment,
-                )
+                    assignment=group.member(request.member_id).assignment,
+                ),
             )
         elif group.is_leader(request.member_id):
-            self._take_assignment(group, dict(request.assignments))
+            self._take_assignment(group, request, reply)
 
-    def _take_assignment(self, group: ClassicGroup, brought: Mapping[str, bytes]) -> None:
+    def _take_assignment(self, group: ClassicGroup, request: SyncRequest, reply: SyncReply) -> None:
+        brought = dict(request.assignments)
         assignment = {
             member.member_id: brought.get(member.member_id, EMPTY_ASSIGNMENT)
             for member in group.members()
         }
-        error = self._store(group, assignment)
-        if error:
-            self._assign(group, {}, error=error)
-            self._rebalance_or_complete(
-                group, f"Error {error} when storing group assignment during SyncGroup"
-            )
-        else:
-            self._assign(group, assignment)
-            group.transition_to(_STABLE)
+        self._change.write(records.group_metadata(group, assignment))
+        self._change.on_failure = lambda error: events.AssignmentNotWritten(
+            group_id=group.group_id, member_id=request.member_id, error=error, reply_to=reply
+        )
+        self._assign(group, assignment)
+        group.transition_to(_STABLE, self._change.now_ms)
+
+    def refuse_assignment(
+        self, group: ClassicGroup, leader_id: str, error: KafkaError, reply: SyncReply
+    ) -> None:
+        """The assignments were not written: all members that wait for them have to rejoin."""
+        group.update(leader_id, sync_reply=reply)
+        self._end_pending_sync(group, leader_id)
+        self._assign(group, {}, error=error.code)
+        self._rebalance_or_complete(
+            group, f"Error {error.code} when storing group assignment during SyncGroup"
+        )
 
     def _assign(
         self, group: ClassicGroup, assignment: Mapping[str, bytes], *, error: int = GroupError.NONE
@@ -432,14 +448,15 @@ class Rebalancer:
             protocol_name=group.protocol_name if is_good else None,
         )
         for member in group.members():
-            member.assignment = assignment.get(member.member_id, EMPTY_ASSIGNMENT)
-            if group.answer_sync(member, answer._replace(assignment=member.assignment)):
+            own = assignment.get(member.member_id, EMPTY_ASSIGNMENT)
+            group.update(member.member_id, assignment=own)
+            if self._answer_sync(group, member.member_id, answer._replace(assignment=own)):
                 self._watch(group, member, member.session_timeout_ms)
 
     def _end_pending_sync(self, group: ClassicGroup, member_id: str) -> None:
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
-            self._timers.cancel(sync_key(group))
+            self._change.cancel_timer(sync_key(group))
 
     # ---- sessions
 
@@ -450,8 +467,6 @@ class Rebalancer:
 
         Source: classicGroupHeartbeatToClassicGroup.
         """
-        if group.state is _DEAD:
-            return GroupError.COORDINATOR_NOT_AVAILABLE
         try:
             group.require_member(member_id, group_instance_id)
         except GroupRequestError as error:
@@ -466,24 +481,23 @@ class Rebalancer:
         return GroupError.NONE
 
     def keep_alive(self, group: ClassicGroup, member_id: str) -> None:
-        """Begins a member's session anew."""
+        """Begins a member's session again."""
         member = group.member(member_id)
         self._watch(group, member, member.session_timeout_ms)
 
     def _watch(self, group: ClassicGroup, member: Member, timeout_ms: int) -> None:
-        self._timers.set(
+        self._change.set_timer(
             heartbeat_key(group, member.member_id),
             timeout_ms,
-            partial(self._expire_heartbeat, group, member.member_id),
+            events.SessionExpired(group_id=group.group_id, member_id=member.member_id),
         )
 
-    def _expire_heartbeat(self, group: ClassicGroup, member_id: str) -> None:
-        if group.state is _DEAD:
-            return
+    def expire_session(self, group: ClassicGroup, member_id: str) -> None:
+        """Removes a member, unless it waits for an answer."""
         if member_id in group.pending_joins:
             group.remove(member_id)
             if group.state is _PREPARING and group.has_all_joined:
-                self._complete_join(group)
+                self.complete_join(group)
         elif member_id in group:
             member = group.member(member_id)
             if not member.is_alive_while_waiting:
@@ -496,27 +510,26 @@ class Rebalancer:
             member.member_id,
             group.group_id,
         )
-        group.answer_join(member, JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID))
+        self._answer_join(
+            group, member.member_id, JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID)
+        )
         group.remove(member.member_id)
         if group.is_in(_STABLE, _COMPLETING):
             self._rebalance_or_complete(
                 group, f"removing member {member.member_id} on heartbeat expiration."
             )
         elif group.state is _PREPARING and group.has_all_joined:
-            self._complete_join(group)
+            self.complete_join(group)
 
     # ---- leaving
 
-    def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[LeaveAnswer]:
-        """Takes members out, and tells of each whether it was one.
-
-        Raises:
-            GroupRequestError: the group is dead.
+    def leave(
+        self, group: ClassicGroup, leaving: Sequence[LeavingMember], reply: ReplyTo[LeaveReply]
+    ) -> None:
+        """Removes members, and says of each whether it was one.
 
         Source: classicGroupLeaveToClassicGroup.
         """
-        if group.state is _DEAD:
-            raise GroupRequestError(GroupError.COORDINATOR_NOT_AVAILABLE)
         answers = [
             LeaveAnswer(each.member_id, each.group_instance_id, self._leave_one(group, each))
             for each in leaving
@@ -528,7 +541,7 @@ class Rebalancer:
             )
         elif gone:
             self._complete_join_if_all(group)
-        return answers
+        self._change.answer(reply, LeaveReply(members=tuple(answers)))
 
     def _leave_one(self, group: ClassicGroup, leaving: LeavingMember) -> int:
         member_id, instance, _ = leaving
@@ -539,14 +552,14 @@ class Rebalancer:
             member_id = existing
         elif member_id in group.pending_joins:
             group.remove(member_id)
-            self._timers.cancel(heartbeat_key(group, member_id))
+            self._change.cancel_timer(heartbeat_key(group, member_id))
             return GroupError.NONE
         else:
             try:
                 group.require_member(member_id, instance)
             except GroupRequestError as error:
                 return error.code
-        self._timers.cancel(heartbeat_key(group, member_id))
+        self._change.cancel_timer(heartbeat_key(group, member_id))
         _LOG.info(
             "[Group %s] Member %s has left group through explicit `LeaveGroup` request; "
             "client reason: %s",
@@ -554,47 +567,32 @@ class Rebalancer:
             member_id,
             leaving.reason or "not provided",
         )
-        group.answer_join(
-            group.member(member_id), JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID)
-        )
+        self._answer_join(group, member_id, JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID))
         group.remove(member_id)
         return GroupError.NONE
 
     # ---- groups that come and go
 
     def resume(self, group: ClassicGroup) -> None:
-        """Begins the sessions of a group that was loaded; one that is too large is rebalanced.
+        """Begins the sessions of a group that was loaded.
 
         Source: GroupMetadataManager.onLoaded.
         """
         for member in group.members():
             self._watch(group, member, member.session_timeout_ms)
-        if len(group) > self._settings.max_size:
-            self.prepare_rebalance(
-                group,
-                f"Freshly-loaded group {group.group_id} (size {len(group)}) is over capacity "
-                f"{self._settings.max_size}. Rebalancing in order to give a chance for consumers "
-                "to commit offsets",
-            )
+
+    def shrink(self, group: ClassicGroup) -> None:
+        """Rebalances a group that was loaded and has more members than it may."""
+        self.prepare_rebalance(
+            group,
+            f"Freshly-loaded group {group.group_id} (size {len(group)}) is over capacity "
+            f"{self._settings.max_size}. Rebalancing in order to give a chance for consumers "
+            "to commit offsets",
+        )
 
     def end(self, group: ClassicGroup) -> None:
-        """Declares a group dead: it was deleted, or is no longer this coordinator's.
-
-        Source: GroupMetadataManager.onUnloaded.
-        """
-        group.transition_to(_DEAD)
-        self._timers.cancel(join_key(group))
-        self._timers.cancel(sync_key(group))
+        """Cancels the timers of a group that is deleted, which has no members."""
+        self._change.cancel_timer(join_key(group))
+        self._change.cancel_timer(sync_key(group))
         for member_id in group.pending_joins:
-            self._timers.cancel(heartbeat_key(group, member_id))
-        for member in group.members():
-            self._timers.cancel(heartbeat_key(group, member.member_id))
-            group.answer_join(
-                member,
-                JoinAnswer(error_code=GroupError.NOT_COORDINATOR, member_id=member.member_id),
-            )
-            group.answer_sync(member, SyncAnswer(error_code=GroupError.NOT_COORDINATOR))
-
-    def close(self) -> None:
-        """Stops all timers."""
-        self._timers.cancel_all()
+            self._change.cancel_timer(heartbeat_key(group, member_id))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cordwood.broker.groups.errors import GroupError, GroupRequestError
-from cordwood.broker.groups.group import ClassicGroup, GroupState
-from cordwood.broker.groups.member import JoinAnswer, JoinRequest, SyncRequest
+from cordwood.coordinator.effects import Answer
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.member import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 
 
 def refused(request: JoinRequest, error: int) -> JoinAnswer:
@@ -18,7 +19,7 @@ def client_reason(request: JoinRequest) -> str:
 
 
 def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinAnswer:
-    """An answer to JoinGroup that tells a member of the group's generation."""
+    """An answer to JoinGroup that gives a member the group's generation."""
     return JoinAnswer(
         member_id=member_id,
         generation_id=group.generation_id,
@@ -34,8 +35,6 @@ def sync_error(group: ClassicGroup, request: SyncRequest) -> int:
 
     Source: GroupMetadataManager.validateSyncGroup.
     """
-    if group.state is GroupState.DEAD:
-        return GroupError.COORDINATOR_NOT_AVAILABLE
     if group.state is GroupState.EMPTY:
         return GroupError.UNKNOWN_MEMBER_ID
     try:
@@ -75,3 +74,19 @@ def sync_key(group: ClassicGroup) -> tuple[str, str]:
 def heartbeat_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
     """The timer of a member's session."""
     return "heartbeat", group.group_id, member_id
+
+
+def answers_at_unload(group: ClassicGroup) -> list[Answer]:
+    """The answers of requests that wait in a group that is no longer this coordinator's.
+
+    Source: GroupMetadataManager.onUnloaded.
+    """
+    error = GroupError.NOT_COORDINATOR
+    answers = []
+    for member in group.members():
+        if member.join_reply is not None:
+            join = JoinAnswer(error_code=error, member_id=member.member_id)
+            answers.append(Answer(member.join_reply, join))
+        if member.sync_reply is not None:
+            answers.append(Answer(member.sync_reply, SyncAnswer(error_code=error)))
+    return answers

@@ -1,6 +1,8 @@
-"""A classic group: its members, state and generation, and which of them are waited for.
+"""A classic group: its members, state and generation, and the requests that wait in it.
 
-What happens to it is in `cordwood.broker.groups.rebalance`.
+What happens to it is in `cordwood.coordinator.group.rebalance`. A group in the coordinator's state
+is not changed: an event changes a copy and puts that in its place, so that the change can be
+reverted. Members are shared by the copies, and never change.
 
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroup, ClassicGroupState.
 """
@@ -9,19 +11,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+from typing import Any
 
-from cordwood.broker.groups.errors import GroupError, GroupRequestError
-from cordwood.broker.groups.member import (
-    JoinAnswer,
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.member import (
     JoinedMember,
     JoinReply,
     Member,
     Protocols,
-    SyncAnswer,
+    SyncReply,
 )
 from cordwood.format.group_metadata import subscribed_topics
 from cordwood.format.java_map import JavaHashMap
-from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -59,7 +62,6 @@ class ClassicGroup:
     def __init__(
         self,
         group_id: str,
-        clock: Clock,
         *,
         state: GroupState = GroupState.EMPTY,
         generation_id: int = 0,
@@ -72,7 +74,6 @@ class ClassicGroup:
 
         Args:
             group_id: its name.
-            clock: tells when its state changes.
             state: Empty, or Stable if members follow.
             generation_id: how many rebalances it has seen.
             protocol_type: such as "consumer"; None for one that only has offsets.
@@ -92,16 +93,29 @@ class ClassicGroup:
         self.is_new_member_added = False
         self.pending_joins: set[str] = set()
         self.pending_syncs: set[str] = set()
-        self._clock = clock
         self._members: JavaHashMap[str, Member] = JavaHashMap()
         self._static: dict[str, str] = {}
         self._supported: JavaHashMap[str, int] = JavaHashMap()
         self._awaiting_join = 0
 
-    @classmethod
-    def new(cls, group_id: str, clock: Clock) -> ClassicGroup:
-        """An empty group that nobody has joined."""
-        return cls(group_id, clock, state_timestamp_ms=clock.now_ms())
+    def copy(self) -> ClassicGroup:
+        """A group that can be changed without changing this one."""
+        other = copy(self)
+        other.pending_joins = set(self.pending_joins)
+        other.pending_syncs = set(self.pending_syncs)
+        other._members = self._members.copy()
+        other._static = self._static.copy()
+        other._supported = self._supported.copy()
+        return other
+
+    def check_invariants(self) -> None:
+        """Checks what must hold after each event."""
+        waiting = sum(member.join_reply is not None for member in self.members())
+        assert waiting == self._awaiting_join, (self.group_id, waiting, self._awaiting_join)
+        static = {m.group_instance_id: m.member_id for m in self.members() if m.is_static}
+        assert static == self._static, (self.group_id, static, self._static)
+        assert self.leader_id is None or self.leader_id in self._members, self.leader_id
+        assert self.pending_joins.isdisjoint(self._members), self.pending_joins
 
     # ---- what it is
 
@@ -135,11 +149,11 @@ class ClassicGroup:
         """Whether a rebalance may begin."""
         return self.state in _MAY_FOLLOW[GroupState.PREPARING_REBALANCE]
 
-    def transition_to(self, state: GroupState) -> None:
-        """Goes on to a state that may follow its own."""
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Changes its state to one that may follow."""
         assert self.state in _MAY_FOLLOW[state], (self.group_id, self.state, state)
         self.previous_state, self.state = self.state, state
-        self.state_timestamp_ms = self._clock.now_ms()
+        self.state_timestamp_ms = now_ms
 
     # ---- its members
 
@@ -177,7 +191,7 @@ class ClassicGroup:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is waited for, to complete a rebalance."""
+        """Whether no member is waited for, to complete a rebalance."""
         return len(self._members) == self._awaiting_join and not self.pending_joins
 
     @property
@@ -185,8 +199,8 @@ class ClassicGroup:
         """How long members may take to rejoin: the longest that one of them allows."""
         return max((member.rebalance_timeout_ms for member in self.members()), default=0)
 
-    def add(self, member: Member, reply: JoinReply | None = None) -> None:
-        """Takes in a member that speaks what the others do; `reply` waits for the rebalance."""
+    def add(self, member: Member) -> None:
+        """Adds a member that speaks what the others do."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self._static, member.group_instance_id
             self._static[member.group_instance_id] = member.member_id
@@ -196,15 +210,15 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self._members.put(member.member_id, member)
         self._count_protocols(member, 1)
-        self._set_join_reply(member, reply)
+        self._awaiting_join += member.join_reply is not None
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Takes a member out, or one that was given an id and has not come back with it."""
+        """Removes a member, or one that was given an id and has not come back with it."""
         member = self._members.remove(member_id)
         if member is not None:
             self._count_protocols(member, -1)
-            self._set_join_reply(member, None)
+            self._awaiting_join -= member.join_reply is not None
             if member.group_instance_id is not None:
                 self._static.pop(member.group_instance_id, None)
         if self.is_leader(member_id):
@@ -212,41 +226,27 @@ class ClassicGroup:
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
 
-    def update(
-        self,
-        member: Member,
-        protocols: Protocols,
-        *,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        reply: JoinReply | None,
-    ) -> None:
-        """Takes over what a member says anew as it rejoins."""
-        self._count_protocols(member, -1)
-        member.protocols = protocols
-        self._count_protocols(member, 1)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
-        self._set_join_reply(member, reply)
+    def update(self, member_id: str, **changes: Any) -> Member:
+        """Changes fields of a member other than its ids; the member as it is then."""
+        before = self._members[member_id]
+        member = replace(before, **changes)
+        assert (member.member_id, member.group_instance_id) == (
+            before.member_id,
+            before.group_instance_id,
+        )
+        self._members.put(member_id, member)
+        if member.protocols is not before.protocols:
+            self._count_protocols(before, -1)
+            self._count_protocols(member, 1)
+        self._awaiting_join += (member.join_reply is not None) - (before.join_reply is not None)
+        return member
 
     def replace_static(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
-        """Gives a static member another id; who waits under the old one is fenced."""
+        """Gives a static member another id. No request may wait under the old one."""
         removed = self._members[old_id]
-        self.answer_join(
-            removed, JoinAnswer(error_code=GroupError.FENCED_INSTANCE_ID, member_id=old_id)
-        )
-        self.answer_sync(removed, SyncAnswer(error_code=GroupError.FENCED_INSTANCE_ID))
+        assert removed.join_reply is removed.sync_reply is None, old_id
         self._members.remove(old_id)
-        member = Member(
-            member_id=new_id,
-            group_instance_id=removed.group_instance_id,
-            client=removed.client,
-            rebalance_timeout_ms=removed.rebalance_timeout_ms,
-            session_timeout_ms=removed.session_timeout_ms,
-            protocol_type=removed.protocol_type,
-            protocols=removed.protocols,
-            assignment=removed.assignment,
-        )
+        member = replace(removed, member_id=new_id, is_new=False)
         self._members.put(new_id, member)
         if self.is_leader(old_id):
             self.leader_id = new_id
@@ -284,26 +284,21 @@ class ClassicGroup:
                 return True
         return False
 
-    # ---- answers that are waited for
+    # ---- requests that wait
 
-    def _set_join_reply(self, member: Member, reply: JoinReply | None) -> None:
-        self._awaiting_join += (reply is not None) - (member.join_reply is not None)
-        member.join_reply = reply
-
-    def answer_join(self, member: Member, answer: JoinAnswer) -> None:
-        """Answers a member that waits for the rebalance; another is not disturbed."""
-        reply = member.join_reply
+    def take_join_reply(self, member_id: str) -> JoinReply | None:
+        """The JoinGroup of a member that waits, which waits no longer; None if there is none."""
+        reply = self._members[member_id].join_reply
         if reply is not None:
-            self._set_join_reply(member, None)
-            reply(answer)
+            self.update(member_id, join_reply=None)
+        return reply
 
-    def answer_sync(self, member: Member, answer: SyncAnswer) -> bool:
-        """Answers a member that waits for its assignment; whether it did."""
-        reply, member.sync_reply = member.sync_reply, None
-        if reply is None:
-            return False
-        reply(answer)
-        return True
+    def take_sync_reply(self, member_id: str) -> SyncReply | None:
+        """The SyncGroup of a member that waits, which waits no longer; None if there is none."""
+        reply = self._members[member_id].sync_reply
+        if reply is not None:
+            self.update(member_id, sync_reply=None)
+        return reply
 
     # ---- protocols
 
@@ -331,8 +326,8 @@ class ClassicGroup:
             votes.put(name, votes.get(name, 0) + 1)
         return max(votes, key=lambda name: votes[name])
 
-    def begin_generation(self) -> None:
-        """Goes on to the next generation: CompletingRebalance, or Empty without members.
+    def begin_generation(self, now_ms: int) -> None:
+        """Begins the next generation: CompletingRebalance, or Empty without members.
 
         Source: ClassicGroup.initNextGeneration.
         """
@@ -340,7 +335,9 @@ class ClassicGroup:
         has_members = len(self._members) > 0
         self.protocol_name = self.select_protocol() if has_members else None
         self.subscribed_topics = self.compute_subscribed_topics()
-        self.transition_to(GroupState.COMPLETING_REBALANCE if has_members else GroupState.EMPTY)
+        self.transition_to(
+            GroupState.COMPLETING_REBALANCE if has_members else GroupState.EMPTY, now_ms
+        )
         self.pending_syncs.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
@@ -361,7 +358,7 @@ class ClassicGroup:
             return None
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Its members as the leader is told of them."""
+        """Its members as the JoinGroup answer of the leader has them."""
         return tuple(
             JoinedMember(
                 member.member_id,
