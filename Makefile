@@ -16,7 +16,7 @@ lock:          ## refresh requirements/dev.lock from pyproject.toml
 run: setup     ## clean a copy of the log directory that ships with the project, and show it
 	@$(BIN)/python tools/demo.py
 test: setup lint  ## everything that CI checks
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not nightly"
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --randomly-seed=1 -m "not nightly"
 nightly: setup lint  ## the full figures too
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "nightly or not nightly"
 lint: setup    ## ruff, mypy, import contracts

@@ -141,13 +141,14 @@ def make(out: Path, seed: int) -> None:
         RealKafka(Path(scratch) / "kafka", properties=live.STATIC_PROPERTIES) as kafka,
     ):
         work = Workload(kafka, seed)
-        made_at_ms, cleaned_first = [], []
+        made_at_ms, cleaned_at_ms, cleaned_first = [], [], []
         for suffix in ("", "-2"):
             kafka.start_without_cleaning()
             made_at_ms.append(time.time_ns() // 1_000_000)
             write(live.Live(kafka=kafka, work=work, now_ms=made_at_ms[-1]), first=not suffix)
             kafka.stop()
             kafka.copy_data(out / f"before{suffix}")
+            cleaned_at_ms.append(time.time_ns() // 1_000_000)
             kafka.run_cleaner_until()
             cleaned_first.append(live.cleaned_first(kafka))
             kafka.copy_data(out / f"after{suffix}")
@@ -157,6 +158,8 @@ def make(out: Path, seed: int) -> None:
         "seed": seed,
         "made_at_ms": made_at_ms[0],
         "made_at_2_ms": made_at_ms[1],
+        "cleaned_at_ms": cleaned_at_ms[0],
+        "cleaned_at_2_ms": cleaned_at_ms[1],
         "cleaned_first": cleaned_first,
         "topics": {**TOPICS, **live.TOPICS, **live.PARTITIONED},
     }

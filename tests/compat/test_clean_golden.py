@@ -16,7 +16,6 @@ from cordwood.testing.golden import Golden
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
 
 ROOT = Path(__file__).resolve().parents[2]
-CLEANED_AFTER_MS = 60_000  # Kafka cleaned within a minute of the writing.
 SEEDS = (11, 23, 47, 101, 1009)
 
 
@@ -32,9 +31,9 @@ def test_each_golden_topic_agrees_with_kafka(
     golden_a: Golden, copy_of: Callable[[Path], Path], round_number: int
 ) -> None:
     suffix = "" if round_number == 1 else "-2"
-    made_at_ms = golden_a.made_at_ms if round_number == 1 else golden_a.made_at_2_ms
+    now_ms = golden_a.cleaned_at_ms if round_number == 1 else golden_a.cleaned_at_2_ms
     cleaned = copy_of(golden_a.root / f"before{suffix}")
-    run_clean([cleaned], now_ms=made_at_ms + CLEANED_AFTER_MS)
+    run_clean([cleaned], now_ms=now_ms)
     assert len(agree(cleaned, golden_a.root / f"after{suffix}")) == 26
 
 
@@ -42,7 +41,7 @@ def test_second_run_with_the_same_now_changes_no_byte(
     golden_a: Golden, copy_of: Callable[[Path], Path]
 ) -> None:
     cleaned = copy_of(golden_a.root / "before")
-    now_ms = golden_a.made_at_ms + CLEANED_AFTER_MS
+    now_ms = golden_a.cleaned_at_ms
     run_clean([cleaned], now_ms=now_ms)
     once = digest_tree(cleaned)
     run_clean([cleaned], now_ms=now_ms)
@@ -58,7 +57,7 @@ def test_golden_directories_made_anew_agree_with_kafka(
     generator = [sys.executable, str(ROOT / "tools" / "make_golden.py")]
     subprocess.run([*generator, "--seed", str(seed), "--out", str(out)], check=True, timeout=900)
     golden = Golden.read(out)
-    for suffix, made_at_ms in (("", golden.made_at_ms), ("-2", golden.made_at_2_ms)):
+    for suffix, now_ms in (("", golden.cleaned_at_ms), ("-2", golden.cleaned_at_2_ms)):
         cleaned = copy_of(golden.root / f"before{suffix}")
-        run_clean([cleaned], now_ms=made_at_ms + CLEANED_AFTER_MS)
+        run_clean([cleaned], now_ms=now_ms)
         agree(cleaned, golden.root / f"after{suffix}", except_for=golden.cleaned_first)

@@ -108,7 +108,7 @@ class RunningBroker:
     # ---- life
 
     def start(self) -> Self:
-        """Starts the broker, and returns when it serves clients.
+        """Starts the broker, and returns when it serves clients and has applied retention once.
 
         Raises:
             CordwoodError: it cannot start; nothing is left of the attempt.
