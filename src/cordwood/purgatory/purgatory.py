@@ -30,7 +30,7 @@ CallLater = Callable[[int, Callable[[], None]], Cancellable]
 class Operation(Protocol):
     """What waits in a purgatory."""
 
-    def try_complete(self, grown_bytes: int | None) -> bool:
+    def try_complete(self, grown_bytes: int | None, /) -> bool:
         """Whether it need not wait any longer.
 
         Args:

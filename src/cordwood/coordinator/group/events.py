@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.group.member import (
@@ -32,7 +32,7 @@ class GroupEvent:
 
     __slots__ = ()
 
-    is_long: ClassVar[bool] = False
+    is_long = False
 
     @property
     def reply_to(self) -> ReplyTo[Any] | None:
