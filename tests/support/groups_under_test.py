@@ -319,12 +319,16 @@ class GroupRun:
         request = CommitRequest(
             group_id=group, topics=(CommitTopic(topic, (part,), topic_id),), **fields
         )
-        return answered(lambda reply: self.groups.commit(request, reply))
+        answers: list[int] = []
+        self.groups.commit(request, answers.append)
+        return only(answers)
 
     def commit_all(self, topic: CommitTopic) -> int:
         """Commits offsets of a topic to group g; an error code."""
         request = CommitRequest(group_id="g", topics=(topic,))
-        return answered(lambda reply: self.groups.commit(request, reply))
+        answers: list[int] = []
+        self.groups.commit(request, answers.append)
+        return only(answers)
 
     def fetched(
         self,
@@ -353,25 +357,29 @@ class GroupRun:
         group_instance_id: str | None = None,
     ) -> int:
         """An error code."""
-        return answered(
-            lambda reply: self.groups.heartbeat(
-                group, member_id, group_instance_id, generation_id, reply
-            )
-        )
+        answers: list[int] = []
+        self.groups.heartbeat(group, member_id, group_instance_id, generation_id, answers.append)
+        return only(answers)
 
     def leave(self, *members: LeavingMember, group: str = "g") -> tuple[LeaveAnswer, ...]:
         """What became of each member."""
-        reply: LeaveReply = answered(lambda reply: self.groups.leave(group, members, reply))
+        answers: list[LeaveReply] = []
+        self.groups.leave(group, members, answers.append)
+        reply = only(answers)
         assert reply.error_code == GroupError.NONE
         return reply.members
 
     def delete_group(self, group: str = "g") -> int:
         """An error code."""
-        return answered(lambda reply: self.groups.delete_group(group, reply))
+        answers: list[int] = []
+        self.groups.delete_group(group, answers.append)
+        return only(answers)
 
     def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> DeletedOffsets:
         """An error code for all, or for each partition."""
-        return answered(lambda reply: self.groups.delete_offsets(group, partitions, reply))
+        answers: list[DeletedOffsets] = []
+        self.groups.delete_offsets(group, partitions, answers.append)
+        return only(answers)
 
     def commit_log(self, partition: int = 0) -> None:
         """Advances the high watermark to the log's end, as the other replicas do."""
@@ -386,10 +394,8 @@ class GroupRun:
         return GroupRun(self.broker, **settings)
 
 
-def answered(ask: Callable[[Callable[[A], object]], object]) -> A:
+def only(answers: Sequence[A]) -> A:
     """The answer to a request that is answered at once."""
-    answers: list[A] = []
-    ask(answers.append)
     (answer,) = answers
     return answer
 

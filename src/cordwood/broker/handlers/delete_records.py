@@ -50,7 +50,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     if not pending:
         return fields
     operation = DelayedDeleteRecords(broker, fields, pending)
-    keys = [(each.topic, each.index) for each in pending]
+    keys = [(each.topic, each.partition_index) for each in pending]
     broker.delayed.delete_records.try_complete_else_watch(
         operation, keys, field(request, "timeout")
     )
@@ -82,7 +82,7 @@ class _Pending(NamedTuple):
     """A partition whose low watermark has to reach `required`; then `answer` is right."""
 
     topic: str
-    index: int
+    partition_index: int
     required: int
     answer: dict[str, Any]
 
@@ -107,7 +107,7 @@ class DelayedDeleteRecords:
     def _is_settled(self, each: _Pending) -> bool:
         """Whether all replicas have deleted the records, or this leader will never know."""
         try:
-            low = self._broker.partition(each.topic, each.index).low_watermark
+            low = self._broker.partition(each.topic, each.partition_index).low_watermark
         except KafkaError as error:
             each.answer["error_code"] = error.code
             return True

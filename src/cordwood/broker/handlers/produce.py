@@ -67,7 +67,7 @@ class _Uncommitted(NamedTuple):
     """A partition of which the high watermark has to reach `required`; then `answer` is right."""
 
     topic: str
-    index: int
+    partition_index: int
     required: int
     answer: _Partition
 
@@ -284,7 +284,7 @@ class DelayedProduce:
     def _is_settled(self, each: _Uncommitted) -> bool:
         """Whether a partition is committed, or never will be by this leader."""
         try:
-            log = self._broker.log(each.topic, each.index)
+            log = self._broker.log(each.topic, each.partition_index)
         except KafkaError as error:
             each.answer["error_code"] = error.code
             return True
@@ -305,7 +305,7 @@ def _delay(
     broker: Broker, fields: Fields, uncommitted: Sequence[_Uncommitted], timeout_ms: int
 ) -> Response:
     operation = DelayedProduce(broker, fields, uncommitted)
-    keys = [(each.topic, each.index) for each in uncommitted]
+    keys = [(each.topic, each.partition_index) for each in uncommitted]
     broker.delayed.produce.try_complete_else_watch(operation, keys, timeout_ms)
     return operation.answer
 

@@ -244,7 +244,8 @@ class ClassicGroup:
     def replace_static(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
         """Gives a static member another id. No request may wait under the old one."""
         removed = self._members[old_id]
-        assert removed.join_reply is removed.sync_reply is None, old_id
+        assert removed.join_reply is None, old_id
+        assert removed.sync_reply is None, old_id
         self._members.remove(old_id)
         member = replace(removed, member_id=new_id, is_new=False)
         self._members.put(new_id, member)
