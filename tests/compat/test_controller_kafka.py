@@ -33,10 +33,10 @@ from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.metadata.uuids import text_of, uuid_of
 from cordwood.model.clock import SystemClock
-from cordwood.testing.applied import wait_until_applied
-from cordwood.testing.controller_under_test import put_together
-from cordwood.testing.kafka import RealKafka, kafka_tool
-from cordwood.testing.ports import free_port
+from support.applied import wait_until_applied
+from support.controller_under_test import put_together
+from support.kafka import RealKafka, kafka_tool
+from support.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "cordwood"
+SUPPORT = ROOT / "tests" / "support"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 #: Lines of code: without signature, docstrings, comments and blank lines. Files have no limit, so
@@ -62,7 +63,7 @@ FILE_SYSTEMS = {
 FILES = FILE_SYSTEMS | {"file", "self._file", "self.context.fs", "self._context.fs"}
 
 #: Every exception there is: module -> (what it uses, why it may). `cordwood.testing` is free: it
-#: builds directories and runs programs, and nothing else imports it.
+#: makes directories and threads for tests, and nothing else imports it.
 OUTSIDE: dict[str, tuple[set[str], str]] = {
     "storage/filesystem.py": (
         {"os", "shutil", "fcntl", "open", "unlink", "mkdir", "rmdir", "chmod"},
@@ -137,9 +138,13 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 @functools.cache
 def _modules() -> dict[str, ast.Module]:
     """Every module of the package by its path below it, parsed."""
+    return _parsed(PACKAGE)
+
+
+def _parsed(top: Path) -> dict[str, ast.Module]:
     return {
-        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(PACKAGE.rglob("*.py"))
+        str(path.relative_to(top)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(top.rglob("*.py"))
     }
 
 
@@ -233,11 +238,11 @@ def _code_lines(node: Definition, lines: list[str]) -> int:
     return sum(bool(text) and not text.startswith("#") for text in texts)
 
 
-def _lengths() -> dict[str, tuple[int, int]]:
+def _lengths(top: Path = PACKAGE) -> dict[str, tuple[int, int]]:
     """The lines of code of every function and class, and the limit of its kind."""
     found: dict[str, tuple[int, int]] = {}
-    for name, tree in _modules().items():
-        lines = (PACKAGE / name).read_text(encoding="utf-8").splitlines()
+    for name, tree in _parsed(top).items():
+        lines = (top / name).read_text(encoding="utf-8").splitlines()
         for node in ast.walk(tree):
             if isinstance(node, Definition):
                 limit = CLASS_LINES_MAX if isinstance(node, ast.ClassDef) else FUNCTION_LINES_MAX
@@ -247,11 +252,14 @@ def _lengths() -> dict[str, tuple[int, int]]:
     return found
 
 
-def test_no_function_or_class_is_too_long_to_read() -> None:
+@pytest.mark.parametrize("top", [PACKAGE, SUPPORT], ids=["cordwood", "support"])
+def test_no_function_or_class_is_too_long_to_read(top: Path) -> None:
+    lengths, longer = _lengths(top), LONG if top == PACKAGE else {}
+    assert lengths
     long = {
         name: length
-        for name, (length, limit) in _lengths().items()
-        if length > LONG.get(name, (limit, ""))[0]
+        for name, (length, limit) in lengths.items()
+        if length > longer.get(name, (limit, ""))[0]
     }
     assert not long, (
         f"over {FUNCTION_LINES_MAX} lines of code in a function or {CLASS_LINES_MAX} in a class: "
@@ -269,8 +277,9 @@ def test_what_may_be_longer_still_is() -> None:
         assert reason, f"{name} in LONG needs a reason"
 
 
-def test_every_module_says_what_it_is() -> None:
-    silent = [name for name, tree in _modules().items() if not ast.get_docstring(tree)]
+@pytest.mark.parametrize("top", [PACKAGE, SUPPORT], ids=["cordwood", "support"])
+def test_every_module_says_what_it_is(top: Path) -> None:
+    silent = [name for name, tree in _parsed(top).items() if not ast.get_docstring(tree)]
     assert not silent, (
         f"no docstring: {silent}. Say in a line what the module gives, then its rules, then the "
         "classes of Kafka's that it mirrors (Source: ...)"
@@ -336,6 +345,16 @@ def test_the_page_of_the_architecture_names_every_module() -> None:
     assert not twice, f"docs/architecture.md, Modules, has two rows for {sorted(twice)}"
 
 
+def test_the_page_of_the_support_package_names_every_module() -> None:
+    page = (SUPPORT / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w/]+\.py)` \|", page, re.MULTILINE)
+    there = sorted(_parsed(SUPPORT))
+    assert sorted(listed) == there, (
+        f"tests/support/README.md and the modules beside it differ in "
+        f"{sorted(set(listed) ^ set(there)) or 'rows that are there twice'}"
+    )
+
+
 def test_the_paths_that_the_architecture_points_at_are_there() -> None:
     page = ARCHITECTURE.read_text(encoding="utf-8")
     for path in re.findall(r"`((?:tests|docs|tools)/[\w/.]*)`", page):
@@ -372,7 +391,8 @@ def test_every_page_of_a_format_is_listed_and_complete() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for path in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]:
+    others = (ROOT / "CONTRIBUTING.md", ROOT / "tests" / "README.md", SUPPORT / "README.md")
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), *others]:
         for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", path.read_text(encoding="utf-8")):
             if "://" not in target:
                 where = path.relative_to(ROOT)

@@ -19,9 +19,9 @@ from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
-from cordwood.testing.controller_under_test import ControllerUnderTest
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from support.controller_under_test import ControllerUnderTest
 
 DIRECTORY = Path("/data/d")
 IMAGES = 6

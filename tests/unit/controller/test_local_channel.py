@@ -14,7 +14,7 @@ from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic, QuotaChange
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
-from cordwood.testing.controller_under_test import ControllerUnderTest
+from support.controller_under_test import ControllerUnderTest
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from cordwood.metadata.controller_requests import NewTopic
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.uuids import text_of
 from cordwood.model.errors import ConfigError, UnsupportedVersionError
-from cordwood.testing.controller_under_test import ControllerUnderTest, names_of
+from support.controller_under_test import ControllerUnderTest, names_of
 
 NO_ELR = {"metadata.version": 22, "group.version": 1}
 

@@ -16,7 +16,7 @@ from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import ApiRecord, topic_record
 from cordwood.metadata.uuids import uuid_of
 from cordwood.model.kafka_errors import StorageError, UnknownServerError
-from cordwood.testing.controller_under_test import ControllerUnderTest, append_to_metadata_log
+from support.controller_under_test import ControllerUnderTest, append_to_metadata_log
 
 TOPIC_ID = uuid_of("Y29yZHdvb2QtdGVzdHMtMQ")
 BEGIN = ApiRecord("BeginTransactionRecord", 0, {"name": "test"})

@@ -18,7 +18,7 @@ from cordwood.metadata.uuids import uuid_of
 from cordwood.model.config import ConfigResource
 from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
-from cordwood.testing.golden import Golden
+from support.golden import Golden
 
 ORDERS_ID = "b3JkZXJzAAAAAAAAAAAAAQ"
 OTHER_ID = "b3RoZXIAAAAAAAAAAAAAAQ"

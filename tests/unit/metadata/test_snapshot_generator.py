@@ -19,8 +19,8 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.records import ApiRecord, image_records
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from cordwood.testing.controller_under_test import ControllerUnderTest, batches_in, names_of
-from cordwood.testing.golden import Golden
+from support.controller_under_test import ControllerUnderTest, batches_in, names_of
+from support.golden import Golden
 
 HOUR_MS = 3_600_000
 UUID_TEXT = "AAAAAAAAAAAAAAAAAAABAQ"

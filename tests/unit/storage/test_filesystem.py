@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cordwood.model.errors import DirectoryInUseError, NoSpaceError, NotARegularFileError
 from cordwood.storage.filesystem import OS, DirectoryLock, Entry, File, FileSystem, FileWriter
-from cordwood.testing.failing_disks import fill, may_mount, small_disk
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.failing_disks import fill, may_mount, small_disk
 
 
 @dataclass

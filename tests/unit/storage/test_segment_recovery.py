@@ -40,8 +40,8 @@ from cordwood.storage.segment import native_recovery, segment_recovery
 from cordwood.storage.segment.index_builder import IndexBuilder
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_recovery import SegmentWalk
-from cordwood.testing.appends import with_header
-from cordwood.testing.segments import (
+from support.appends import with_header
+from support.segments import (
     Segments,
     batch,
     bytes_of,
