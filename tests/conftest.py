@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from cordwood.testing import kafka
-from cordwood.testing.golden import Golden
+from support import kafka
+from support.golden import Golden
 
 GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
 

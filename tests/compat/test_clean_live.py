@@ -1,6 +1,6 @@
 """One stopped directory, given to a real Kafka and to `cordwood clean`: the same is left.
 
-Some sixty topics share a broker, each about one rule of Kafka's; see `cordwood.testing.live`. In
+Some sixty topics share a broker, each about one rule of Kafka's; see `support.live`. In
 nightly runs the same is done with further seeds.
 """
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.clean import digest_tree, run_clean
-from cordwood.testing.compare import CHECKPOINTS, Difference, compare_log_dirs, dump_files
-from cordwood.testing.fuzz import record_fuzz
-from cordwood.testing.kafka import copy_log_dir, read_checkpoint
-from cordwood.testing.live import (
+from support.clean import digest_tree, run_clean
+from support.compare import CHECKPOINTS, Difference, compare_log_dirs, dump_files
+from support.fuzz import record_fuzz
+from support.kafka import copy_log_dir, read_checkpoint
+from support.live import (
     KILL_TOPICS,
     PARTITIONED,
     TOPICS,

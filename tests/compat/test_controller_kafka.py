@@ -32,10 +32,10 @@ from cordwood.model.clock import SystemClock
 from cordwood.storage.cluster_image import Endpoint, MetadataImage
 from cordwood.storage.image_delta import uuid_of
 from cordwood.storage.metadata_image import read_metadata_image
-from cordwood.testing.applied import wait_until_applied
-from cordwood.testing.controller_under_test import put_together
-from cordwood.testing.kafka import RealKafka, kafka_tool
-from cordwood.testing.ports import free_port
+from support.applied import wait_until_applied
+from support.controller_under_test import put_together
+from support.kafka import RealKafka, kafka_tool
+from support.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -34,8 +34,8 @@ from cordwood.format.record_batch import (
 from cordwood.format.time_index import build_time_index
 from cordwood.format.varint import encode_unsigned_varint
 from cordwood.surfaces.cli.dump_log import dump_log
-from cordwood.testing.golden import Golden
-from cordwood.testing.kafka import kafka_tool
+from support.golden import Golden
+from support.kafka import kafka_tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

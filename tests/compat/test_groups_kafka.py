@@ -28,11 +28,11 @@ from cordwood.broker.groups.shard import GroupShard
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record import Record
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun
-from cordwood.testing.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Plain, Wire
+from support.groups_under_test import GroupBroker, GroupRun
+from support.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
+from support.no_engine import NoEngine
+from support.wire import Plain, Wire
 
 pytestmark = pytest.mark.kafka
 

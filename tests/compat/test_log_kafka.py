@@ -25,9 +25,9 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.metadata_image import read_metadata_image
 from cordwood.surfaces.settings import SettingOptions, read_settings
-from cordwood.testing.kafka import RealKafka, poll_until
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.workload import Workload
+from support.kafka import RealKafka, poll_until
+from support.workload import Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "cordwood"
+SUPPORT = ROOT / "tests" / "support"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 MODULE_LINES_MAX = 600
@@ -44,7 +45,7 @@ FILE_SYSTEMS = {
 FILES = FILE_SYSTEMS | {"file", "self._file", "self.context.fs", "self._context.fs"}
 
 #: Every exception there is: module -> (what it uses, why it may). `cordwood.testing` is free: it
-#: builds directories and runs programs, and nothing else imports it.
+#: makes directories and threads for tests, and nothing else imports it.
 OUTSIDE: dict[str, tuple[set[str], str]] = {
     "storage/filesystem.py": (
         {"os", "shutil", "fcntl", "open", "unlink", "mkdir", "rmdir", "chmod"},
@@ -120,9 +121,13 @@ MARKERS = re.compile(
 @functools.cache
 def _modules() -> dict[str, ast.Module]:
     """Every module of the package by its path below it, parsed."""
+    return _parsed(PACKAGE)
+
+
+def _parsed(top: Path) -> dict[str, ast.Module]:
     return {
-        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(PACKAGE.rglob("*.py"))
+        str(path.relative_to(top)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(top.rglob("*.py"))
     }
 
 
@@ -204,19 +209,22 @@ def _subcommands() -> set[str]:
     }
 
 
-def test_no_module_is_too_long_to_read() -> None:
+@pytest.mark.parametrize("top", [PACKAGE, SUPPORT], ids=["cordwood", "support"])
+def test_no_module_is_too_long_to_read(top: Path) -> None:
     lengths = {
-        name: len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in _modules()
+        name: len((top / name).read_text(encoding="utf-8").splitlines()) for name in _parsed(top)
     }
+    assert lengths
     long = {name: length for name, length in lengths.items() if length > MODULE_LINES_MAX}
     assert not long, (
         f"over {MODULE_LINES_MAX} lines: {long}. Divide the module by what its parts are about, "
-        "and name the new one in docs/architecture.md"
+        "and name the new one in docs/architecture.md or tests/support/README.md"
     )
 
 
-def test_every_module_says_what_it_is() -> None:
-    silent = [name for name, tree in _modules().items() if not ast.get_docstring(tree)]
+@pytest.mark.parametrize("top", [PACKAGE, SUPPORT], ids=["cordwood", "support"])
+def test_every_module_says_what_it_is(top: Path) -> None:
+    silent = [name for name, tree in _parsed(top).items() if not ast.get_docstring(tree)]
     assert not silent, (
         f"no docstring: {silent}. Say in a line what the module gives, then its rules, then the "
         "classes of Kafka's that it mirrors (Source: ...)"
@@ -282,6 +290,16 @@ def test_the_page_of_the_architecture_names_every_module() -> None:
     assert not twice, f"docs/architecture.md, Modules, has two rows for {sorted(twice)}"
 
 
+def test_the_page_of_the_support_package_names_every_module() -> None:
+    page = (SUPPORT / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w/]+\.py)` \|", page, re.MULTILINE)
+    there = sorted(_parsed(SUPPORT))
+    assert sorted(listed) == there, (
+        f"tests/support/README.md and the modules beside it differ in "
+        f"{sorted(set(listed) ^ set(there)) or 'rows that are there twice'}"
+    )
+
+
 def test_the_paths_that_the_architecture_points_at_are_there() -> None:
     page = ARCHITECTURE.read_text(encoding="utf-8")
     for path in re.findall(r"`((?:tests|docs|tools)/[\w/.]*)`", page):
@@ -318,7 +336,8 @@ def test_every_page_of_a_format_is_listed_and_complete() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for path in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]:
+    others = (ROOT / "CONTRIBUTING.md", SUPPORT / "README.md")
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), *others]:
         for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", path.read_text(encoding="utf-8")):
             if "://" not in target:
                 where = path.relative_to(ROOT)

@@ -18,7 +18,7 @@ from cordwood.cleanup.capture import Captured, capture
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.storage.log_dir import LogDir
-from cordwood.testing.compare import dump_files
+from support.compare import dump_files
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

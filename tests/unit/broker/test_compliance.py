@@ -12,7 +12,7 @@ from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import MovableClock
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
+from support.no_engine import NoEngine
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE

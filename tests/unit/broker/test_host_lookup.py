@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from cordwood.broker.host_lookup import HostText, classify_host, is_host, look_up_hosts
-from cordwood.testing.wire import Wire
+from support.wire import Wire
 
 ADDRESSES = """
 1.2.3.4 1.2.3 1.2 1 0 4294967295 1.2.65535 1.16777215 01.02.03.04 0177.0.0.1 08.1.1.1 1.2.3.010

@@ -12,11 +12,11 @@ from cordwood.broker.broker import Broker
 from cordwood.format.message_schema import uuid_text
 from cordwood.storage.cluster_image import NO_LEADER, PartitionImage
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.failing_disks import DeadDisk, break_directory, mend_directory
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.scrape import probed
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.failing_disks import DeadDisk, break_directory, mend_directory
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.scrape import probed
+from support.wire_client import WireClient, batch_of
 
 PARTITIONS = 6
 STORAGE_ERROR = "kafka_storage_error"

@@ -18,10 +18,10 @@ from cordwood.storage.cluster_image import PartitionImage
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log_manager import LogManager
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.controller_under_test import append_to_metadata_log
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Plain, Wire
+from support.controller_under_test import append_to_metadata_log
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import Plain, Wire
 
 
 def create(wire: Wire, name: str, partitions: int) -> None:

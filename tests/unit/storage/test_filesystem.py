@@ -20,8 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from cordwood.model.errors import DirectoryInUseError, NoSpaceError, NotARegularFileError
 from cordwood.storage.directory_lock import DirectoryLock
 from cordwood.storage.filesystem import OS, Entry, File, FileSystem, FileWriter
-from cordwood.testing.failing_disks import fill, may_mount, small_disk
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.failing_disks import fill, may_mount, small_disk
 
 
 @dataclass

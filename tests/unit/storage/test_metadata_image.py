@@ -18,7 +18,7 @@ from cordwood.model.errors import CorruptError, UnsupportedVersionError
 from cordwood.storage.cluster_image import Endpoint, MetadataImage, PartitionImage
 from cordwood.storage.image_delta import uuid_of
 from cordwood.storage.metadata_image import read_metadata_image
-from cordwood.testing.golden import Golden
+from support.golden import Golden
 
 ORDERS_ID = "b3JkZXJzAAAAAAAAAAAAAQ"
 OTHER_ID = "b3RoZXIAAAAAAAAAAAAAAQ"

@@ -39,8 +39,8 @@ from cordwood.storage.producers.producer_state import CompletedTransaction, Prod
 from cordwood.storage.segment import native_recovery, segment_recovery
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_recovery import IndexBuilder, SegmentWalk
-from cordwood.testing.appends import with_header
-from cordwood.testing.segments import (
+from support.appends import with_header
+from support.segments import (
     Segments,
     batch,
     bytes_of,

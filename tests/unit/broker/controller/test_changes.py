@@ -24,7 +24,7 @@ from cordwood.model.kafka_errors import (
     KafkaError,
     UnknownServerError,
 )
-from cordwood.testing.controller_under_test import ControllerUnderTest, names_of
+from support.controller_under_test import ControllerUnderTest, names_of
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from cordwood.storage.cluster_image import (
     PartitionImage,
 )
 from cordwood.storage.room_reserve import RESERVE
-from cordwood.testing.controller_under_test import ControllerUnderTest
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.controller_under_test import ControllerUnderTest
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
-from cordwood.testing.controller_under_test import ControllerUnderTest
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from support.controller_under_test import ControllerUnderTest
 
 DIRECTORY = Path("/data/d")
 IMAGES = 6

@@ -14,8 +14,8 @@ from cordwood.broker.controller.formatting import (
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.model.errors import ConfigError
 from cordwood.storage.cluster_image import Endpoint
-from cordwood.testing.controller_under_test import CLUSTER_ID, batches_in, names_of
 from cordwood.testing.manual_clock import ManualClock
+from support.controller_under_test import CLUSTER_ID, batches_in, names_of
 
 ENDPOINT = Endpoint(name="CONTROLLER", host="localhost", port=9093)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.testing.controller_under_test import put_together
-from cordwood.testing.golden import Golden
+from support.controller_under_test import put_together
+from support.golden import Golden
 
 
 @pytest.mark.parametrize("which", ["before", "after", "before-2", "after-2"])

@@ -14,7 +14,7 @@ from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.model.errors import ConfigError, UnsupportedVersionError
 from cordwood.storage.metadata_image import read_metadata_image
-from cordwood.testing.controller_under_test import ControllerUnderTest, names_of
+from support.controller_under_test import ControllerUnderTest, names_of
 
 NO_ELR = {"metadata.version": 22, "group.version": 1}
 

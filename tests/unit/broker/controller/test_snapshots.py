@@ -17,8 +17,8 @@ from cordwood.format.record_batch import build_batch
 from cordwood.storage.cluster_image import MetadataImage
 from cordwood.storage.image_delta import ImageDelta
 from cordwood.storage.metadata_image import read_metadata_image
-from cordwood.testing.controller_under_test import ControllerUnderTest, batches_in, names_of
-from cordwood.testing.golden import Golden
+from support.controller_under_test import ControllerUnderTest, batches_in, names_of
+from support.golden import Golden
 
 HOUR_MS = 3_600_000
 UUID_TEXT = "AAAAAAAAAAAAAAAAAAABAQ"

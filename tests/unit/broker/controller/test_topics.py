@@ -18,7 +18,7 @@ from cordwood.model.kafka_errors import (
     TopicDeletionDisabledError,
 )
 from cordwood.storage.cluster_image import UNASSIGNED_DIRECTORY
-from cordwood.testing.controller_under_test import ControllerUnderTest
+from support.controller_under_test import ControllerUnderTest
 
 BY_HAND: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1}
 

@@ -18,9 +18,9 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun, assigned, codes
-from cordwood.testing.log_under_test import catch_up
-from cordwood.testing.stored_log import end_transaction
+from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
+from support.log_under_test import catch_up
+from support.stored_log import end_transaction
 
 T0 = OffsetKey("g", "t", 0)
 CONSUMER_GROUP = 3

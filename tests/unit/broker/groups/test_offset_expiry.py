@@ -9,7 +9,7 @@ import pytest
 from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.member import LeavingMember, Protocol
 from cordwood.broker.groups.settings import GroupSettings
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun
+from support.groups_under_test import GroupBroker, GroupRun
 
 WEEK_MS = 7 * 24 * 60 * 60 * 1_000
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"

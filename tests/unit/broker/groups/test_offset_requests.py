@@ -13,8 +13,8 @@ from cordwood.broker.groups.offset_requests import CommitPartition, CommitReques
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.kafka_errors import KafkaError, RecordTooLargeError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun
-from cordwood.testing.interruption import Interruption
+from support.groups_under_test import GroupBroker, GroupRun
+from support.interruption import Interruption
 
 DELAY_MS = 3_000
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # version 0, ["t"], no user data

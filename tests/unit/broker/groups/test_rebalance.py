@@ -11,8 +11,8 @@ from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.group import GroupState
 from cordwood.broker.groups.member import Client, LeavingMember, Protocol
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
-from cordwood.testing.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
-from cordwood.testing.interruption import Interruption
+from support.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
+from support.interruption import Interruption
 
 DELAY_MS = 3_000
 REBALANCE_MS = 60_000

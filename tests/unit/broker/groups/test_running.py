@@ -11,9 +11,9 @@ import pytest
 from cordwood.broker.broker import Broker
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import API_KEYS, Wire, request_body
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import API_KEYS, Wire, request_body
 
 _WAIT_S = 120
 _WEEK_DAYS = 7

@@ -10,7 +10,7 @@ from cordwood.broker.groups.errors import GroupError
 from cordwood.broker.groups.group import GroupState
 from cordwood.broker.groups.member import JoinAnswer, LeavingMember, Protocol
 from cordwood.model.kafka_errors import StorageError
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun, codes
+from support.groups_under_test import GroupBroker, GroupRun, codes
 
 DELAY_MS = 3_000
 BOTH = (Protocol("range", b""), Protocol("sticky", b""))

@@ -10,7 +10,7 @@ import pytest
 from cordwood.broker.broker import Broker
 from cordwood.model.kafka_errors import StorageError
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.wire import Wire
+from support.wire import Wire
 
 WAIT = {"timeout": 1000}
 METADATA = "__cluster_metadata"

@@ -14,10 +14,10 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.handlers import fetch as fetch_handler
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.interruption import Interruption
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Plain, Wire
+from support.interruption import Interruption
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import Plain, Wire
 
 OFFSET_OUT_OF_RANGE = "offset_out_of_range"
 

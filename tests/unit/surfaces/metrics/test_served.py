@@ -15,9 +15,9 @@ from cordwood.storage.cluster_image import MetadataImage
 from cordwood.surfaces.metrics.metric import Kind
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.scrape import Probe, probed
+from support.in_process_engine import ManagedInProcessEngine
+from support.kafka import poll_until
+from support.scrape import Probe, probed
 
 TOPIC = "kafka_server_brokertopicmetrics_"
 
