@@ -59,7 +59,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
     ),
-    "controller": ("tests/unit/broker/controller/test_golden_log.py",),
+    "controller": ("tests/unit/metadata/test_golden_log.py",),
     "settings": (
         "tests/unit/broker/configs/test_as_recorded.py",
         "tests/unit/broker/configs/test_values_as_recorded.py",
