@@ -261,7 +261,7 @@ def test_a_fetch_that_waits_is_in_the_purgatory_until_its_time_is_up(
     )
     consumer.subscribe(["orders"])
     expired = "kafka_server_delayedfetchmetrics_expires_total"
-    seen = 0.0
+    seen = False
     for _ in range(2_400):  # two minutes
         assert consumer.poll(0.05) is None
         scrape = probe.scrape()
@@ -271,13 +271,13 @@ def test_a_fetch_that_waits_is_in_the_purgatory_until_its_time_is_up(
         watched = scrape.value(
             "kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation="Fetch"
         )
-        assert waiting == watched
-        seen = max(seen, waiting)
+        # The two are read one after the other: a fetch may come or go between them.
+        assert {waiting, watched} <= {0, 1}
+        seen = seen or waiting == watched == 1
         if seen and scrape.value(expired, fetcherType="consumer"):
             break
     else:
         pytest.fail("no fetch waited")
-    assert seen == 1
     consumer.close()
 
 
