@@ -24,8 +24,8 @@ from typing import Any
 
 import measure
 from broker_sides import Side, both_sides, memory_bytes, ours_alone, start_seconds
-from cordwood.testing.kafka import kafka_tool
 from log_rows import HEADING, Row
+from support.kafka import kafka_tool
 
 RESULTS = Path(__file__).resolve().parent / "results"
 LOAD = Path(__file__).with_name("broker_load.py")

@@ -28,13 +28,13 @@ import measure
 from cordwood.cleanup.scan import SegmentReader
 from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.native import batches as rows_of
-from cordwood.testing.compare import compare_log_dirs
-from cordwood.testing.kafka import read_checkpoint
 from floor import Floor, floor_of
 from kafka_side import KafkaRun, run_kafka
 from loggen import TOPIC, Shape, generate, generate_topics
 from our_side import WarmSession, run_cold
 from phases import sources_of
+from support.compare import compare_log_dirs
+from support.kafka import read_checkpoint
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CODECS = ("none", "lz4", "zstd")

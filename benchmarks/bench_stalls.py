@@ -30,9 +30,9 @@ from typing import Any
 
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.wire import API_KEYS, Wire, request_body, request_frame
+from support.kafka import RealKafka
+from support.served import ServedBroker
+from support.wire import API_KEYS, Wire, request_body, request_frame
 
 SESSION_MS = 1000
 HEARTBEAT_S = 0.3

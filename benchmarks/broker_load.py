@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.testing.wire import request_body, request_frame
+from support.wire import request_body, request_frame
 
 _PRODUCE, _FETCH = 0, 1
 _VERSION = 9

@@ -24,11 +24,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cordwood.testing.kafka import RealKafka, poll_until
-from cordwood.testing.ports import free_port
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.wire import ConnectionClosedError, Wire
 from kafka_side import jvm_flags
+from support.kafka import RealKafka, poll_until
+from support.ports import free_port
+from support.served import ServedBroker
+from support.wire import ConnectionClosedError, Wire
 
 # kafka-server-start.sh's own.
 _JVM_FLAGS = (

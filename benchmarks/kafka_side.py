@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.testing.kafka import RealKafka, poll_until
-from cordwood.testing.workload import Workload
 from loggen import WARM_TOPIC
+from support.kafka import RealKafka, poll_until
+from support.workload import Workload
 
 # kafka-server-start.sh's own flags, with a heap that holds two large buffers of the cleaner.
 JVM_FLAGS = (

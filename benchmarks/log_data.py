@@ -20,7 +20,7 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.appends import with_header
+from support.appends import with_header
 
 KEY_BYTES = 10
 VALUE_BYTES = 230

@@ -32,11 +32,11 @@ from cordwood.storage.append import record_walk
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.kafka import RealKafka, poll_until
 from kafka_side import JVM_FLAGS, jvm_flags
 from log_data import Batches, UnsyncedFileSystem, allow_many_files, clone, warm
 from log_opener import LARGE_MODULES
 from log_rows import Row
+from support.kafka import RealKafka, poll_until
 
 _OPENER = Path(__file__).with_name("log_opener.py")
 _TOPICS = 10

@@ -44,8 +44,8 @@ from cordwood.format.native.machine import crc32c
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log_dir import LogDir
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.workload import Workload
+from support.kafka import RealKafka
+from support.workload import Workload
 
 TOPIC = "bench"
 WARM_TOPIC = "warm"

@@ -24,8 +24,8 @@ from cordwood.cleanup.scan import SegmentReader
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
 from cordwood.surfaces.settings import SettingOptions, read_settings
-from cordwood.testing.in_process_engine import InProcessEngine
 from loggen import TOPIC
+from support.in_process_engine import InProcessEngine
 
 _NEXT_OFFSET_MAX = (1 << 63) - 1
 

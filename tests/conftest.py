@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from cordwood.testing import kafka
-from cordwood.testing.golden import Golden
+from support import kafka
+from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
+from support.golden import Golden
+from support.tiers import COLLECTED, place_of, tier_of
 
 GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
 
@@ -34,7 +37,7 @@ settings.register_profile(
 
 def _wants_nightly(config: pytest.Config) -> bool:
     expression: str = config.option.markexpr
-    return "nightly" in expression and expression.strip() != "not nightly"
+    return re.search(r"(?<!not )\bnightly\b", expression) is not None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,17 +47,28 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.environ.setdefault(QUICK_START_ASKED_BY, "1")
     chosen = "nightly" if _wants_nightly(config) else "ci"
     settings.load_profile(os.environ.get("CORDWOOD_HYPOTHESIS_PROFILE", chosen))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # A bare `pytest` is `make test`: the long runs have to be asked for.
-    if config.option.markexpr:
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Gives each test its tier before `-m` selects, and puts the longest files first after that."""
+    tiers = config.stash[COLLECTED] = {
+        item.nodeid: tier_of(item.nodeid, is_nightly=item.get_closest_marker("nightly") is not None)
+        for item in items
+    }
     for item in items:
-        if item.get_closest_marker("nightly"):
+        if tiers[item.nodeid] == "compat":
+            item.add_marker(pytest.mark.compat)
+        # Without `-m` the nightly tests are left out: they have to be asked for.
+        if tiers[item.nodeid] == "nightly" and not config.option.markexpr:
             item.add_marker(pytest.mark.skip(reason="nightly: run `make nightly`"))
+    yield
+    items.sort(key=lambda item: place_of(item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -10,14 +10,15 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from cordwood.testing.downloads import DOWNLOAD_ATTEMPTS
-from cordwood.testing.kafka import KafkaUnavailableError, kafka_jars
+from support.downloads import DOWNLOAD_ATTEMPTS
+from support.kafka import KafkaUnavailableError, kafka_jars
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -224,7 +225,7 @@ def _with_kafkas_tools(directory: Path) -> bool:
     tool.write_text(
         f"#!{sys.executable}\n"
         "import sys\n"
-        "from cordwood.testing.kafka import kafka_tool\n"
+        "from support.kafka import kafka_tool\n"
         "done = kafka_tool('get-offsets', *sys.argv[1:])\n"
         "sys.stdout.write(done.stdout)\n"
         "sys.exit(done.returncode)\n",
@@ -313,6 +314,20 @@ def test_the_demonstration_prints_what_is_shown_and_proves_the_result() -> None:
 # ---- installation
 
 
+def test_the_wheel_holds_the_package_and_of_the_tests_only_what_users_need(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"cordwood"}
+    found = {name for name in names if name.startswith("cordwood/testing/")}
+    assert found == {f"cordwood/testing/{name}.py" for name in FOR_USERS}
+
+
+FOR_USERS = (
+    *("__init__", "broker", "manual_clock", "pytest_plugin"),
+    *("simulated_disk", "simulated_filesystem", "simulated_tree"),
+)
+
+
 def test_a_base_installation_serves_and_names_the_extra_that_it_lacks(
     install: Callable[[str], Path], constraints: Path, tmp_path: Path
 ) -> None:
@@ -336,10 +351,16 @@ def test_a_base_installation_serves_and_names_the_extra_that_it_lacks(
 HEAVY = ("numpy", "numba", "llvmlite", "pandas", "pyarrow", "pyspark", "zstandard")
 LIGHT_TEST = """
 import subprocess, sys
+from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.model.errors import NotCompactedError
+from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+
+
+def test_the_simulated_file_system_needs_no_extra():
+    assert SimulatedFileSystem().create(Path("/file")).size() == 0
 
 
 def test_light(cordwood_broker):

@@ -3,7 +3,7 @@
     python tools/clean_matrix.py [WORD...]
 
 With words, only the cases whose names have one of them. The rows are in
-`cordwood.testing.clean_cases`.
+`support.clean_cases`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cordwood.testing.clean_case import NOBODY, Ended, run_case
-from cordwood.testing.clean_cases import CASES
+from support.clean_case import NOBODY, Ended, run_case
+from support.clean_cases import CASES
 
 _SECONDS_MAX = 20
 # The interpreter itself may lie where that user cannot read: it gives up its rights once it runs.

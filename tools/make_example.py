@@ -22,8 +22,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.workload import DAY_MS, Workload
+from support.kafka import RealKafka
+from support.workload import DAY_MS, Workload
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ARCHIVE = "kafka-logs.tar.xz"

@@ -20,9 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from cordwood.testing import live
-from cordwood.testing.kafka import KAFKA_VERSION, RealKafka
-from cordwood.testing.workload import CODECS, DAY_MS, Workload
+from support import live
+from support.kafka import KAFKA_VERSION, RealKafka
+from support.workload import CODECS, DAY_MS, Workload
 
 FOREVER = str(2**63 - 1)
 SEGMENT_BYTES = (32768, 65536, 131072)

@@ -18,7 +18,7 @@ from cordwood.broker.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.testing.kafka import kafka_jars
+from support.kafka import kafka_jars
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "golden" / "config-values.tsv.xz"

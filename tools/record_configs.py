@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from cordwood.testing.config_recording import Recording
-from cordwood.testing.kafka import RealKafka
+from support.config_recording import Recording
+from support.kafka import RealKafka
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "golden" / "configs.json.xz"
 

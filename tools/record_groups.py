@@ -6,8 +6,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from cordwood.testing.group_transcript import PROPERTIES, keep_transcript, transcribe
-from cordwood.testing.kafka import RealKafka
+from support.group_transcript import PROPERTIES, keep_transcript, transcribe
+from support.kafka import RealKafka
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "groups.json.xz"
 

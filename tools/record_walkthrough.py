@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cordwood.testing.kafka import KAFKA_VERSION, RealKafka, poll_until
-from cordwood.testing.kafka_tools import KafkaTools
-from cordwood.testing.side_by_side import Station, kafkas_tools, same_properties
-from cordwood.testing.walkthrough import PROPERTIES, Stage, walk
+from support.kafka import KAFKA_VERSION, RealKafka, poll_until
+from support.kafka_tools import KafkaTools
+from support.side_by_side import Station, kafkas_tools, same_properties
+from support.walkthrough import PROPERTIES, Stage, walk
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "walkthrough"
 

@@ -23,19 +23,13 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
-from cordwood.broker.controller.controller import Controller
-from cordwood.broker.controller.formatting import (
-    format_directories,
-    read_directory,
-    read_previous_broker_epoch,
-)
-from cordwood.broker.controller.settings import ControllerSettings, fresh_uuid
 from cordwood.broker.dispatch import Dispatcher
-from cordwood.broker.groups.coordinator import GroupCoordinator
-from cordwood.broker.groups.settings import GroupSettings
+from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
+from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.open_transactions import warn_of_open_transactions
 from cordwood.broker.server import Server, ServerLimits
+from cordwood.broker.slices import Slices
 from cordwood.broker.turns import watch_of
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
@@ -45,14 +39,29 @@ from cordwood.cleanup.cleaner_settings import (
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.controller.controller import Controller
+from cordwood.controller.local_channel import LocalControllerChannel
+from cordwood.controller.settings import ControllerSettings
+from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.format.message_schema import uuid_text
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.formatting import (
+    format_directories,
+    read_directory,
+    read_previous_broker_epoch,
+)
+from cordwood.metadata.image import Endpoint
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage.cluster_image import Endpoint
+from cordwood.model.pauses import background
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -155,8 +164,14 @@ class Node:
         logs = self._open_logs([each for each in log_dirs if each in directory_ids], failures)
         server = self._bind()
         controller = self._open_controller(cluster_id, directory_ids, previous_epoch, logs)
-        configs = ConfigService(settings, controller.image)
+        slices = Slices(loop)
+        configs = ConfigService(settings)
         self._configs = configs
+        controller.check_topic_configs = configs.require_topic_settings
+        metadata = self._load_metadata(controller, configs, slices)
+        channel = LocalControllerChannel(
+            controller, run=slices.run, published=self.loader.published
+        )
         broker = Broker(
             node_id=settings.node_id,
             cluster_id=cluster_id,
@@ -164,28 +179,38 @@ class Node:
             settings=settings,
             configs=configs,
             logs=logs,
-            controller=controller,
+            metadata=metadata,
+            controller=channel,
+            slices=slices,
             loop=loop,
             ports=self.ports,
         )
         self.broker = broker
-        self._undo.append((broker.slices.finish, False))
+        self._undo.append((slices.finish, False))
+        self._at_end(broker.directory_reports.close)
         logs.defaults = configs.log_config("")
         logs.broker_epoch = controller.broker_epoch
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
-        self._start_parts(broker)
-        controller.subscribe(broker.publish)
-        await broker.slices.run(lambda: self._lead(broker))
+        publisher = BrokerMetadataPublisher(broker, self.loader.between_updates)
+        self._start_parts(broker, publisher)
+        await slices.run(lambda: self.loader.install(publisher))
+        await channel.unfence_broker()
         warn_of_open_transactions(broker.led_partitions())
         broker.moves.resume()
         broker.schedule(
             "metadata-snapshot",
             _SNAPSHOT_CHECK_MS,
-            lambda: broker.change(controller.snapshot_if_due),
+            lambda: broker.change(lambda: self._snapshot_if_due(controller)),
         )
         self._follow_settings(broker)
-        broker.apis = served_apis()
-        dispatcher = Dispatcher(broker, broker.apis)
+        self._serve(server, broker)
+        self._undo.append((slices.finish, False))
+        self._at_end(broker.directory_reports.close)
+
+    def _serve(self, server: Server, broker: Broker) -> None:
+        apis = served_apis()
+        broker.api_versions = {key: (api.min_version, api.max_version) for key, api in apis.items()}
+        dispatcher = Dispatcher(broker, apis)
         # What is there now stays: the collector need not look through it again and again.
         gc.collect()
         gc.freeze()
@@ -193,18 +218,42 @@ class Node:
         gc.set_threshold(_GARBAGE_MIN, *thresholds[1:])
         self._at_end(lambda: gc.set_threshold(*thresholds))
         self._at_end(gc.unfreeze)
-        server.start(loop, dispatcher.answer)
+        server.start(broker.loop, dispatcher.answer)
         broker.turns.resume()
         self._at_end(broker.turns.pause)
         broker.wait_for_input = server.after_input
-        self._undo.append((broker.slices.finish, False))
 
-    @staticmethod
-    def _lead(broker: Broker) -> None:
-        """Leads the partitions of the image, and says so to the cluster."""
-        with broker.controller.between_changes:
-            broker.publish(None, broker.controller.image)
-            broker.controller.unfence()
+    def _load_metadata(
+        self, controller: Controller, configs: ConfigService, slices: Slices
+    ) -> MetadataCache:
+        """Loads the committed metadata for all that needs it before the logs are opened."""
+        self.loader = MetadataLoader(controller.log, schedule=slices.run)
+        self._snapshots = SnapshotGenerator(
+            controller.log, settings=controller.settings, context=controller.context
+        )
+        metadata = MetadataCache(lambda: controller.log.kraft_version)
+        self.loader.install(metadata)  # first: all others read it
+        self.loader.install(configs)
+        self.loader.install(self._snapshots)
+        self.loader.catch_up()
+        self._at_end(lambda: self._close_metadata(controller))
+        return metadata
+
+    def _snapshot_if_due(self, controller: Controller) -> None:
+        # Nothing may be appended to the metadata log while old segments are removed.
+        with controller.between_changes:
+            controller.take_reserve()
+            with background():
+                self._snapshots.run_if_due()
+
+    def _close_metadata(self, controller: Controller) -> None:
+        """Takes the broker out of service, and leaves the metadata log for the next start."""
+        self.loader.close()
+        controller.shut_down_broker()
+        if controller.is_log_open:
+            self.loader.catch_up()
+            self._snapshots.leave_for_next_start()
+        controller.close()
 
     def _usable(self, log_dirs: list[Path], failures: FailureChannel) -> list[Path]:
         """The directories whose disks answer, that of the metadata log first; others are offline.
@@ -392,6 +441,7 @@ class Node:
             ),
         )
         self._at_end(controller.close)
+        self.controller = controller
         return controller
 
     def _is_stray(self, log: PartitionLog) -> bool:
@@ -407,10 +457,11 @@ class Node:
         partition = topic.partitions.get(log.topic_partition.partition)
         return partition is None or self.settings.node_id not in partition.replicas
 
-    def _start_parts(self, broker: Broker) -> None:
+    def _start_parts(self, broker: Broker, publisher: BrokerMetadataPublisher) -> None:
         logs = broker.logs
+        groups = GroupSettings.of(self.settings.all)
         broker.groups = GroupCoordinator(
-            broker, GroupSettings.of(self.settings.all), SystemChance()
+            GroupMetadataLog(broker, groups.topic_codec), broker, groups, SystemChance()
         )
         self._at_end(broker.groups.close)
         manager = CleanerManager(logs)
@@ -425,7 +476,7 @@ class Node:
         broker.cleaner.startup()
         broker.groups.start()
         self._at_end(broker.moves.close, waits=True)
-        self._at_end(broker.finish_deletions, waits=True)
+        self._at_end(publisher.finish_deletions, waits=True)
 
     # ---- afterwards
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.stock_clients.neutral import Neutral
+from support.kafka import RealKafka
+from support.served import ServedBroker
+from support.stock_clients.neutral import Neutral
 
-pytest.register_assert_rewrite("cordwood.testing.stock_clients.contract")
+pytest.register_assert_rewrite("support.stock_clients.contract")
 
 #: Both brokers read these. Retention is looked at each second, and groups do not wait for more.
 STOCK_PROPERTIES: Mapping[str, str] = {

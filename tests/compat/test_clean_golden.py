@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.clean import digest_tree, run_clean
-from cordwood.testing.compare import compare_log_dirs, partition_names
-from cordwood.testing.golden import Golden
+from support.clean import digest_tree, run_clean
+from support.compare import compare_log_dirs, partition_names
+from support.golden import Golden
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from cordwood.testing.stock_clients.base import Codec, NoOffsetError, Start, StockRecord
-from cordwood.testing.stock_clients.confluent import ConfluentClient
-from cordwood.testing.stock_clients.contract import CHECKS, run_check
-from cordwood.testing.stock_clients.neutral import Neutral
+from support.stock_clients.base import Codec, NoOffsetError, Start, StockRecord
+from support.stock_clients.confluent import ConfluentClient
+from support.stock_clients.contract import CHECKS, run_check
+from support.stock_clients.neutral import Neutral
 
 
 class Writes(ConfluentClient):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.testing.stock_clients.availability import nothing_missing
-from cordwood.testing.stock_clients.contract import checks_for, run_check
-from cordwood.testing.stock_clients.neutral import Neutral
-from cordwood.testing.stock_clients.program import GO_LACKS, ProgramClient, go_client
+from support.stock_clients.availability import nothing_missing
+from support.stock_clients.contract import checks_for, run_check
+from support.stock_clients.neutral import Neutral
+from support.stock_clients.program import GO_LACKS, ProgramClient, go_client
 
 
 @pytest.fixture(scope="module")

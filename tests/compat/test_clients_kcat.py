@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cordwood.testing.stock_clients.availability import nothing_missing
-from cordwood.testing.stock_clients.contract import checks_for, numbered, run_check
-from cordwood.testing.stock_clients.kcat import KcatClient
-from cordwood.testing.stock_clients.neutral import Neutral
+from support.stock_clients.availability import nothing_missing
+from support.stock_clients.contract import checks_for, numbered, run_check
+from support.stock_clients.kcat import KcatClient
+from support.stock_clients.neutral import Neutral
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from cordwood.testing.stock_clients.aiokafka import AiokafkaClient
-from cordwood.testing.stock_clients.base import StockClient
-from cordwood.testing.stock_clients.confluent import ConfluentClient
-from cordwood.testing.stock_clients.contract import checks_for, run_check
-from cordwood.testing.stock_clients.kafka_python import KafkaPythonClient
-from cordwood.testing.stock_clients.neutral import Neutral
+from support.stock_clients.aiokafka import AiokafkaClient
+from support.stock_clients.base import StockClient
+from support.stock_clients.confluent import ConfluentClient
+from support.stock_clients.contract import checks_for, run_check
+from support.stock_clients.kafka_python import KafkaPythonClient
+from support.stock_clients.neutral import Neutral
 
 CLIENTS = (ConfluentClient, KafkaPythonClient, AiokafkaClient)
 

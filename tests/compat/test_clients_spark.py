@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.stock_clients.availability import nothing_missing
-from cordwood.testing.stock_clients.base import NoOffsetError, Start
-from cordwood.testing.stock_clients.contract import checks_for, numbered, run_check
-from cordwood.testing.stock_clients.neutral import Neutral
-from cordwood.testing.stock_clients.program import SPARK_LACKS, SparkClient, spark_client
+from support.stock_clients.availability import nothing_missing
+from support.stock_clients.base import NoOffsetError, Start
+from support.stock_clients.contract import checks_for, numbered, run_check
+from support.stock_clients.neutral import Neutral
+from support.stock_clients.program import SPARK_LACKS, SparkClient, spark_client
 
 pytestmark = pytest.mark.spark
 

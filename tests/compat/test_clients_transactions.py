@@ -13,11 +13,11 @@ from confluent_kafka import KafkaException, Producer
 
 from cordwood.broker.refused_transactions import REFUSAL
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.stock_clients.availability import nothing_missing
-from cordwood.testing.stock_clients.base import StockClientError, StockRecord
-from cordwood.testing.stock_clients.program import ProgramClient, go_client, java_client
-from cordwood.testing.wire_client import WireClient
+from support.no_engine import NoEngine
+from support.stock_clients.availability import nothing_missing
+from support.stock_clients.base import StockClientError, StockRecord
+from support.stock_clients.program import ProgramClient, go_client, java_client
+from support.wire_client import WireClient
 
 with warnings.catch_warnings():
     # It still uses what the standard library tells others not to use.

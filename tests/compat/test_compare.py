@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.compare import compare_log_dirs, partition_names
-from cordwood.testing.golden import Golden
-from cordwood.testing.kafka import cleaner_is_quiet, read_checkpoint
+from support.compare import compare_log_dirs, partition_names
+from support.golden import Golden
+from support.kafka import cleaner_is_quiet, read_checkpoint
 
 CopyOf = Callable[[Path], Path]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.config_broker import ConfigBroker
-from cordwood.testing.config_client import ConfigClient, entries
-from cordwood.testing.config_recording import Recording, differences
-from cordwood.testing.config_scenario import TOPICS, play
-from cordwood.testing.kafka import RealKafka, kafka_tool
-from cordwood.testing.no_engine import NoEngine
+from support.config_broker import ConfigBroker
+from support.config_client import ConfigClient, entries
+from support.config_recording import Recording, differences
+from support.config_scenario import TOPICS, play
+from support.kafka import RealKafka, kafka_tool
+from support.no_engine import NoEngine
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.controller.formatting import format_directories
+from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.image import Endpoint, MetadataImage
+from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.clock import SystemClock
-from cordwood.storage.cluster_image import Endpoint, MetadataImage
-from cordwood.storage.metadata_image import read_metadata_image
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import KafkaRunError, RealKafka, poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.ports import free_port
-from cordwood.testing.wire import Wire
+from support.kafka import KafkaRunError, RealKafka, poll_until
+from support.no_engine import NoEngine
+from support.ports import free_port
+from support.wire import Wire
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

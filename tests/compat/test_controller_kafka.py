@@ -12,30 +12,31 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from cordwood.broker.controller.controller import Controller
-from cordwood.broker.controller.formatting import (
-    format_directories,
-    read_directory,
-    read_previous_broker_epoch,
-)
-from cordwood.broker.controller.metadata_records import text_of
-from cordwood.broker.controller.model import (
+from cordwood.controller.controller import Controller
+from cordwood.format.clean_shutdown import build_clean_shutdown
+from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.metadata.controller_requests import (
     ConfigChange,
     CreatedTopic,
     NewPartitions,
     QuotaChange,
 )
-from cordwood.broker.controller.model import NewTopic as NewTopicHere
-from cordwood.format.clean_shutdown import build_clean_shutdown
-from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.metadata.controller_requests import NewTopic as NewTopicHere
+from cordwood.metadata.formatting import (
+    format_directories,
+    read_directory,
+    read_previous_broker_epoch,
+)
+from cordwood.metadata.image import Endpoint, MetadataImage
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.replay import read_metadata_image
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.metadata.uuids import text_of, uuid_of
 from cordwood.model.clock import SystemClock
-from cordwood.storage.cluster_image import Endpoint, MetadataImage
-from cordwood.storage.image_delta import uuid_of
-from cordwood.storage.metadata_image import read_metadata_image
-from cordwood.testing.applied import wait_until_applied
-from cordwood.testing.controller_under_test import put_together
-from cordwood.testing.kafka import RealKafka, kafka_tool
-from cordwood.testing.ports import free_port
+from support.applied import wait_until_applied
+from support.controller_under_test import put_together
+from support.kafka import RealKafka, kafka_tool
+from support.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
@@ -137,7 +138,13 @@ def changed_here(log_dirs: list[Path]) -> Described:
         ConfigChange(resource_type=2, name="here", values={"max.message.bytes": "2000000"}),
     ]
     assert controller.alter_configs(changes[:1]) == [None]
-    controller.snapshot()
+    snapshots = SnapshotGenerator(
+        controller.log, settings=controller.settings, context=controller.context
+    )
+    loader = MetadataLoader(controller.log)
+    loader.install(snapshots)
+    loader.catch_up()
+    snapshots.write()
     assert controller.alter_configs(changes[1:]) == [None]
     quota = QuotaChange(entity={"user": "here"}, ops=[("producer_byte_rate", 1024.0)])
     assert controller.alter_client_quotas([quota]) == [None]

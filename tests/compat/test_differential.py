@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.differential import Broker, Transcript, record, replay, report
-from cordwood.testing.differential_script import RandomScript
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.side_by_side import same_properties
+from support.differential import Broker, Transcript, record, replay, report
+from support.differential_requests import RandomScript
+from support.kafka import RealKafka
+from support.side_by_side import same_properties
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -34,8 +34,8 @@ from cordwood.format.record_batch import (
 from cordwood.format.time_index import build_time_index
 from cordwood.format.varint import encode_unsigned_varint
 from cordwood.surfaces.cli.dump_log import dump_log
-from cordwood.testing.golden import Golden
-from cordwood.testing.kafka import kafka_tool
+from support.golden import Golden
+from support.kafka import kafka_tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
@@ -60,7 +60,7 @@ Compare = Callable[..., None]
 
 
 @pytest.fixture
-def compare(capfdbinary: pytest.CaptureFixture[bytes]) -> Compare:
+def compare(capsysbinary: pytest.CaptureFixture[bytes]) -> Compare:
     """Runs both tools over files; with `is_broken` stderr holds an exception, ours in our words."""
 
     def run(files: Iterable[Path], *flags: str, is_broken: bool = False) -> None:
@@ -70,7 +70,7 @@ def compare(capfdbinary: pytest.CaptureFixture[bytes]) -> Compare:
             arguments = ["--files", ",".join(every[start : start + FILES_PER_RUN]), *flags]
             theirs = kafka_tool("dump-log", *arguments)
             code = dump_log(arguments)
-            captured = capfdbinary.readouterr()
+            captured = capsysbinary.readouterr()
             ours, our_errors = _text(captured.out), _text(captured.err)
             _require_same(theirs.stdout, ours)
             assert code == theirs.returncode

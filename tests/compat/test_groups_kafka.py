@@ -13,26 +13,23 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.member import LeavingMember
-from cordwood.broker.groups.offsets import OffsetKey
-from cordwood.broker.groups.records import (
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.member import LeavingMember
+from cordwood.coordinator.group.records import (
+    GroupRecord,
     KeyValue,
+    decode,
+    encode,
     group_metadata,
-    group_tombstone,
-    offset_commit,
-    offset_tombstone,
 )
-from cordwood.broker.groups.shard import GroupShard
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record import Record
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun
-from cordwood.testing.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
-from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Plain, Wire
+from support.groups_under_test import GroupBroker, GroupRun
+from support.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
+from support.no_engine import NoEngine
+from support.wire import Plain, Wire
 
 pytestmark = pytest.mark.kafka
 
@@ -234,26 +231,21 @@ def test_coordinator_knows_the_groups_and_offsets_that_kafka_has(
 
 
 def test_records_are_kafkas_byte_for_byte(ours: GroupBroker) -> None:
-    shard = GroupShard(0, ManualClock())
     kinds = set()
     for record in ours.records():
-        shard.replay(record.offset, -1, record.key, record.value)
-        assert _written_again(shard, record) == KeyValue(record.key or b"", record.value)
+        assert _written_again(record) == KeyValue(record.key or b"", record.value)
         kinds.add((decode_group_key(record.key).record_type, record.value is None))
     assert kinds == {(1, False), (1, True), (2, False), (2, True)}
 
 
-def _written_again(shard: GroupShard, record: Record) -> KeyValue:
+def _written_again(record: Record) -> KeyValue:
     """What we write for what a record says."""
-    key = decode_group_key(record.key)
-    if key.record_type == 1:
-        offset_key = OffsetKey(key.fields["group"], key.fields["topic"], key.fields["partition"])
-        found = shard.offsets.get(offset_key)
-        return offset_tombstone(offset_key) if found is None else offset_commit(offset_key, found)
-    group = shard.group(key.fields["group"])
-    if group is None:
-        return group_tombstone(key.fields["group"])
-    return group_metadata(group, {each.member_id: each.assignment for each in group.members()})
+    found = decode(record.key, record.value)
+    assert found is not None
+    if isinstance(found, GroupRecord) and found.group is not None:
+        assignments = {each.member_id: each.assignment for each in found.group.members()}
+        found = group_metadata(found.group, assignments)
+    return encode(found)
 
 
 def test_a_group_s_life_leaves_the_records_that_it_leaves_in_kafka(
@@ -263,7 +255,7 @@ def test_a_group_s_life_leaves_the_records_that_it_leaves_in_kafka(
     run = GroupRun(broker)
     (member,) = run.stable(group="alone")
     run.commit(1, group="alone", member_id=member, generation_id=1)
-    run.groups.leave("alone", [LeavingMember(member)])
+    run.leave(LeavingMember(member), group="alone")
     assert _life(broker.records(), "alone") == _life(ours.records(), "alone")
     assert len(broker.records()) == 4
 
@@ -293,10 +285,10 @@ def test_kafka_goes_on_with_groups_and_offsets_of_ours(written: KafkaGroups) -> 
     run.commit(3, group="ours", member_id=ids[0], generation_id=1, metadata="von uns")
     (left,) = run.stable(group="left")
     run.commit(4, group="left", member_id=left, generation_id=1)
-    run.groups.leave("left", [LeavingMember(left)])
+    run.leave(LeavingMember(left), group="left")
     run.commit(8, group="simple")
     run.commit(1, group="expiring", retention_ms=3_600_000_000_000)
-    run.groups.delete_group("cut")
+    run.delete_group("cut")
     run.groups.close()
     broker.close()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.group_transcript import PROPERTIES, read_transcript, transcribe
-from cordwood.testing.kafka import RealKafka
+from support.group_transcript import PROPERTIES, read_transcript, transcribe
+from support.kafka import RealKafka
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "groups.json.xz"
 _STEPS_MIN = 600

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.offset_damage import (
+from support.offset_damage import (
     BASE_OFFSET,
     BATCHES,
     RECORDS,

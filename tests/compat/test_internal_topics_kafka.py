@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import pytest
 
-from cordwood.broker.controller.metadata_records import partition_record, topic_record
-from cordwood.storage.cluster_image import PartitionImage
+from cordwood.metadata.image import PartitionImage
+from cordwood.metadata.records import partition_record, topic_record
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.controller_under_test import append_to_metadata_log
-from cordwood.testing.kafka import RealKafka, poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Plain
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.controller_under_test import append_to_metadata_log
+from support.kafka import RealKafka, poll_until
+from support.no_engine import NoEngine
+from support.wire import Plain
+from support.wire_client import WireClient, batch_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from cordwood.testing.clean import run_clean
-from cordwood.testing.compare import dump_files
-from cordwood.testing.kafka import RealKafka, poll_until, read_checkpoint
-from cordwood.testing.workload import DAY_MS, Workload
+from support.clean import run_clean
+from support.compare import dump_files
+from support.kafka import RealKafka, poll_until, read_checkpoint
+from support.workload import DAY_MS, Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
 

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.kafka_tools import KafkaTools
-from cordwood.testing.side_by_side import (
+from support.kafka import RealKafka
+from support.kafka_tools import KafkaTools
+from support.side_by_side import (
     Line,
     Station,
     kafkas_tools,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cordwood.testing.applied import wait_until_applied
-from cordwood.testing.failing_disks import break_directory, mend_directory
-from cordwood.testing.kafka import RealKafka, poll_until
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.applied import wait_until_applied
+from support.failing_disks import break_directory, mend_directory
+from support.kafka import RealKafka, poll_until
+from support.served import ServedBroker
+from support.wire_client import WireClient, batch_of
 
 PARTITIONS = 6
 PROPERTIES = {

@@ -16,6 +16,7 @@ from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_control_key
 from cordwood.format.file_names import CLUSTER_METADATA_DIR
 from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, iter_batches
+from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
@@ -23,11 +24,10 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.metadata_image import read_metadata_image
 from cordwood.surfaces.settings import SettingOptions, read_settings
-from cordwood.testing.kafka import RealKafka, poll_until
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.workload import Workload
+from support.kafka import RealKafka, poll_until
+from support.workload import Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

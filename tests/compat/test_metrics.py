@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.surfaces.metrics.metric import Kind, Metric
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import RealKafka, kafka_tool
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.ports import free_port
-from cordwood.testing.scrape import Scrape, probed
+from support.kafka import RealKafka, kafka_tool
+from support.no_engine import NoEngine
+from support.ports import free_port
+from support.scrape import Scrape, probed
 
 pytestmark = pytest.mark.kafka
 

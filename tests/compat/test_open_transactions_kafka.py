@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Producer
 
 from cordwood.format.file_names import CLUSTER_METADATA_DIR
-from cordwood.storage.metadata_image import read_metadata_image
+from cordwood.metadata.replay import read_metadata_image
 from cordwood.surfaces.cli.tools import transactions
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.testing.kafka import RealKafka, poll_until
-from cordwood.testing.kafka_tools import KafkaTools, ToolResult
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.wire import Wire
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.kafka import RealKafka, poll_until
+from support.kafka_tools import KafkaTools, ToolResult
+from support.served import ServedBroker
+from support.wire import Wire
+from support.wire_client import WireClient, batch_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

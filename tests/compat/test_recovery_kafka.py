@@ -13,8 +13,8 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.workload import Workload
+from support.kafka import RealKafka
+from support.workload import Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -16,8 +16,8 @@ from cordwood.format.file_names import (
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.settings import SettingOptions, read_settings
-from cordwood.testing.golden import Golden
-from cordwood.testing.replay import batches_of, replay
+from support.golden import Golden
+from support.replay import batches_of, replay
 
 
 def _partitions(before: Path) -> list[Path]:

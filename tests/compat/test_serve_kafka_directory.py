@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from cordwood.format.file_names import RUNTIME_FILE
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.http.identity import BrokerIdentity
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.ports import free_port
-from cordwood.testing.served import ServedBroker
+from support.kafka import RealKafka
+from support.ports import free_port
+from support.served import ServedBroker
 
 pytestmark = pytest.mark.kafka
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -27,8 +28,7 @@ from cordwood.model.config_levels import ResolvedTopic, Sources, resolve_topic
 from cordwood.model.config_values import Kind, format_value
 from cordwood.model.errors import ConfigError
 from cordwood.model.properties import parse_properties
-from cordwood.storage.metadata_image import read_metadata_image
-from cordwood.testing.kafka import KafkaRunError, RealKafka, kafka_tool, poll_until
+from support.kafka import KafkaRunError, RealKafka, kafka_tool, poll_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.controller.formatting import read_bootstrap_records
+from cordwood.metadata.formatting import read_bootstrap_records
 from cordwood.surfaces.cli.tools import storage
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.testing.kafka_tools import KafkaTools
-from cordwood.testing.storage_cases import CASES, words, write_files
+from support.kafka_tools import KafkaTools
+from support.storage_cases import CASES, words, write_files
 
 pytestmark = pytest.mark.kafka
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.kafka import RealKafka
-from cordwood.testing.kafka_tools import KafkaTools
-from cordwood.testing.tool_cases import FILES, GROUPS, Case
-from cordwood.testing.tool_compare import Sides
+from support.kafka import RealKafka
+from support.kafka_tools import KafkaTools
+from support.tool_cases import FILES, GROUPS, Case
+from support.tool_compare import Sides
 
 pytestmark = pytest.mark.kafka
 

@@ -19,10 +19,10 @@ from cordwood.surfaces.cli.dump_log import dump_log
 from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.kafka_tools import KafkaTools, ToolResult
-from cordwood.testing.side_by_side import Run, Station, kafkas_tools
-from cordwood.testing.walkthrough import Stage, walk
+from support.in_process_engine import ManagedInProcessEngine
+from support.kafka_tools import KafkaTools, ToolResult
+from support.side_by_side import Run, Station, kafkas_tools
+from support.walkthrough import Stage, walk
 
 #: Between the first record of a batch and another: then the difference takes one byte.
 SPAN_MS_MAX = 63

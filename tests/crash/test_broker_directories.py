@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.failing_disks import break_directory, mend_directory
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.wire import ConnectionClosedError
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.failing_disks import break_directory, mend_directory
+from support.kafka import poll_until
+from support.served import ServedBroker
+from support.wire import ConnectionClosedError
+from support.wire_client import WireClient, batch_of
 
 _NUMBER = struct.Struct(">q")
 _ROUNDS = 4

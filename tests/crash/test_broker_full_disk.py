@@ -16,12 +16,12 @@ import pytest
 from cordwood.format.record_batch import iter_batches
 from cordwood.storage.room_reserve import RESERVE
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.failing_disks import break_directory, fill, may_mount, small_disk
-from cordwood.testing.faulty_filesystem import Faults, FaultyFileSystem, Site
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.failing_disks import break_directory, fill, may_mount, small_disk
+from support.faulty_filesystem import Faults, FaultyFileSystem, Site
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.served import ServedBroker
+from support.wire_client import WireClient, batch_of
 
 REASON = may_mount()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON)

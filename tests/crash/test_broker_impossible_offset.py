@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.record_batch import iter_batches
-from cordwood.testing.served import ServedBroker, ServeError
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.served import ServedBroker, ServeError
+from support.wire_client import WireClient, batch_of
 
 
 @pytest.mark.parametrize("ends", ["killed", "stopped"])

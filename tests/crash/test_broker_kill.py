@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.kill_load import run_kills
+from support.kill_load import run_kills
 
 
 @pytest.mark.parametrize(

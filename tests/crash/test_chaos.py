@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.chaos.run import Chaos
-from cordwood.testing.failing_disks import may_mount, small_disk
+from support.chaos.run import Chaos
+from support.failing_disks import may_mount, small_disk
 
 REASON = may_mount()
 pytestmark = [

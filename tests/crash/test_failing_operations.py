@@ -22,11 +22,11 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.faulty_filesystem import ERRORS, Faults, FaultyFileSystem, Site
-from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.wire import ConnectionClosedError
-from cordwood.testing.wire_client import WireClient
+from support.faulty_filesystem import ERRORS, Faults, FaultyFileSystem, Site
+from support.in_process_engine import ManagedInProcessEngine
+from support.kafka import poll_until
+from support.wire import ConnectionClosedError
+from support.wire_client import WireClient
 
 PROPERTIES = {
     "offsets.topic.num.partitions": "2",

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.cleaner_bench import CleanerBench
-from cordwood.testing.faulty_filesystem import ERRORS, Faults, Site
-from cordwood.testing.running_logs import newest, read_records
+from support.cleaner_bench import CleanerBench
+from support.faulty_filesystem import ERRORS, Faults, Site
+from support.running_logs import newest, read_records
 
-MODULE = "cordwood.testing.faulty_child"
+MODULE = "support.faulty_child"
 SOME = [
     (Site("create", "t-N/*.announcing.staged"), "ENOSPC"),
     (Site("rename", "t-N/N.manifest.*.staged"), "EIO"),

@@ -11,8 +11,8 @@ import pytest
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OsFileSystem
-from cordwood.testing.in_process_engine import clean_in_process
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 # So small an index makes a group of every segment.
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_index_bytes=1)

@@ -18,9 +18,9 @@ import pytest
 
 from cordwood.format.compression import Codec
 from cordwood.model.config import LogConfig
-from cordwood.testing.clean import digest_tree
-from cordwood.testing.killing import OWNER, TASK, clean_here, clean_killed
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.clean import digest_tree
+from support.killing import OWNER, TASK, clean_here, clean_killed
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 DAY_MS = 86_400_000
 OLD_MS, NEW_MS = NOW_MS - 10 * DAY_MS, NOW_MS - DAY_MS

@@ -1,6 +1,6 @@
 """Power is lost at every operation of the file system; each time the logs are what they must.
 
-`cordwood.testing.log_crash` says what is done, what is taken for a crash, and what is checked.
+`support.log_crash` says what is done, what is taken for a crash, and what is checked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment import segment_recovery
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.transaction_index import TransactionIndex
-from cordwood.testing.log_crash import CrashFailure, CrashPlan, CrashRun
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.log_crash import CrashFailure, CrashPlan, CrashRun
 
 IMAGES_SMALL, IMAGES_NIGHTLY = 500, 10_000
 

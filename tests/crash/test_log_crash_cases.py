@@ -16,10 +16,10 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_moves import LogMove
-from cordwood.testing.log_crash_check import read_committed
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import StoredLogs, batch_of, end_transaction, put, records_in
+from support.log_crash_check import read_committed
+from support.stored_log import StoredLogs, batch_of, end_transaction, put, records_in
 
 LOGS, OTHER_LOGS = Path("/data/logs"), Path("/data/other")
 PARTITION = TopicPartition("t", 0)

@@ -19,11 +19,11 @@ from cordwood.format.compression import Codec
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.replace import JOURNAL_NAME
-from cordwood.testing.killing import OWNER, TASK, clean_here, clean_killed
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.running_logs import newest, read_records
-from cordwood.testing.stored_log import StoredLogs
+from support.killing import OWNER, TASK, clean_here, clean_killed
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.running_logs import newest, read_records
+from support.stored_log import StoredLogs
 
 DAY_MS = 86_400_000
 CONFIGS = {

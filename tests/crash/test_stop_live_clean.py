@@ -15,8 +15,8 @@ import pytest
 from cordwood.cleanup.live_cleaner import LiveCleaner
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts, OsFile, OsFileSystem
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.running_logs import RunningLogs, newest, read_records
+from support.in_process_engine import InProcessEngine
+from support.running_logs import RunningLogs, newest, read_records
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),

@@ -15,8 +15,8 @@ import pytest
 
 from cordwood.format.compression import Codec, compress
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.testing.served import ServedBroker
-from cordwood.testing.wire import Wire, request_body, request_frame
+from support.served import ServedBroker
+from support.wire import Wire, request_body, request_frame
 
 _MIB = 1 << 20
 _API_VERSIONS, _METADATA, _UNREGISTER_BROKER = 18, 3, 64

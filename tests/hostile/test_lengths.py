@@ -14,8 +14,8 @@ import pytest
 
 from cordwood.broker.handlers import served_apis
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import RealKafka, poll_until
-from cordwood.testing.length_fuzz import (
+from support.kafka import RealKafka, poll_until
+from support.length_fuzz import (
     LENGTHS,
     LengthCase,
     client_id_cases,
@@ -23,8 +23,8 @@ from cordwood.testing.length_fuzz import (
     send,
     written,
 )
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Wire
+from support.no_engine import NoEngine
+from support.wire import Wire
 
 _STRING_BYTES_MAX = 32_767
 _PROPERTIES = {"offsets.topic.num.partitions": "2"}

@@ -15,11 +15,11 @@ from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.in_process_engine import clean_in_process
-from cordwood.testing.log_builder import NOW_MS, write_log_dir
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.random_log import Contents, random_log
-from cordwood.testing.running_logs import RunningLogs, newest, read_records
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, write_log_dir
+from support.random_log import Contents, random_log
+from support.running_logs import RunningLogs, newest, read_records
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 CONTENTS = st.builds(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.testing import log_damage
-from cordwood.testing.log_damage import DamageCase, run_cases
-from cordwood.testing.log_damage_base import VARIANTS, base_of, batches_of
+from support import log_damage
+from support.log_damage import DamageCase, run_cases
+from support.log_damage_base import VARIANTS, base_of, batches_of
 
 _CHUNK = 100
 
@@ -34,8 +34,7 @@ def test_damaged_files_give_typed_errors_and_never_a_record_that_was_not_written
 ) -> None:
     counts, failures = run_cases(first, _CHUNK)
     assert not failures, "\n".join(
-        f"python -m cordwood.testing.log_damage --seed {failure.seed}\n{failure}"
-        for failure in failures
+        f"python -m support.log_damage --seed {failure.seed}\n{failure}" for failure in failures
     )
     assert counts["cases"] == _CHUNK
     assert counts["appends"] > _CHUNK, "most logs are whole, and go on"

@@ -1,7 +1,7 @@
 """A log does what a plain list of batches would, whatever is done to it in whatever order.
 
 The log is one of a process that is stopped, killed and started again, and cleaned as it runs.
-`cordwood.testing.log_model` is the list.
+`support.log_model` is the list.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from cordwood.storage.filesystem import OsFile, OsFileSystem
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.log_model import LogModel, ProducerModel, Stored, parse_batches
-from cordwood.testing.running_logs import newest, read_records
-from cordwood.testing.stored_log import Producer, StoredLogs
+from support.in_process_engine import InProcessEngine
+from support.log_model import LogModel, ProducerModel, Stored, parse_batches
+from support.running_logs import newest, read_records
+from support.stored_log import Producer, StoredLogs
 
 KeyValue = tuple[bytes | None, bytes | None, int]
 

@@ -21,7 +21,7 @@ from cordwood.format.varint import encode_varint
 from cordwood.model.errors import CorruptError
 from cordwood.storage.append import record_walk
 from cordwood.storage.append.record_walk import RecordSummary, walk_plainly, why_malformed
-from cordwood.testing.random_log import Contents, random_log
+from support.random_log import Contents, random_log
 
 SEEDS = st.integers(0, 2**40)
 

@@ -22,9 +22,9 @@ from cordwood.cleanup.survivors import Secrets, SegmentFacts, Spill, Walk, merge
 from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
-from cordwood.testing.log_builder import NOW_MS, LogBuilder
-from cordwood.testing.random_log import Contents, random_log
-from cordwood.testing.reference_cleaner import CleanedSegment, clean_by_reference
+from support.log_builder import NOW_MS, LogBuilder
+from support.random_log import Contents, random_log
+from support.reference_cleaner import CleanedSegment, clean_by_reference
 
 SEEDS = st.integers(0, 2**40)
 CONTENTS = st.builds(

@@ -24,7 +24,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.append import record_walk
 from cordwood.storage.append.validator import ValidationResult
-from cordwood.testing.appends import NOW, config_for, validate, with_header, written
+from support.appends import NOW, config_for, validate, with_header, written
 
 SEEDS = st.integers(0, 2**40)
 FIRST_OFFSET = 1234567

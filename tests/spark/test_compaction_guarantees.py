@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import poll_until
+from support.kafka import poll_until
 
 pytestmark = pytest.mark.spark
 

@@ -19,12 +19,12 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.round import plan_round
 from cordwood.format.compression import Codec
-from cordwood.testing.engine_run import Job, Outcome, config_of, run_jobs
-from cordwood.testing.in_process_engine import clean_in_process
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
-from cordwood.testing.random_log import Contents, random_log
-from cordwood.testing.reference_cleaner import clean_by_reference
-from cordwood.testing.spark_servers import connect_server, standalone_cluster
+from support.engine_run import Job, Outcome, config_of, run_jobs
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.random_log import Contents, random_log
+from support.reference_cleaner import clean_by_reference
+from support.spark_servers import connect_server, standalone_cluster
 
 pytestmark = pytest.mark.spark
 

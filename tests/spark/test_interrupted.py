@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.record_batch import iter_batches
-from cordwood.testing.clean import digest_tree, run_clean
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
-from cordwood.testing.spark_servers import standalone_cluster
+from support.clean import digest_tree, run_clean
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.spark_servers import standalone_cluster
 
 pytestmark = pytest.mark.spark
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.live_run import LiveJob, run_live
-from cordwood.testing.running_logs import RunningLogs, read_records
+from support.live_run import LiveJob, run_live
+from support.running_logs import RunningLogs, read_records
 
 pytestmark = pytest.mark.spark
 

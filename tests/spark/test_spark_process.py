@@ -18,8 +18,8 @@ import pytest
 
 from cordwood.cleanup.child_session import members
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.testing.cleaner_bench import FAST, SECONDS_MAX, SLOW, SOON, CleanerBench, until
-from cordwood.testing.running_logs import read_records
+from support.cleaner_bench import FAST, SECONDS_MAX, SLOW, SOON, CleanerBench, until
+from support.running_logs import read_records
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from cordwood.cleanup.run_directory import remove_leftovers
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 pytestmark = pytest.mark.spark
 

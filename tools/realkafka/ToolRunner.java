@@ -17,7 +17,7 @@ import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command line tools one after another in one virtual machine, for the tests: read by
- * src/cordwood/testing/kafka_tools.py.
+ * tests/support/kafka_tools.py.
  *
  * A request is a count of arguments, the arguments (the first is the class), a length and the bytes
  * of standard input; an answer is the exit code, and lengths and bytes of what was printed on

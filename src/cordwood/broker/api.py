@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.model.errors import CordwoodError
 from cordwood.storage.segment.batch_walk import FileRange
 
 if TYPE_CHECKING:
@@ -34,14 +33,6 @@ class Parked(NamedTuple):
     """
 
     answer: Awaitable[Any]
-
-
-class UnservedRequestError(CordwoodError):
-    """An API, or a version of one, that is not served: ApiVersions would have said so."""
-
-
-class UnansweredRequestError(CordwoodError):
-    """A request that has failed and has no answer to say so in: its connection is closed."""
 
 
 class Peer:

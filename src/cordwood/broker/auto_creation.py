@@ -6,7 +6,7 @@ Source: kafka.server.DefaultAutoTopicCreationManager.
 from __future__ import annotations
 
 from cordwood.broker.configs.values import BrokerValues
-from cordwood.broker.controller.model import NewTopic
+from cordwood.metadata.controller_requests import NewTopic
 from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION
 
 

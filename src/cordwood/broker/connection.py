@@ -22,7 +22,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cordwood.broker.api import Parked, Part, Peer, UnansweredRequestError, UnservedRequestError
+from cordwood.broker.api import Parked, Part, Peer
+from cordwood.broker.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.protocol.frames import FrameReader, InvalidReceiveError
 from cordwood.protocol.messages import MalformedMessageError, UnknownMessageError
 from cordwood.storage.segment.batch_walk import FileRange

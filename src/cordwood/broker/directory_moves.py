@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cordwood.cleanup.paused_changes import PausedMove
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import NotCaughtUpError
 from cordwood.model.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
 
@@ -44,21 +43,36 @@ class _Move:
 class DirectoryMoves:
     """All moves; every method belongs to the event loop's thread."""
 
-    def __init__(self, broker: Broker, *, threads: int) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        pause: Callable[[TopicPartition, Path], PausedMove],
+        on_moved: Callable[[TopicPartition], None],
+        threads: int,
+    ) -> None:
         """Nothing moves yet.
 
         Args:
-            broker: whose partitions these are.
+            logs: of the broker.
+            loop: whose thread owns this.
+            pause: begins a partition's move to a directory, with the cleaner kept away from it; it
+                is called in a thread, for the cleaner may have to stop first.
+            on_moved: called when a partition's log lies in its new directory.
             threads: num.replica.alter.log.dirs.threads.
         """
-        self._broker = broker
+        self._logs = logs
+        self._loop = loop
+        self._pause = pause
+        self._on_moved = on_moved
         self._moves: dict[TopicPartition, _Move] = {}
         self._pool = ThreadPoolExecutor(threads, "replica-alter-log-dirs")
         self._stopping = threading.Event()
 
     def resume(self) -> None:
         """Goes on with the moves that the last stop interrupted."""
-        logs = self._broker.logs
+        logs = self._logs
         for log in logs.logs():
             partition = log.topic_partition
             if logs.get(partition, future=True) is log and logs.get(partition) is not None:
@@ -70,7 +84,7 @@ class DirectoryMoves:
         What is returned is done when the move is under way, so that a restart goes on with it, or
         has the `KafkaError` for which it cannot be.
         """
-        nothing: asyncio.Future[Any] = self._broker.loop.create_future()
+        nothing: asyncio.Future[Any] = self._loop.create_future()
         nothing.set_result(None)
         current = self._moves.get(partition)
         if current is not None:
@@ -80,17 +94,14 @@ class DirectoryMoves:
             if is_same:
                 return nothing
             if current.next_begun is None:
-                current.next_begun = self._broker.loop.create_future()
+                current.next_begun = self._loop.create_future()
             # One who asks and hangs up takes it from nobody else.
             return asyncio.shield(current.next_begun)
-        log = self._broker.logs.get(partition)
+        log = self._logs.get(partition)
         if log is None or log.log_dir == target or self._stopping.is_set():
             return nothing
         move = self._moves[partition] = _Move(target)
-        # The cleaner may have to let go of the partition first.
-        begun = self._broker.loop.run_in_executor(
-            None, PausedMove, self._broker.cleaner.manager, partition, target
-        )
+        begun = self._loop.run_in_executor(None, self._pause, partition, target)
         begun.add_done_callback(partial(self._begun, partition, move))
         return begun
 
@@ -110,7 +121,7 @@ class DirectoryMoves:
             _log.error("Cannot move %s to %s: %s", partition, move.target, error)
             self._end(partition, move)
         elif not self._stopping.is_set():
-            done = self._broker.loop.run_in_executor(self._pool, self._run, begun.result(), move)
+            done = self._loop.run_in_executor(self._pool, self._run, begun.result(), move)
             done.add_done_callback(partial(self._done, partition, move))
 
     def _done(self, partition: TopicPartition, move: _Move, done: asyncio.Future[bool]) -> None:
@@ -120,7 +131,7 @@ class DirectoryMoves:
         if error is not None:
             _log.error("Cannot move %s to %s", partition, move.target, exc_info=error)
         elif done.result():
-            self._broker.moved(partition)
+            self._on_moved(partition)
         self._end(partition, move)
 
     def _end(self, partition: TopicPartition, move: _Move) -> None:

@@ -1,22 +1,20 @@
-"""What the controller is to know of log directories: where partitions lie, and which have failed.
+"""Reports of log directories to the controller: where partitions lie, and which have failed.
 
-It may not be told in the middle of its own work, nor while the metadata log's disk is full: reports
-wait, and are made when they can be.
+Reports that the controller cannot record, as while the disk of the metadata log is full, are
+repeated until it can.
 
 Source: org.apache.kafka.server.AssignmentsManager, kafka.server.BrokerLifecycleManager; KIP-858.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from cordwood.model.kafka_errors import KafkaError
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.metadata.controller_channel import ControllerChannel
+from cordwood.model.errors import CordwoodError
 
 _log = logging.getLogger(__name__)
 
@@ -24,59 +22,91 @@ _RETRY_MS = 500
 
 
 class DirectoryReports:
-    """Reports that wait; they are made between other changes of the metadata."""
+    """Reports that are not recorded yet; one request to the controller at a time."""
 
-    def __init__(self, broker: Broker, *, failure_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        controller: ControllerChannel,
+        *,
+        call_soon: Callable[[Callable[[], None]], None],
+        call_later_ms: Callable[[float, Callable[[], None]], object],
+        failure_timeout_ms: int,
+    ) -> None:
         """Nothing is to report yet.
 
         Args:
-            broker: whose directories these are.
+            controller: gets the reports.
+            call_soon: from any thread, runs something on the event loop's.
+            call_later_ms: runs something there after a delay of real time.
             failure_timeout_ms: log.dir.failure.timeout.ms, of real time.
         """
-        self._broker = broker
+        self._controller = controller
+        self._call_soon = call_soon
+        self._call_later_ms = call_later_ms
         self._failure_timeout_ms = failure_timeout_ms
         self._assigned: dict[tuple[UUID, int], UUID] = {}
         self._failed: set[UUID] = set()
         self._is_due = False
+        self._is_closed = False
+        self._reporting: asyncio.Task[None] | None = None
 
     def assign(self, topic_id: UUID, partition: int, directory: UUID) -> None:
-        """A partition lies in another directory than the controller knows."""
+        """Reports that a partition lies in another directory than its image says."""
         self._assigned[topic_id, partition] = directory
         self._soon()
 
     def failed(self, directory: UUID, give_up: Callable[[], None]) -> None:
-        """A directory has failed; `give_up` is called if that cannot be said in time."""
+        """Reports that a directory has failed; `give_up` is called if that is not in time."""
         self._failed.add(directory)
 
         def too_late() -> None:
-            if directory in self._failed and self._broker.controller.is_open:
+            if directory in self._failed and not self._is_closed:
                 give_up()
 
-        self._broker.call_later_ms(self._failure_timeout_ms, too_late)
+        self._call_later_ms(self._failure_timeout_ms, too_late)
         self._soon()
+
+    def close(self) -> None:
+        """Reports nothing from now on."""
+        self._is_closed = True
 
     def _soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._broker.change(self._report)
+            self._call_soon(self._begin)
 
-    def _report(self) -> None:
-        self._is_due = False
-        controller = self._broker.controller
-        if not controller.is_open:
+    def _begin(self) -> None:
+        if self._reporting is None and not self._is_closed:
+            self._reporting = asyncio.get_running_loop().create_task(self._report())
+            self._reporting.add_done_callback(self._ended)
+
+    def _ended(self, done: asyncio.Task[None]) -> None:
+        self._reporting = None
+        error = None if done.cancelled() else done.exception()
+        if self._is_closed:
             return
-        try:
-            # In this order: of a partition in a failed directory that must be known.
-            assigned = dict(self._assigned)
-            controller.assign_directories((*key, each) for key, each in assigned.items())
-            self._assigned = {
-                key: each for key, each in self._assigned.items() if assigned.get(key) != each
-            }
-            if self._failed:
-                failed = set(self._failed)
-                controller.directories_failed(failed)
-                self._failed -= failed
-        except KafkaError as error:
-            _log.warning("The controller cannot be told of log directories: %s", error)
+        if error is not None:
+            if not isinstance(error, CordwoodError):
+                _log.error("Error while reporting log directories", exc_info=error)
+            else:
+                _log.warning("The controller cannot record log directories: %s", error)
             self._is_due = True
-            self._broker.call_later_ms(_RETRY_MS, lambda: self._broker.change(self._report))
+            self._call_later_ms(_RETRY_MS, self._begin)
+        elif self._is_due:  # while the last reports were under way
+            self._begin()
+
+    async def _report(self) -> None:
+        self._is_due = False
+        # In this order: where a partition in a failed directory lies has to be known first.
+        assigned = dict(self._assigned)
+        if assigned:
+            await self._controller.assign_directories(
+                [(*key, directory) for key, directory in assigned.items()]
+            )
+        self._assigned = {
+            key: each for key, each in self._assigned.items() if assigned.get(key) != each
+        }
+        failed = set(self._failed)
+        if failed:
+            await self._controller.directories_failed(failed)
+            self._failed -= failed

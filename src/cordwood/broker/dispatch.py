@@ -20,11 +20,10 @@ from cordwood.broker.api import (
     Part,
     Peer,
     Response,
-    UnansweredRequestError,
-    UnservedRequestError,
     never,
 )
 from cordwood.broker.error_answers import error_answer
+from cordwood.broker.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
 from cordwood.protocol.messages import (

@@ -79,17 +79,12 @@ class RequestCounters:
 
 
 class BrokerMetrics:
-    """Counters of requests by API, and of data by topic; `all_topics` is their sum.
-
-    `delayed_fetches` are those that wait now, `expired_fetches` those whose time was up.
-    """
+    """Counters of requests by API, and of data by topic; `all_topics` is their sum."""
 
     def __init__(self) -> None:
         self.all_topics = TopicCounters()
         self.topics: dict[str, TopicCounters] = {}
         self.requests: dict[str, RequestCounters] = {}
-        self.delayed_fetches = 0
-        self.expired_fetches = 0
 
     def topic(self, name: str) -> TopicCounters:
         """A topic's counters; only for topics that there are: what is here stays."""

@@ -22,21 +22,20 @@ NO_EPOCH = -1
 
 
 class Partition:
-    """Its log, in which epoch it is led, and who waits for more of it.
+    """Its log, and in which epoch it is led.
 
-    `waiters` are called with the number of bytes of each append, and may remove themselves then.
     `is_alone` says that no other replica is in sync: then what is written is committed.
     """
 
     __slots__ = (
         "_find",
+        "_on_change",
         "index",
         "is_alone",
         "leader_epoch",
         "log",
         "topic",
         "topic_id",
-        "waiters",
     )
 
     def __init__(
@@ -47,8 +46,18 @@ class Partition:
         leader_epoch: int,
         is_alone: bool,
         find: Callable[[TopicPartition], PartitionLog | None] = lambda _: None,
+        on_change: Callable[[Partition, int], object] = lambda _partition, _size_bytes: None,
     ) -> None:
-        """`find` gives the log that is served now, which a move to another directory changes."""
+        """Leads a partition.
+
+        Args:
+            log: its log.
+            topic_id: of its topic.
+            leader_epoch: in which it is led.
+            is_alone: whether no other replica is in sync.
+            find: gives the log that is served now, which a move to another directory changes.
+            on_change: called by `wake`.
+        """
         self.log = log
         self._find = find
         self.topic = log.topic_partition.topic
@@ -56,12 +65,12 @@ class Partition:
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.is_alone = is_alone
-        self.waiters: set[Callable[[int], None]] = set()
+        self._on_change = on_change
 
     def append(
         self, records: bytes | memoryview, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendResult:
-        """Appends, commits, and wakes those who wait.
+        """Appends, commits if no other replica is in sync, and wakes what waits.
 
         Raises:
             KafkaError: as `PartitionLog.append_as_leader`.
@@ -90,10 +99,26 @@ class Partition:
         return True
 
     def wake(self, size_bytes: int) -> None:
-        """Tells those who wait that so many bytes have come; 0 for any other change."""
-        if self.waiters:
-            for waiter in list(self.waiters):
-                waiter(size_bytes)
+        """Has what waits look at the partition: it has grown, or has changed otherwise if 0."""
+        self._on_change(self, size_bytes)
+
+    def update_isr(self, *, is_alone: bool) -> None:
+        """Another replica has come in sync, or none is any more: then all records are committed."""
+        has_changed = is_alone != self.is_alone
+        self.is_alone = is_alone
+        if is_alone:
+            raised = self.log.maybe_update_high_watermark(self.log.log_end_offset)
+            has_changed = has_changed or raised is not None
+        if has_changed:
+            self.wake(0)
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The lowest log start offset of the replicas in sync; None while another's is unknown.
+
+        Source: Partition.lowWatermarkIfLeader.
+        """
+        return self.log.log_start_offset if self.is_alone else None
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client that knows another epoch than this; -1 for one that knows none.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from cordwood.broker.api import Call
 from cordwood.model.kafka_errors import TransactionalIdAuthorizationError
 
 _log = logging.getLogger(__name__)
@@ -27,7 +26,9 @@ class RefusedTransactions:
     def __init__(self) -> None:
         self._logged: set[str] = set()
 
-    def refuse(self, transactional_id: str, call: Call) -> TransactionalIdAuthorizationError:
+    def refuse(
+        self, transactional_id: str, *, client_id: str | None, client_host: str
+    ) -> TransactionalIdAuthorizationError:
         """The error for a client's transactional id."""
         shown = transactional_id[:_SHOWN_CHARACTERS_MAX]
         if shown not in self._logged and len(self._logged) < _LOGGED_MAX:
@@ -35,8 +36,8 @@ class RefusedTransactions:
             _log.warning(
                 "Refusing transactional id %r of client %s at %s. %s.",
                 shown,
-                call.client_id,
-                call.client_host,
+                client_id,
+                client_host,
                 REFUSAL,
             )
             if len(self._logged) == _LOGGED_MAX:

@@ -15,15 +15,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from cordwood.broker.api import UnansweredRequestError
+from cordwood.broker.request_errors import UnansweredRequestError
 from cordwood.model import pauses
 from cordwood.model.clock import SystemClock, thread_cpu_s
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 SLICE_S: Final = 0.002
 _THREADS_MAX: Final = 32
@@ -182,59 +180,3 @@ class _Work:
         self.wants_more = False
         self._ends_at_s = self._clock() + self._slice_s
         self._cpu_begun_s = thread_cpu_s()
-
-
-class ChangeLock:
-    """Changes one after the other, in the order they were asked for, each of several slices.
-
-    Work in slices waits for its turn; anything else has to find the lock free, which it is as long
-    as no change is between two slices.
-    """
-
-    def __init__(self) -> None:
-        self._owner: int | None = None
-        self._depth = 0
-        self._waiting: deque[tuple[int, threading.Event]] = deque()
-
-    def __enter__(self) -> None:
-        me = threading.get_ident()
-        if self._owner is not None and self._owner != me:
-            assert pauses.is_pausing(), "a change outside of slices while another is under way"
-            mine = threading.Event()
-            self._waiting.append((me, mine))
-            with pauses.background():
-                mine.wait()
-            assert self._owner == me
-        self._owner = me
-        self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth:
-            return
-        self._owner = None
-        if self._waiting:  # it is that one's from now on: nobody comes between
-            self._owner, event = self._waiting.popleft()
-            event.set()
-
-
-class _Changing(Protocol):
-    @property
-    def between_changes(self) -> ChangeLock:
-        """Held by each change."""
-
-
-C = TypeVar("C", bound=_Changing)
-
-
-def one_at_a_time(
-    method: Callable[Concatenate[C, P], T],
-) -> Callable[Concatenate[C, P], T]:
-    """A method that holds its object's `between_changes` from beginning to end."""
-
-    @wraps(method)
-    def change(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.between_changes:
-            return method(self, *args, **kwargs)
-
-    return change  # type: ignore[return-value]  # what wraps gives is callable alike

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.storage.directory_lock import DirectoryLock
-from cordwood.storage.filesystem import OS
+from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.log_dir import LogDir, PartitionDir, is_log_dir, require_closed
 
 

@@ -1,7 +1,7 @@
 """What is kept: the whole truth on records, batches, tombstones and markers, in plain Python.
 
 `cordwood.cleanup.rewrite` applies the same rules to many batches at once; the reference cleaner of
-`cordwood.testing` applies these functions one batch at a time, and tests compare the two.
+`tests/support` applies these functions one batch at a time, and tests compare the two.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner (shouldDiscardBatch, shouldRetainRecord),
 org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.

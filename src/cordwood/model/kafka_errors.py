@@ -46,10 +46,28 @@ class NotLeaderOrFollowerError(KafkaError):
     code = 6
 
 
+class RequestTimedOutError(KafkaError):
+    """A request whose records were not committed in time."""
+
+    code = 7
+
+
 class ReplicaNotAvailableError(KafkaError):
     """A partition of which this broker has no replica."""
 
     code = 9
+
+
+class CoordinatorLoadInProgressError(KafkaError):
+    """A coordinator that is still reading its records."""
+
+    code = 14
+
+
+class NotCoordinatorError(KafkaError):
+    """A coordinator that another broker is, or whose records cannot be read."""
+
+    code = 16
 
 
 class RecordTooLargeError(KafkaError):

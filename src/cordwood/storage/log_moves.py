@@ -15,8 +15,7 @@ from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
-from cordwood.storage.log.log_state import LEADER_OFFSET_INCREMENT
-from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import LEADER_OFFSET_INCREMENT, PartitionLog
 from cordwood.storage.log_manager import LogManager
 
 _COPY_BYTES = 1 << 20

@@ -9,8 +9,7 @@ Source: org.apache.kafka.storage.internals.log.LogManager.replaceCurrentWithFutu
 
 from __future__ import annotations
 
-from cordwood.storage.log.log_state import LEADER_OFFSET_INCREMENT
-from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.partition_log import LEADER_OFFSET_INCREMENT, PartitionLog
 
 MARK_NAME = "cordwood.moved"
 

@@ -41,6 +41,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.segment_facts import next_offset_of
 
 STAGED_SUFFIX = ".staged"
 JOURNAL_NAME = "cordwood.round"
@@ -293,8 +294,6 @@ def _remove_replaced(
     directory: Path, swaps: Sequence[str], names: Sequence[str], fs: FileSystem
 ) -> None:
     """Removes the sources of a swap that another program had begun."""
-    from cordwood.storage.segment_facts import next_offset_of  # noqa: PLC0415  # no cycle at import
-
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if not logs:
         return

@@ -9,12 +9,12 @@ from pathlib import Path
 from cordwood.cleanup.request import Resolved
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
+from cordwood.metadata.replay import MetadataImage, read_metadata_image
 from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file
 from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.properties import parse_properties
 from cordwood.storage.filesystem import OS
-from cordwood.storage.metadata_image import MetadataImage, read_metadata_image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

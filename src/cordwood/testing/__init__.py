@@ -1,1 +1,6 @@
-"""What tests of logs need; shipped, so that users can test with it too."""
+"""For users' tests: a Kafka broker in the test's process, and a file system that loses power.
+
+`broker` has `RunningBroker`, and `pytest_plugin` its fixtures. `simulated_filesystem` and
+`manual_clock` are for tests of programs that use `cordwood.storage`. docs/testing.md describes all
+of them.
+"""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Wire
+from support.no_engine import NoEngine
+from support.wire import Wire
 
 
 @pytest.fixture(scope="module")

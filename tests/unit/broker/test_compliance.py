@@ -6,13 +6,15 @@ segment.ms S and retention.ms R a record is between R and R + S old, and a reten
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import MovableClock
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
+from support.no_engine import NoEngine
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE
@@ -65,7 +67,10 @@ def test_records_are_deleted_at_the_ages_that_the_settings_promise(
     written: list[int] = []
     ages: list[int] = []
     with RunningBroker(properties, clock=Still(), engine=NoEngine) as running:
-        running.call(lambda broker: broker.auto_create_topics(["steady"]))
+        created = asyncio.run_coroutine_threadsafe(
+            running.broker.auto_create_topics(["steady"]), running.broker.loop
+        )
+        assert created.result(120) == [None]
 
         def write(broker: Broker) -> None:
             now_ms = running.clock.now_ms()

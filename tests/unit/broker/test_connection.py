@@ -18,9 +18,9 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.server import PortInUseError, Server, ServerLimits
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Wire, request_body, request_frame
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import Wire, request_body, request_frame
 
 #: Nothing is waited for as long, unless it never comes.
 HANGS_S = 120
@@ -227,7 +227,7 @@ def _state(running: RunningBroker) -> tuple[int, int]:
     """How many connections are open, and how many fetches wait."""
 
     def look(broker: Broker) -> tuple[int, int]:
-        return running.node.server.connection_count, broker.metrics.delayed_fetches
+        return running.node.server.connection_count, broker.delayed.fetch.delayed_count
 
     return running.call(look)
 

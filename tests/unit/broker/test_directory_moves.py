@@ -10,9 +10,9 @@ from cordwood.broker.broker import Broker
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Wire, request_body, request_frame
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import Wire, request_body, request_frame
 
 ALTER_REPLICA_LOG_DIRS = 34
 

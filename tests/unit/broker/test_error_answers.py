@@ -15,7 +15,7 @@ from cordwood.broker.handlers import served_apis
 from cordwood.protocol.fields import fields_of
 from cordwood.protocol.messages import build, encode, request_class, response_class
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.wire import Wire
+from support.wire import Wire
 
 _LONG = "x" * 32_767
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."

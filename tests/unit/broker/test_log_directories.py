@@ -10,13 +10,13 @@ import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.format.message_schema import uuid_text
-from cordwood.storage.cluster_image import NO_LEADER, PartitionImage
+from cordwood.metadata.image import NO_LEADER, PartitionImage
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.failing_disks import DeadDisk, break_directory, mend_directory
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.scrape import probed
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.failing_disks import DeadDisk, break_directory, mend_directory
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.scrape import probed
+from support.wire_client import WireClient, batch_of
 
 PARTITIONS = 6
 STORAGE_ERROR = "kafka_storage_error"
@@ -217,7 +217,7 @@ def test_a_fetch_that_waits_is_answered_when_its_directory_fails(
 
     thread = threading.Thread(target=wait)
     thread.start()
-    waits(running, lambda it: it.metrics.delayed_fetches == 1, "the fetch waits")
+    waits(running, lambda it: it.delayed.fetch.delayed_count == 1, "the fetch waits")
     fail(running, place.directories[1])
     thread.join(120)
     assert answers == [STORAGE_ERROR]

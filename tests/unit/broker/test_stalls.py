@@ -19,9 +19,9 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.pauses import background, in_steps, is_pausing
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import API_KEYS, Plain, Wire
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import API_KEYS, Plain, Wire
 
 TURN_CPU_S = 0.05
 """The most processor time that a turn may take: other processes do not count."""

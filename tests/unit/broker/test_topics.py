@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import threading
 import uuid
-from asyncio import Future
+from asyncio import Future, Task
 from pathlib import Path
 
 import pytest
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.controller.metadata_records import ApiRecord, partition_record, topic_record
+from cordwood.metadata.image import PartitionImage
+from cordwood.metadata.publisher import MetadataUpdate
+from cordwood.metadata.records import ApiRecord, partition_record, topic_record
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import background
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.cluster_image import PartitionImage
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log_manager import LogManager
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.controller_under_test import append_to_metadata_log
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Plain, Wire
+from support.controller_under_test import append_to_metadata_log
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import Plain, Wire
 
 
 def create(wire: Wire, name: str, partitions: int) -> None:
@@ -69,18 +70,26 @@ def test_a_stop_waits_for_deletions(tmp_path: Path) -> None:
     assert all(name.endswith("-delete") for name in names)
 
 
+class Updates:
+    """A publisher that keeps all updates."""
+
+    def __init__(self) -> None:
+        self.seen: list[MetadataUpdate] = []
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        self.seen.append(update)
+
+
 def test_topics_asked_for_together_are_made_in_one_change() -> None:
     with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
         names = [f"t{number}" for number in range(30)]
-        known = [running.call(lambda broker: broker.image)]
-        running.call(
-            lambda broker: broker.controller.subscribe(lambda _old, new: known.append(new))
-        )
+        updates = Updates()
+        running.call(lambda _: running.node.loader.install(updates))
         told = metadata(wire, *names, "not/one")
         assert told == dict.fromkeys(names, "unknown_topic_or_partition") | {
             "not/one": "invalid_topic_exception"
         }
-        assert len(known) == 2
+        assert len(updates.seen) == 2  # the first image, and one change
         assert metadata(wire, *names) == dict.fromkeys(names, "none")
 
 
@@ -91,6 +100,46 @@ class BrokenFileSystem(OsFileSystem):
         if path.name == "t-0":
             raise RuntimeError("as by a bug")
         super().make_directory(path)
+
+
+class HeldFileSystem(OsFileSystem):
+    """Creates no directory of the topic `held` before the test allows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def make_directory(self, path: Path) -> None:
+        if path.name.startswith("held-"):
+            self.begun.set()
+            assert self.let_go.wait(120)
+        super().make_directory(path)
+
+
+def test_a_topic_is_created_for_the_client_when_its_logs_are_there(tmp_path: Path) -> None:
+    fs = HeldFileSystem()
+    answers: list[str] = []
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine, fs=fs) as running:
+
+        def ask() -> None:
+            with Wire(running.port) as wire:
+                create(wire, "held", 3)
+                asked = {
+                    "name": "held",
+                    "partitions": [{"partition_index": n, "timestamp": -1} for n in range(3)],
+                }
+                answer = wire.ask("list_offsets", 6, {"replica_id": -1, "topics": [asked]})
+                answers.extend(each["error_code"] for each in answer["topics"][0]["partitions"])
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        assert fs.begun.wait(120)
+        with Wire(running.port) as other:  # other requests are served meanwhile
+            assert metadata(other, "held") == {"held": "none"}
+        assert not answers
+        fs.let_go.set()
+        thread.join(120)
+    assert answers == ["none"] * 3
 
 
 def test_partition_whose_log_could_not_be_made_is_not_said_to_be_in_the_making(
@@ -112,23 +161,22 @@ def test_producers_that_ask_at_the_same_time_get_ids_of_one_block() -> None:
 
         def hold(broker: Broker) -> Future[None]:
             def change() -> None:
-                with broker.controller.between_changes, background():
+                with running.node.controller.between_changes, background():
                     held.set()
                     assert let_go.wait(120)
 
             return broker.slices.run(change)
 
-        def ask(broker: Broker) -> list[Future[int]]:
-            return [broker.slices.run(broker.next_producer_id) for _ in range(3)]
+        def ask(broker: Broker) -> list[Task[int]]:
+            return [broker.loop.create_task(broker.producer_ids.next_id()) for _ in range(3)]
 
         running.call(hold)
         assert held.wait(120)
-        before = running.call(lambda broker: broker.slices.count)
         asked = running.call(ask)
         poll_until(
-            lambda: running.call(lambda broker: broker.slices.count) >= before + len(asked),
+            lambda: running.call(lambda broker: broker.slices.unfinished_count) >= 2,
             timeout_s=120,
-            what="requests that wait for the change",
+            what="a request that waits for the change",
         )
         let_go.set()
         poll_until(

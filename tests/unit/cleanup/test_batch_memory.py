@@ -13,7 +13,7 @@ import pytest
 from cordwood.cleanup.spark.job import Limits
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 MIB = 1 << 20
 LIMIT_BYTES = 40 * MIB
@@ -23,7 +23,7 @@ import json, re, sys
 from contextlib import contextmanager
 from pathlib import Path
 from cordwood.model.config import LogConfig
-from cordwood.testing.in_process_engine import InProcessEngine, clean_in_process
+from support.in_process_engine import InProcessEngine, clean_in_process
 
 limit, now_ms = int(sys.argv[1]), int(sys.argv[2])
 

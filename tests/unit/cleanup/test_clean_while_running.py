@@ -18,8 +18,8 @@ from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.running_logs import RunningLogs, newest, read_records
+from support.in_process_engine import InProcessEngine
+from support.running_logs import RunningLogs, newest, read_records
 
 T0 = TopicPartition("t", 0)
 KEYS = 40

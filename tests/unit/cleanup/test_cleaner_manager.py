@@ -29,7 +29,7 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.running_logs import RunningLogs
+from support.running_logs import RunningLogs
 
 HOUR_MS = 3_600_000
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}))

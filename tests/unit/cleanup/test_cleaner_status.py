@@ -14,8 +14,8 @@ from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.running_logs import RunningLogs
+from support.in_process_engine import InProcessEngine
+from support.running_logs import RunningLogs
 
 HOUR_MS = 3_600_000
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)

@@ -16,9 +16,9 @@ from cordwood.cleanup.request import Engine
 from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
-from cordwood.testing.clean import digest_tree
-from cordwood.testing.in_process_engine import clean_in_process
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.clean import digest_tree
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_index_bytes=24)
 

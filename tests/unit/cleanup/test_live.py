@@ -15,7 +15,7 @@ from cordwood.model.config_values import LONG_MAX
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.running_logs import RunningLogs
+from support.running_logs import RunningLogs
 
 DAY_MS = 86_400_000
 

@@ -34,10 +34,10 @@ from cordwood.model.errors import EngineError, NoSpaceError, StagingError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.running_logs import RunningLogs, newest, read_records
+from support.in_process_engine import InProcessEngine
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.running_logs import RunningLogs, newest, read_records
 
 HOUR_MS = 3_600_000
 T0 = TopicPartition("t", 0)

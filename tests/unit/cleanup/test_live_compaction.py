@@ -19,7 +19,7 @@ from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_reader import collect_aborted
-from cordwood.testing.running_logs import RunningLogs, newest, read_records
+from support.running_logs import RunningLogs, newest, read_records
 
 HORIZON_MS = 86_400_000
 COMPACT = LogConfig(

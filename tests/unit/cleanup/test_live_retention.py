@@ -15,7 +15,8 @@ from cordwood.cleanup.retention import plan_retention
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import (
+from cordwood.testing.manual_clock import ManualClock
+from support.log_under_test import (
     Producer,
     bases,
     catch_up,
@@ -25,9 +26,8 @@ from cordwood.testing.log_under_test import (
     sized_batch,
     snapshot_offsets,
 )
-from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.running_logs import RunningLogs
-from cordwood.testing.stored_log import batch_of, put
+from support.running_logs import RunningLogs
+from support.stored_log import batch_of, put
 
 TEST_BYTES = len(batch_of(b"test"))
 

@@ -30,7 +30,7 @@ from cordwood.format.record_batch import (
     parse_batch,
 )
 from cordwood.model.errors import CorruptError
-from cordwood.testing.random_log import Contents, random_log
+from support.random_log import Contents, random_log
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -19,11 +19,11 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.format.time_index import parse_time_index
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.running_logs import RunningLogs, newest, read_records
-from cordwood.testing.stored_log import batch_of
+from support.in_process_engine import InProcessEngine
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.running_logs import RunningLogs, newest, read_records
+from support.stored_log import batch_of
 
 INT_MAX = (1 << 31) - 1
 T0 = TopicPartition("t", 0)

@@ -17,8 +17,8 @@ from cordwood.model.clock import MovableClock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import OS
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.running_logs import RunningLogs
+from support.in_process_engine import InProcessEngine
+from support.running_logs import RunningLogs
 
 
 def test_what_is_read_and_what_is_written_both_count(tmp_path: Path) -> None:

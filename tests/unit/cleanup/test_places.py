@@ -13,10 +13,10 @@ from cordwood.cleanup.places import find_places, open_log_dirs
 from cordwood.cleanup.report import Status
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
-from cordwood.testing.clean_case import log_dir, log_of
-from cordwood.testing.failing_disks import fill, may_mount, small_disk
-from cordwood.testing.in_process_engine import clean_in_process
-from cordwood.testing.log_builder import NOW_MS
+from support.clean_case import log_dir, log_of
+from support.failing_disks import fill, may_mount, small_disk
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS
 
 CONFIGS = {"x": LogConfig(retention_ms=172_800_000), "y": LogConfig(retention_ms=172_800_000)}
 takes_mount = pytest.mark.skipif(bool(may_mount()), reason=may_mount())

@@ -12,8 +12,8 @@ from cordwood.cleanup.quarantine import RetryDelays, Stage
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.in_process_engine import InProcessEngine
-from cordwood.testing.running_logs import RunningLogs, newest, read_records
+from support.in_process_engine import InProcessEngine
+from support.running_logs import RunningLogs, newest, read_records
 
 T0 = TopicPartition("t", 0)
 COMPACT = LogConfig(

@@ -17,8 +17,8 @@ from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.storage.filesystem import FileWriter
-from cordwood.testing.in_process_engine import clean_in_process
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=300)
 CONFIGS = {"bad": COMPACT, "good": COMPACT}

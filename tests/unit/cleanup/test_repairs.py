@@ -20,9 +20,9 @@ from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.format.record_batch import Record, RecordBatch, iter_batches
 from cordwood.model.config import LogConfig
-from cordwood.testing.clean import digest_tree
-from cordwood.testing.in_process_engine import clean_in_process
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.clean import digest_tree
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 DAY_MS = 86_400_000
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=50)

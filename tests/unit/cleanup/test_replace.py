@@ -18,7 +18,7 @@ from cordwood.storage.replace import (
     recover_directory,
 )
 from cordwood.storage.trash import Trash
-from cordwood.testing.log_builder import LogBuilder
+from support.log_builder import LogBuilder
 
 OLD, NEW = b"old", b"new"
 SUFFIXES = (".log", ".index", ".timeindex")

@@ -18,7 +18,7 @@ from cordwood.format.crc32c import crc32c
 from cordwood.format.legacy import LegacyBatch, build_legacy_message
 from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.model.errors import CorruptError
-from cordwood.testing.random_log import Contents, random_log
+from support.random_log import Contents, random_log
 
 
 def source_of(path: Path, *, base: int = 0, end: int = 1 << 40) -> SegmentSource:

@@ -22,7 +22,7 @@ from cordwood.cleanup.child_session import end_session, members
 from cordwood.cleanup.run_directory import PREFIX
 from cordwood.cleanup.spark_process import Backoff
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.testing.cleaner_bench import (
+from support.cleaner_bench import (
     FAST,
     SECONDS_MAX,
     SLOW,
@@ -276,7 +276,7 @@ def test_whoever_started_it_is_killed_and_it_ends_with_all_it_started(tmp_path: 
         "    def idle_s(self, child): return None\n"
         "    def retire(self, child): return False\n"
         "    def ended(self, child): pass\n"
-        "child = SparkChild(Keeper(), cores=1, module='cordwood.testing.stand_in_child')\n"
+        "child = SparkChild(Keeper(), cores=1, module='support.stand_in_child')\n"
         "child.start()\n"
         "time.sleep(600)\n"
     )

@@ -23,7 +23,7 @@ from cordwood.model.kafka_errors import (
     UnsupportedCompressionTypeError,
 )
 from cordwood.storage.append.validator import AnalyzedBatch, ValidationMetrics, analyze
-from cordwood.testing.appends import NOW, TOPIC, three, with_header
+from support.appends import NOW, TOPIC, three, with_header
 
 CLIENT, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.REPLICATION
 OTHERS = [AppendOrigin.COORDINATOR, REPLICATION, AppendOrigin.RAFT_LEADER]

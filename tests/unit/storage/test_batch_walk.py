@@ -13,7 +13,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.segment import batch_walk
 from cordwood.storage.segment.batch_walk import BatchHead, BatchPosition, find_offset, iter_heads
-from cordwood.testing.segments import batch, message
+from support.segments import batch, message
 
 
 def heads_of(path: Path, data: bytes, *, is_strict: bool = True) -> list[BatchHead]:

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cordwood.model.errors import DirectoryInUseError, NoSpaceError, NotARegularFileError
-from cordwood.storage.directory_lock import DirectoryLock
-from cordwood.storage.filesystem import OS, Entry, File, FileSystem, FileWriter
-from cordwood.testing.failing_disks import fill, may_mount, small_disk
+from cordwood.storage.filesystem import OS, DirectoryLock, Entry, File, FileSystem, FileWriter
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.failing_disks import fill, may_mount, small_disk
 
 
 @dataclass

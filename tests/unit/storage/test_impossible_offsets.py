@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.offset_damage import (
+from support.offset_damage import (
     BASE_OFFSET,
     BATCHES,
     LAST_OFFSET_DELTA,

@@ -21,7 +21,7 @@ from cordwood.model.kafka_errors import (
     UnexpectedAppendOffsetError,
 )
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import (
+from support.log_under_test import (
     Producer,
     bases,
     batches_read,
@@ -33,7 +33,7 @@ from cordwood.testing.log_under_test import (
     records_read,
     state_of,
 )
-from cordwood.testing.stored_log import batch_of, put, records_in
+from support.stored_log import batch_of, put, records_in
 
 KEYED = (b"and here it is", b"this message has a key")
 UNKEYED = (None, b"this message does not have a key")

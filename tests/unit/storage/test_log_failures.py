@@ -13,10 +13,10 @@ from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.log_under_test import catch_up, fetch, new_log, offsets_read, state_of
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import put, records_in
+from support.log_under_test import catch_up, fetch, new_log, offsets_read, state_of
+from support.stored_log import put, records_in
 
 GOOD, BAD = Path("/good"), Path("/bad")
 

@@ -14,9 +14,9 @@ from cordwood.storage.filesystem import File
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.log_under_test import new_log
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import put, records_in
+from support.log_under_test import new_log
+from support.stored_log import put, records_in
 
 ROOT = Path("/logs")
 RENAMED = ROOT / "t-0.0123456789abcdef0123456789abcdef-delete"

@@ -20,7 +20,9 @@ from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import (
+from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from support.log_under_test import (
     Producer,
     bases,
     catch_up,
@@ -32,9 +34,7 @@ from cordwood.testing.log_under_test import (
     offsets_read,
     state_of,
 )
-from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import batch_of, files_of, put, records_in
+from support.stored_log import batch_of, files_of, put, records_in
 
 LOGS = Path("/logs")
 

@@ -13,7 +13,8 @@ from cordwood.format.record_batch import Record, build_batch, build_empty_batch,
 from cordwood.model.kafka_errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import (
+from cordwood.testing.manual_clock import ManualClock
+from support.log_under_test import (
     Producer,
     bases,
     batches_read,
@@ -26,8 +27,7 @@ from cordwood.testing.log_under_test import (
     snapshot_offsets,
     state_of,
 )
-from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.stored_log import batch_of, put
+from support.stored_log import batch_of, put
 
 PID = 1
 NOW_MS = 1_700_000_000_000

@@ -29,7 +29,7 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import (
+from support.stored_log import (
     StoredLog,
     Transactions,
     batch_of,

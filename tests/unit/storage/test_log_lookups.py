@@ -20,8 +20,8 @@ from cordwood.storage.log.log_reader import (
     ListedOffset,
 )
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import Producer, bases, catch_up, follow, new_log
-from cordwood.testing.stored_log import batch_of, put
+from support.log_under_test import Producer, bases, catch_up, follow, new_log
+from support.stored_log import batch_of, put
 
 NOW_MS = 1_700_000_000_000
 NONE = ListedOffset(-1, -1, -1)

@@ -29,7 +29,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.stored_log import StoredLogs, batch_of, keys_in, put, records_in
+from support.stored_log import StoredLogs, batch_of, keys_in, put, records_in
 
 TEN_MINUTES_MS = 600_000
 INITIAL_DELAY_MS = 10_000

@@ -21,7 +21,7 @@ from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import StoredLogs, batch_of, files_of, put, records_in
+from support.stored_log import StoredLogs, batch_of, files_of, put, records_in
 
 CONFIG = LogConfig(segment_bytes=1024, index_interval_bytes=100)
 A, B = Path("/logs/a"), Path("/logs/b")

@@ -18,7 +18,8 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.segment_split import split_overflowed
-from cordwood.testing.log_under_test import (
+from cordwood.testing.manual_clock import ManualClock
+from support.log_under_test import (
     Producer,
     bases,
     fetch,
@@ -30,8 +31,7 @@ from cordwood.testing.log_under_test import (
     snapshot_offsets,
     state_of,
 )
-from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.stored_log import batch_of, put, records_in
+from support.stored_log import batch_of, put, records_in
 
 TOPIC_ID = "b3JkZXJzAAAAAAAAAAAAAQ"
 OTHER_ID = "b3RoZXItdG9waWMAAAAAAA"

@@ -25,7 +25,7 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_moves import LogMove
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import (
+from support.stored_log import (
     StoredLogs,
     batch_of,
     batches_in,

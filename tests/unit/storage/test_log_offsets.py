@@ -18,7 +18,7 @@ from cordwood.storage.log.log_reader import (
     Isolation,
 )
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import (
+from support.log_under_test import (
     bases,
     catch_up,
     fetch,
@@ -27,7 +27,7 @@ from cordwood.testing.log_under_test import (
     offsets_read,
     state_of,
 )
-from cordwood.testing.stored_log import batch_of, put
+from support.stored_log import batch_of, put
 
 THREE = batch_of(b"value", b"value", b"value", key=b"a")
 

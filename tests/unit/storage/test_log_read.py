@@ -13,7 +13,8 @@ from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.log_segment import AppendedBatch
-from cordwood.testing.log_under_test import (
+from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.log_under_test import (
     Producer,
     bases,
     catch_up,
@@ -24,8 +25,7 @@ from cordwood.testing.log_under_test import (
     offsets_read,
     records_read,
 )
-from cordwood.testing.simulated_filesystem import SimulatedFileSystem
-from cordwood.testing.stored_log import Transactions, batch_of, put
+from support.stored_log import Transactions, batch_of, put
 
 COMMITTED = Isolation.TXN_COMMITTED
 UNCOMMITTED = Isolation.HIGH_WATERMARK

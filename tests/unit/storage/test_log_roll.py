@@ -12,7 +12,9 @@ from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
 from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.log_context import LogContext
-from cordwood.testing.log_under_test import (
+from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from support.log_under_test import (
     FixedChance,
     Producer,
     bases,
@@ -26,9 +28,7 @@ from cordwood.testing.log_under_test import (
     snapshot_offsets,
     state_of,
 )
-from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import batch_of, put, records_in
+from support.stored_log import batch_of, put, records_in
 
 HOUR_MS = 3_600_000
 SEGMENT_MS = 3_600

@@ -20,7 +20,8 @@ from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.segments import (
+from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from support.segments import (
     Segments,
     batch,
     bytes_of,
@@ -28,7 +29,6 @@ from cordwood.testing.segments import (
     last_offsets,
     put,
 )
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log_table import LogTable
-from cordwood.testing.log_under_test import new_log
+from support.log_under_test import new_log
 
 
 def test_the_logs_of_a_topic_are_found_until_they_are_taken_out(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from cordwood.storage.log.log_reader import (
     ListedOffset,
 )
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import catch_up, new_log
-from cordwood.testing.stored_log import put
+from support.log_under_test import catch_up, new_log
+from support.stored_log import put
 
 
 def listed(log: PartitionLog, timestamp: int) -> ListedOffset | None:

@@ -18,7 +18,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import (
+from support.log_under_test import (
     Producer,
     bases,
     catch_up,
@@ -28,7 +28,7 @@ from cordwood.testing.log_under_test import (
     new_log,
     state_of,
 )
-from cordwood.testing.stored_log import batch_of, put
+from support.stored_log import batch_of, put
 
 NOW_MS = 1_700_000_000_000
 ABORTED = [

@@ -11,7 +11,9 @@ from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoin
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_reader import MAX_TIMESTAMP, Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.testing.log_under_test import (
+from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from support.log_under_test import (
     Producer,
     bases,
     catch_up,
@@ -24,9 +26,7 @@ from cordwood.testing.log_under_test import (
     records_read,
     state_of,
 )
-from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import batch_of, put, records_in
+from support.stored_log import batch_of, put, records_in
 
 
 def filled(root: Path, clock: ManualClock | None = None) -> tuple[PartitionLog, int]:

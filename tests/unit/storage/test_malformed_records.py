@@ -15,7 +15,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     InvalidRecordError,
 )
-from cordwood.testing.appends import (
+from support.appends import (
     NOW,
     config_for,
     records_of,

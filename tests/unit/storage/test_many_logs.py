@@ -18,7 +18,7 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.stored_log import StoredLogs, put
+from support.stored_log import StoredLogs, put
 
 PARTITIONS = 1000
 RECORDS = 30

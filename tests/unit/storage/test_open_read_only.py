@@ -22,7 +22,7 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.stored_log import (
+from support.stored_log import (
     StoredLog,
     StoredLogs,
     Transactions,

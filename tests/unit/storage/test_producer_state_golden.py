@@ -15,7 +15,7 @@ from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.producers.stopped_producers import load_producer_state
 from cordwood.storage.segment.batch_walk import marker_of
 from cordwood.storage.segment_facts import end_of, headers_from, load_segments
-from cordwood.testing.golden import Golden
+from support.golden import Golden
 
 DAY_MS = 86_400_000
 

@@ -21,7 +21,7 @@ from cordwood.model.kafka_errors import (
     RecordTooLargeError,
 )
 from cordwood.storage.append.validator import ValidationMetrics
-from cordwood.testing.appends import (
+from support.appends import (
     NOW,
     config_for,
     records_of,

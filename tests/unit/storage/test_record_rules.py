@@ -25,7 +25,7 @@ from cordwood.model.kafka_errors import (
     RecordValidationError,
 )
 from cordwood.storage.append.validator import ValidationMetrics
-from cordwood.testing.appends import (
+from support.appends import (
     NOW,
     config_for,
     records_of,

@@ -143,7 +143,7 @@ def run(code: str) -> str:
 def test_a_process_that_only_validates_small_batches_loads_neither_numba_nor_numpy() -> None:
     found = run(
         "import sys\n"
-        "from cordwood.testing.appends import three, validate\n"
+        "from support.appends import three, validate\n"
         "validate(three(1_700_000_000_000))\n"
         "print(sorted({'numba', 'numpy', 'pandas', 'pyarrow'} & set(sys.modules)))\n"
     )

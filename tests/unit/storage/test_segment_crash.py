@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.record_batch import iter_batches
-from cordwood.testing.segments import Segments, batch, put
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.segments import Segments, batch, put
 
 DIRECTORY = Path("/log")
 

@@ -11,8 +11,8 @@ from cordwood.format.record_batch import iter_batches
 from cordwood.storage.filesystem import OS
 from cordwood.storage.segment.batch_walk import iter_heads
 from cordwood.storage.segment.log_segment import LogSegment
-from cordwood.testing.golden import Golden
-from cordwood.testing.segments import Segments
+from support.golden import Golden
+from support.segments import Segments
 
 
 def logs_in(golden: Golden, name: str) -> list[Path]:

@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
-from cordwood.testing.segments import Segments, batch, put
+from support.segments import Segments, batch, put
 
 INT_MAX = (1 << 31) - 1
 

@@ -19,8 +19,8 @@ from cordwood.format.record_batch import build_empty_batch, parse_header
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.segment.log_segment import BatchPosition, LogSegment
-from cordwood.testing.segments import Segments, batch, bytes_of, last_offsets, message, put
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.segments import Segments, batch, bytes_of, last_offsets, message, put
 
 INT_MAX = (1 << 31) - 1
 

@@ -37,10 +37,11 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.producers.producer_state import CompletedTransaction, ProducerStateManager
 from cordwood.storage.segment import native_recovery, segment_recovery
+from cordwood.storage.segment.index_builder import IndexBuilder
 from cordwood.storage.segment.log_segment import LogSegment
-from cordwood.storage.segment.segment_recovery import IndexBuilder, SegmentWalk
-from cordwood.testing.appends import with_header
-from cordwood.testing.segments import (
+from cordwood.storage.segment.segment_recovery import SegmentWalk
+from support.appends import with_header
+from support.segments import (
     Segments,
     batch,
     bytes_of,

@@ -10,7 +10,7 @@ from cordwood.storage.producers.producer_snapshots import snapshot_offsets
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.producers.stopped_producers import load_producer_state, tidy_snapshots
 from cordwood.storage.segment_facts import end_of, load_segments
-from cordwood.testing.log_builder import NOW_MS, LogBuilder
+from support.log_builder import NOW_MS, LogBuilder
 
 DAY_MS = 86_400_000
 

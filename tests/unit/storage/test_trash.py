@@ -11,7 +11,7 @@ import pytest
 from cordwood.model.errors import NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.trash import move_file
-from cordwood.testing.failing_disks import fill, may_mount, small_disk
+from support.failing_disks import fill, may_mount, small_disk
 
 
 @pytest.mark.skipif(bool(may_mount()), reason=may_mount())

@@ -35,7 +35,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import ValidationMetrics
-from cordwood.testing.appends import (
+from support.appends import (
     NOW,
     TOPIC,
     config_for,

@@ -17,7 +17,8 @@ from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.log_segment import FileRange
-from cordwood.testing.log_under_test import (
+from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from support.log_under_test import (
     bases,
     batches_read,
     catch_up,
@@ -28,9 +29,8 @@ from cordwood.testing.log_under_test import (
     records_read,
     sized_batch,
 )
-from cordwood.testing.running_logs import RunningLogs
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
-from cordwood.testing.stored_log import batch_of, put, records_in
+from support.running_logs import RunningLogs
+from support.stored_log import batch_of, put, records_in
 
 LOGS = Path("/logs")
 KB = 1000

@@ -36,9 +36,9 @@ from cordwood.model.errors import (
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node import EngineFactory
 from cordwood.testing.broker import RunningBroker, SettingValue, setting_text
-from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.no_engine import NoEngine
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from support.in_process_engine import ManagedInProcessEngine
+from support.no_engine import NoEngine
 
 _NEVER = Backoff(3600.0, 3600.0)
 
@@ -329,7 +329,7 @@ def test_a_record_written_after_advance_is_as_old_as_its_timestamp_says(
 
 
 def failing_spark() -> SparkProcess:
-    return SparkProcess(module="cordwood.testing.stand_in_child", unavailable=_NEVER, died=_NEVER)
+    return SparkProcess(module="support.stand_in_child", unavailable=_NEVER, died=_NEVER)
 
 
 def create(broker: RunningBroker, *topics: NewTopic) -> None:

@@ -39,7 +39,7 @@ from cordwood.broker.configs.values import (
     named,
     parse_texts,
 )
-from cordwood.broker.controller.model import ConfigChange
+from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.config import ConfigResource
 from cordwood.model.config_values import Kind
 from cordwood.model.errors import ConfigError

@@ -27,10 +27,11 @@ from cordwood.broker.configs.values import (
     parse_topic,
     topic_defaults,
 )
+from cordwood.metadata.image import MetadataImage
+from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.model.config import ConfigResource, LogConfig
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
-from cordwood.storage.cluster_image import MetadataImage
 
 _log = logging.getLogger(__name__)
 
@@ -124,6 +125,10 @@ class EffectiveConfigs:
         for name in names:
             assert keys[name].dynamic is not Dynamic.NO, name
         self._watches.append(_Watch(frozenset(names), watcher))
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        """As `MetadataPublisher`."""
+        self.on_image(update.before, update.after)
 
     def on_image(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Takes in a new image; watchers of what changes are told before this returns."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import QuotaChange
-from cordwood.broker.controller.quotas import hosts_to_look_up, in_kafkas_order
-from cordwood.broker.handlers.error_fields import all_or_error, error_fields
-from cordwood.broker.host_lookup import look_up_hosts
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
+from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import QuotaChange
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
@@ -30,46 +30,22 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
         for entry in in_steps(request.entries, every=8)
     ]
-    names = hosts_to_look_up(changes)
-    if names:
-        return _after_look_up(broker, changes, names, validate_only=request.validate_only)
-    return _answer(broker, changes, frozenset(), validate_only=request.validate_only)
 
-
-async def _after_look_up(
-    broker: Broker, changes: Sequence[QuotaChange], names: Sequence[str], *, validate_only: bool
-) -> dict[str, object]:
-    """As `_answer`, once the system's resolver has answered: it may take seconds."""
-    known_hosts = await look_up_hosts(names)
-    return await broker.slices.run(
-        lambda: _answer(broker, changes, known_hosts, validate_only=validate_only)
-    )
-
-
-def _answer(
-    broker: Broker,
-    changes: Sequence[QuotaChange],
-    known_hosts: frozenset[str],
-    *,
-    validate_only: bool,
-) -> dict[str, object]:
-    errors = all_or_error(
-        lambda: broker.controller.alter_client_quotas(
-            changes, known_hosts=known_hosts, validate_only=validate_only
-        ),
-        len(changes),
-    )
-    answers = {
-        change.key: {
-            "entity": [
-                {"entity_type": kind, "entity_name": name}
-                for kind, name in in_kafkas_order(change.entity)
-            ],
-            **error_fields(error),
+    def respond(errors: Sequence[KafkaError | None]) -> Fields:
+        answers = {
+            change.key: {
+                "entity": [
+                    {"entity_type": kind, "entity_name": name}
+                    for kind, name in change.in_kafkas_order
+                ],
+                **error_fields(error),
+            }
+            for change, error in in_steps(zip(changes, errors, strict=True), every=8)
         }
-        for change, error in in_steps(zip(changes, errors, strict=True), every=8)
-    }
-    return {"entries": list(answers.values())}
+        return {"entries": list(answers.values())}
+
+    asked = broker.controller.alter_client_quotas(changes, validate_only=request.validate_only)
+    return after_answer(broker, all_or_error(asked, len(changes)), respond)
 
 
 API = Api(49, "AlterClientQuotas", 0, 1, handle, is_long=always)

@@ -9,11 +9,14 @@ KIP-860.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import Reassignment
-from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
+from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import Reassignment
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
@@ -29,14 +32,18 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         for partition in in_steps(topic.partitions, every=16)
     ]
     may_change = field(request, "allow_replication_factor_change", True)
-    errors = iter(
-        all_or_error(
-            lambda: broker.controller.alter_partition_reassignments(
-                wanted, allow_replication_factor_change=may_change
-            ),
-            len(wanted),
-        )
+
+    def respond(results: Sequence[KafkaError | None]) -> Fields:
+        return _response(request, results, may_change=may_change)
+
+    asked = broker.controller.alter_partition_reassignments(
+        wanted, allow_replication_factor_change=may_change
     )
+    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+
+
+def _response(request: Any, results: Sequence[KafkaError | None], *, may_change: bool) -> Fields:
+    errors = iter(results)
     return {
         "allow_replication_factor_change": may_change,
         "responses": [

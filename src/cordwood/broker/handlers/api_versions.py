@@ -34,12 +34,12 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     return {
         "api_keys": [
             {
-                "api_key": api.key,
+                "api_key": key,
                 # librdkafka of before 2.4 looks for version 0 to learn that batches are compressed
-                "min_version": 0 if api.key == _PRODUCE else api.min_version,
-                "max_version": api.max_version,
+                "min_version": 0 if key == _PRODUCE else low,
+                "max_version": high,
             }
-            for api in sorted(broker.apis.values())
+            for key, (low, high) in sorted(broker.api_versions.items())
         ],
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from cordwood.model.topic_names import INTERNAL_TOPICS
-from cordwood.storage.cluster_image import NO_LEADER, MetadataImage, PartitionImage
 
 NOT_ASKED = -(2**31)
 """For operations that the client did not ask about."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cordwood.broker.api import Fields, Response
 from cordwood.broker.configs.alter import Outcome
-from cordwood.broker.controller.model import ConfigChange
+from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 
@@ -20,21 +22,27 @@ if TYPE_CHECKING:
 
 def carry_out(
     broker: Broker, asked: Iterable[Any], outcomes: Sequence[Outcome], *, validate_only: bool
-) -> dict[str, object]:
-    """The response's fields, after the changes that are allowed were written down."""
+) -> Response:
+    """The response, after the changes that are allowed were written."""
     errors: list[KafkaError | None] = [
         outcome if isinstance(outcome, KafkaError) else None
         for outcome in in_steps(outcomes, every=64)
     ]
     places = [place for place, each in enumerate(outcomes) if isinstance(each, ConfigChange)]
     changes = [each for each in outcomes if isinstance(each, ConfigChange)]
-    if changes:
-        try:
-            results = broker.controller.alter_configs(changes, validate_only=validate_only)
-        except KafkaError as error:
-            results = [error] * len(changes)
+    if not changes:
+        return _response(asked, errors)
+
+    def respond(results: Sequence[KafkaError | None]) -> Fields:
         for place, result in zip(places, results, strict=True):
             errors[place] = result
+        return _response(asked, errors)
+
+    altering = broker.controller.alter_configs(changes, validate_only=validate_only)
+    return after_answer(broker, all_or_error(altering, len(changes)), respond)
+
+
+def _response(asked: Iterable[Any], errors: Sequence[KafkaError | None]) -> Fields:
     return {
         "responses": [
             {

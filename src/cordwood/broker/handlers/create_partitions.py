@@ -8,12 +8,14 @@ Source: kafka.server.ControllerApis.createPartitions, ReplicationControlManager;
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import NewPartitions
-from cordwood.broker.handlers.error_fields import all_or_error, error_fields
-from cordwood.model.kafka_errors import InvalidRequestError
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
+from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import NewPartitions
+from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
@@ -40,15 +42,16 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         for topic in in_steps(request.topics, every=16)
         if times[topic.name] == 1
     ]
-    errors = all_or_error(
-        lambda: broker.controller.create_partitions(wanted, validate_only=request.validate_only),
-        len(wanted),
-    )
-    results += [
-        {"name": each.topic, **error_fields(error)}
-        for each, error in in_steps(zip(wanted, errors, strict=True), every=16)
-    ]
-    return {"results": results}
+
+    def respond(errors: Sequence[KafkaError | None]) -> Fields:
+        added = [
+            {"name": each.topic, **error_fields(error)}
+            for each, error in in_steps(zip(wanted, errors, strict=True), every=16)
+        ]
+        return {"results": [*results, *added]}
+
+    asked = broker.controller.create_partitions(wanted, validate_only=request.validate_only)
+    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
 
 
 API = Api(37, "CreatePartitions", 0, 3, handle, is_long=always)

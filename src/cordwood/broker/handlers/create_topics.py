@@ -11,14 +11,13 @@ KIP-464, KIP-525.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.configs.resource_checks import require_topic
-from cordwood.broker.controller.model import CreatedTopic, NewTopic
-from cordwood.broker.handlers.error_fields import all_or_error, as_invalid_config, error_fields
-from cordwood.model.errors import ConfigError
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
+from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
@@ -38,21 +37,23 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     ]
     wanted.sort(key=lambda topic: is_reserved(topic.name))  # Kafka answers for these last
 
-    def check_configs(configs: Mapping[str, str]) -> None:
-        try:
-            require_topic(broker.configs, configs)
-        except ConfigError as error:
-            raise as_invalid_config(error) from error
+    def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> Fields:
+        return _response(broker, wanted, results, times, with_settings=call.api_version >= 5)
 
-    results = all_or_error(
-        lambda: broker.controller.create_topics(
-            wanted,
-            validate_only=field(request, "validate_only", False),
-            check_configs=check_configs,
-        ),
-        len(wanted),
+    asked = broker.controller.create_topics(
+        wanted, validate_only=field(request, "validate_only", False)
     )
-    with_settings = call.api_version >= 5
+    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+
+
+def _response(
+    broker: Broker,
+    wanted: Sequence[NewTopic],
+    results: Sequence[CreatedTopic | KafkaError | None],
+    times: Mapping[str, int],
+    *,
+    with_settings: bool,
+) -> Fields:
     topics = [
         _result(broker, topic, result, with_settings=with_settings)
         for topic, result in in_steps(zip(wanted, results, strict=True))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
@@ -18,12 +19,23 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
-    """Answers for each group once its end is written."""
+    """Answers for each group when its tombstones are committed."""
+    answers: dict[str, CoordinatorAnswer[int]] = {}
+    for group_id in in_steps(dict.fromkeys(request.groups_names)):
+        answers[group_id] = CoordinatorAnswer(broker)
+        broker.groups.delete_group(group_id, answers[group_id])
+    if all(answer.is_there for answer in answers.values()):
+        return _fields({group_id: answer.now() for group_id, answer in answers.items()})
+    return _later(answers)
+
+
+async def _later(answers: dict[str, CoordinatorAnswer[int]]) -> Fields:
+    return _fields({group_id: await answer.value() for group_id, answer in answers.items()})
+
+
+def _fields(codes: dict[str, int]) -> Fields:
     return {
-        "results": [
-            {"group_id": group_id, "error_code": broker.groups.delete_group(group_id)}
-            for group_id in in_steps(dict.fromkeys(request.groups_names))
-        ]
+        "results": [{"group_id": group_id, "error_code": code} for group_id, code in codes.items()]
     }
 
 

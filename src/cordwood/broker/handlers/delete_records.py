@@ -1,21 +1,27 @@
 """DeleteRecords (21), versions 0 to 2: moves the log start offset up. Version 2 is flexible.
 
-Source: kafka.server.ReplicaManager.deleteRecords, kafka.cluster.Partition.deleteRecordsOnLeader;
-KIP-107.
+The answer waits until the replicas in sync have deleted the records too.
+
+Source: kafka.server.ReplicaManager.deleteRecords, kafka.cluster.Partition.deleteRecordsOnLeader,
+kafka.server.DelayedDeleteRecords; KIP-107.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.model.kafka_errors import (
     InvalidTopicError,
     KafkaError,
     PolicyViolationError,
+    RequestTimedOutError,
 )
 from cordwood.model.pauses import in_steps
+from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -24,25 +30,34 @@ _NO_LOW_WATERMARK = -1
 
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
-    """Deletes, and says where each log starts now."""
+    """Deletes, and answers with the low watermark of each partition."""
     topics: dict[str, dict[int, Any]] = {}
     for topic in in_steps(request.topics):
         for each in in_steps(topic.partitions, every=64):
             topics.setdefault(topic.name, {})[each.partition_index] = each
-    return {
+    pending: list[_Pending] = []
+    fields = {
         "topics": [
             {
                 "name": name,
                 "partitions": [
-                    _delete(broker, name, each) for each in in_steps(partitions.values())
+                    _delete(broker, name, each, pending) for each in in_steps(partitions.values())
                 ],
             }
             for name, partitions in in_steps(topics.items())
         ]
     }
+    if not pending:
+        return fields
+    operation = DelayedDeleteRecords(broker, fields, pending)
+    keys = [(each.topic, each.partition_index) for each in pending]
+    broker.delayed.delete_records.try_complete_else_watch(
+        operation, keys, field(request, "timeout")
+    )
+    return operation.answer
 
 
-def _delete(broker: Broker, topic: str, asked: Any) -> dict[str, Any]:
+def _delete(broker: Broker, topic: str, asked: Any, pending: list[_Pending]) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": _NO_LOW_WATERMARK}
     try:
         partition = broker.partition(topic, asked.partition_index)
@@ -57,7 +72,59 @@ def _delete(broker: Broker, topic: str, asked: Any) -> dict[str, Any]:
         low = log.delete_records(asked.offset)
     except KafkaError as error:
         return fields | {"error_code": error.code}
-    return fields | {"low_watermark": low}
+    answer = fields | {"low_watermark": low}
+    if partition.low_watermark is None:
+        pending.append(_Pending(topic, asked.partition_index, low, answer))
+    return answer
+
+
+class _Pending(NamedTuple):
+    """A partition whose low watermark has to reach `required`; then `answer` is right."""
+
+    topic: str
+    partition_index: int
+    required: int
+    answer: dict[str, Any]
+
+
+class DelayedDeleteRecords:
+    """Records that other replicas have yet to delete; `answer` is done when they have.
+
+    Source: kafka.server.DelayedDeleteRecords.
+    """
+
+    def __init__(self, broker: Broker, fields: Fields, pending: Sequence[_Pending]) -> None:
+        self._broker = broker
+        self._fields = fields
+        self._pending = list(pending)
+        self.answer: asyncio.Future[Fields] = broker.loop.create_future()
+
+    def try_complete(self, _grown_bytes: int | None) -> bool:
+        """As `cordwood.purgatory.purgatory.Operation`."""
+        self._pending = [each for each in self._pending if not self._is_settled(each)]
+        return not self._pending
+
+    def _is_settled(self, each: _Pending) -> bool:
+        """Whether all replicas have deleted the records, or this leader will never know."""
+        try:
+            low = self._broker.partition(each.topic, each.partition_index).low_watermark
+        except KafkaError as error:
+            each.answer["error_code"] = error.code
+            return True
+        if low is None or low < each.required:
+            return False
+        each.answer["low_watermark"] = low
+        return True
+
+    def on_expiration(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`: what is not deleted has timed out."""
+        for each in self._pending:
+            each.answer["error_code"] = RequestTimedOutError.code
+
+    def on_complete(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`."""
+        if not self.answer.done():
+            self.answer.set_result(self._fields)
 
 
 API = Api(21, "DeleteRecords", 0, 2, handle, is_long=always)

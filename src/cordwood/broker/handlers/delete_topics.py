@@ -8,11 +8,13 @@ Source: kafka.server.ControllerApis.deleteTopics; KIP-4, KIP-516.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.handlers.error_fields import all_or_error, error_fields
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
+from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     KafkaError,
@@ -32,7 +34,7 @@ _Answer = dict[str, Any]
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Deletes what is there, and answers for each topic as it was asked for."""
     asked = _asked(request)
-    if not broker.controller.settings.delete_topic_enable:
+    if not broker.settings.delete_topic_enable:
         disabled: KafkaError = TopicDeletionDisabledError("Topic deletion is disabled.")
         if call.api_version < 3:
             disabled = InvalidRequestError("Topic deletion is disabled.")
@@ -40,16 +42,17 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     answers: list[_Answer] = []
     wanted = _without_faults(broker, asked, answers)
     named = [_both(broker, name, topic_id) for name, topic_id in in_steps(wanted, every=64)]
-    errors = all_or_error(
-        lambda: broker.controller.delete_topics(
-            [topic_id if name is None else name for name, topic_id in wanted]
-        ),
-        len(wanted),
-    )
-    answers += [
-        _answer(*each, error) for each, error in in_steps(zip(named, errors, strict=True), every=16)
-    ]
-    return {"responses": answers}
+
+    def respond(errors: Sequence[KafkaError | None]) -> Fields:
+        deleted = [
+            _answer(*each, error)
+            for each, error in in_steps(zip(named, errors, strict=True), every=16)
+        ]
+        return {"responses": [*answers, *deleted]}
+
+    asked_ids = [topic_id if name is None else name for name, topic_id in wanted]
+    deleting = all_or_error(broker.controller.delete_topics(asked_ids), len(wanted))
+    return after_answer(broker, deleting, respond)
 
 
 def _both(broker: Broker, name: str | None, topic_id: UUID) -> _Asked:

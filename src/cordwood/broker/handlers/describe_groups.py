@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.group import ClassicGroup, GroupState
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field

@@ -8,9 +8,11 @@ KIP-853.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.metadata.controller_requests import QuorumInfo
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -27,7 +29,11 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return {"error_message": "", "topics": [_unknown(name, numbers) for name, numbers in asked]}
-    quorum = broker.controller.describe_quorum()
+    return _described(broker.controller.describe_quorum())
+
+
+async def _described(asked: Awaitable[QuorumInfo]) -> Fields:
+    quorum = await asked
     partition = {
         "partition_index": 0,
         "error_code": 0,

@@ -7,12 +7,13 @@ Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders; KIP-
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.model import ElectionResult
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.handlers.controller_answers import after_answer, result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
@@ -35,14 +36,16 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             for number in in_steps(each.partitions, every=64)
         ]
     election_type = field(request, "election_type", 0)
-    try:
-        results = broker.controller.elect_leaders(wanted, election_type=election_type)
-    except KafkaError as error:
-        if wanted is None:
-            topics = {}
-        results = [ElectionResult(topic, number, error) for topic, number in wanted or ()]
-        return {"error_code": error.code, "replica_election_results": _results(topics, results)}
-    return {"replica_election_results": _results(topics, results)}
+
+    def respond(answer: Sequence[ElectionResult] | KafkaError) -> Fields:
+        if not isinstance(answer, KafkaError):
+            return {"replica_election_results": _results(topics, answer)}
+        failed = [ElectionResult(topic, number, answer) for topic, number in wanted or ()]
+        results = _results({} if wanted is None else topics, failed)
+        return {"error_code": answer.code, "replica_election_results": results}
+
+    asked = broker.controller.elect_leaders(wanted, election_type=election_type)
+    return after_answer(broker, result_or_error(asked), respond)
 
 
 def _results(

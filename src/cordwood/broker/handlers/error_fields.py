@@ -5,13 +5,7 @@ Source: org.apache.kafka.common.requests.ApiError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-from cordwood.model.errors import ConfigError
-from cordwood.model.kafka_errors import InvalidConfigError, KafkaError, UnknownServerError
-
-T = TypeVar("T")
+from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 
 
 def error_fields(error: KafkaError | None) -> dict[str, object]:
@@ -23,18 +17,3 @@ def error_fields(error: KafkaError | None) -> dict[str, object]:
         "error_code": error.code,
         "error_message": None if is_unexpected else str(error) or None,
     }
-
-
-def all_or_error(
-    operation: Callable[[], Sequence[T | KafkaError | None]], count: int
-) -> Sequence[T | KafkaError | None]:
-    """The results of an operation on `count` things; one error that ends it is that of each."""
-    try:
-        return operation()
-    except KafkaError as error:
-        return [error] * count
-
-
-def as_invalid_config(error: ConfigError) -> KafkaError:
-    """A setting's error as the protocol has it."""
-    return error if isinstance(error, KafkaError) else InvalidConfigError(str(error))

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.broker.api import Api, Call, Encoded, Response
+from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -118,7 +119,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     read = _read_all(fetch)
     if wait_ms <= 0 or not context.partitions or read.is_final or read.size_bytes >= min_bytes:
         return _respond(fetch, read)
-    return _Wait(fetch, read, wait_ms, min_bytes - read.size_bytes).answer
+    return _delay(fetch, read, wait_ms, min_bytes - read.size_bytes)
 
 
 def _context(broker: Broker, request: Any, version: int) -> FetchContext:
@@ -245,57 +246,60 @@ def _partition(broker: Broker, key: PartitionKey) -> Partition:
 # ---- waiting
 
 
-class _Wait:
-    """A fetch that has too little yet; `answer` is done when it has enough, or time is up."""
+class DelayedFetch:
+    """A fetch that has too little yet; `answer` is done when it has enough, or time is up.
 
-    def __init__(self, fetch: _Fetch, read: _Read, wait_ms: int, missing_bytes: int) -> None:
+    Source: kafka.server.DelayedFetch.
+    """
+
+    def __init__(self, fetch: _Fetch, read: _Read, missing_bytes: int) -> None:
         self._fetch = fetch
+        self._read = read
         self._missing = missing_bytes
-        self._is_finishing = False
-        broker = fetch.broker
-        broker.metrics.delayed_fetches += 1
-        self.answer: asyncio.Future[Encoded] = broker.loop.create_future()
-        self._partitions: list[Partition] = []
-        # Before the first partition is watched: it may grow during a pause.
-        self._timer = broker.call_later_ms(wait_ms, self._expire)
-        self.answer.add_done_callback(self._forget)
-        for answer in in_steps(read.answers, every=64):
-            if self._is_finishing or self.answer.done():
-                break
-            self._watch(answer)
+        self.answer: asyncio.Future[Encoded] = fetch.broker.loop.create_future()
 
-    def _watch(self, read: PartitionAnswer) -> None:
-        """Waits for a partition to grow; one that has changed since it was read ends the wait."""
+    @property
+    def keys(self) -> Iterator[PartitionName]:
+        """The partitions whose growth may end the wait."""
+        for answer in in_steps(self._read.answers, every=64):
+            yield answer.wanted.key.topic, answer.wanted.key.partition
+
+    def try_complete(self, grown_bytes: int | None) -> bool:
+        """As `cordwood.purgatory.purgatory.Operation`: by what its partitions have grown."""
+        if grown_bytes is None:
+            return any(
+                self._has_changed(answer) for answer in in_steps(self._read.answers, every=64)
+            )
+        self._missing -= grown_bytes
+        return self._missing <= 0 or grown_bytes == 0
+
+    def _has_changed(self, read: PartitionAnswer) -> bool:
+        """Whether a partition is not as it was when it was read."""
         try:
             partition = _partition(self._fetch.broker, read.wanted.key)
         except KafkaError:
-            return
-        partition.waiters.add(self._grown)
-        self._partitions.append(partition)
-        if partition.log.high_watermark != read.high_watermark:
-            self._grown(0)
+            return True
+        return partition.log.high_watermark != read.high_watermark
 
-    def _grown(self, size_bytes: int) -> None:
-        self._missing -= size_bytes
-        if self._missing <= 0 or size_bytes == 0:
-            self._stop()
-            # Not now: whoever appends has its own answer to give first.
-            self._fetch.broker.loop.call_soon(self._finish)
+    def on_expiration(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`: the purgatory counts it."""
 
-    def _expire(self) -> None:
-        self._fetch.broker.metrics.expired_fetches += 1
-        self._finish()
+    def on_complete(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`: reads again, in a later turn.
+
+        Not in this one: what has appended has its own answer to give first.
+        """
+        self._fetch.broker.loop.call_soon(self._finish)
 
     def _finish(self) -> None:
-        if self.answer.done() or self._is_finishing:
+        if self.answer.done():
             return
-        self._is_finishing = True
         if len(self._fetch.context.partitions) > _INLINE_PARTITIONS_MAX:
             self._fetch.broker.slices.run(self._read_again).add_done_callback(self._finished)
             return
         try:
             self.answer.set_result(self._read_again())
-        except Exception as error:  # nobody else would tell the connection, which waits
+        except Exception as error:  # the connection waits for an answer
             self.answer.set_exception(error)
 
     def _read_again(self) -> Encoded:
@@ -310,15 +314,13 @@ class _Wait:
         else:
             self.answer.set_exception(error)
 
-    def _forget(self, _answer: object) -> None:
-        self._fetch.broker.metrics.delayed_fetches -= 1
-        self._stop()
 
-    def _stop(self) -> None:
-        self._timer.cancel()
-        for partition in self._partitions:
-            partition.waiters.discard(self._grown)
-        self._partitions = []
+def _delay(fetch: _Fetch, read: _Read, wait_ms: int, missing_bytes: int) -> Response:
+    """Waits until the partitions have grown by so many bytes, or the client has gone."""
+    operation = DelayedFetch(fetch, read, missing_bytes)
+    delayed = fetch.broker.delayed.fetch.try_complete_else_watch(operation, operation.keys, wait_ms)
+    operation.answer.add_done_callback(lambda _: delayed.cancel())
+    return operation.answer
 
 
 # ---- answering

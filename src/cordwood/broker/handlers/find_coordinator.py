@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.groups.errors import GroupError
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.coordinator.group.errors import GroupError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
@@ -45,15 +45,32 @@ class _Found(NamedTuple):
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Answers with this broker, or why not."""
+    asks_for_group = getattr(request, "key_type", _GROUP) == _GROUP
+    if call.api_version >= _BATCHED_SINCE:
+        asks_for_group &= bool(request.coordinator_keys)
+    if asks_for_group and GROUP_METADATA_TOPIC not in broker.image.topics:
+        return _after_creation(broker, request, call)
+    return _response(broker, request, call)
+
+
+async def _after_creation(broker: Broker, request: Any, call: Call) -> Fields:
+    """As `_response`, of which every key has no coordinator yet: the topic is created now."""
+    (error,) = await broker.auto_create_topics([GROUP_METADATA_TOPIC])
+    if error is not None:
+        _log.warning("Auto topic creation of %s failed: %s", GROUP_METADATA_TOPIC, error)
+    return await broker.slices.run(lambda: _response(broker, request, call, is_new=True))
+
+
+def _response(broker: Broker, request: Any, call: Call, *, is_new: bool = False) -> Fields:
     kind = getattr(request, "key_type", _GROUP)
     if call.api_version >= _BATCHED_SINCE:
         return {
             "coordinators": [
-                _coordinator(broker, kind, key, call)
+                _coordinator(broker, kind, key, call, is_new=is_new)
                 for key in in_steps(request.coordinator_keys, every=16)
             ]
         }
-    found = _find(broker, kind, request.key, call)
+    found = _find(broker, kind, request.key, call, is_new=is_new)
     return {
         "error_code": found.error_code,
         "error_message": found.message,
@@ -61,8 +78,10 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     }
 
 
-def _coordinator(broker: Broker, kind: int, key: str, call: Call) -> dict[str, Any]:
-    found = _find(broker, kind, key, call)
+def _coordinator(
+    broker: Broker, kind: int, key: str, call: Call, *, is_new: bool
+) -> dict[str, Any]:
+    found = _find(broker, kind, key, call, is_new=is_new)
     is_silent = kind in {_GROUP, _SHARE}
     return {
         "key": key,
@@ -72,17 +91,16 @@ def _coordinator(broker: Broker, kind: int, key: str, call: Call) -> dict[str, A
     }
 
 
-def _find(broker: Broker, kind: int, key: str, call: Call) -> _Found:
+def _find(broker: Broker, kind: int, key: str, call: Call, *, is_new: bool) -> _Found:
     if kind == _TRANSACTION:
-        refusal = broker.refused_transactions.refuse(key, call)
+        refusal = broker.refused_transactions.refuse(
+            key, client_id=call.client_id, client_host=call.client_host
+        )
         return _Found(refusal.code, _NO_NODE, str(refusal))
     if kind != _GROUP:
         return _no_coordinator(GroupError.INVALID_REQUEST)
     image = broker.image
-    if GROUP_METADATA_TOPIC not in image.topics:
-        (error,) = broker.auto_create_topics([GROUP_METADATA_TOPIC])
-        if error is not None:
-            _log.warning("Auto topic creation of %s failed: %s", GROUP_METADATA_TOPIC, error)
+    if is_new or GROUP_METADATA_TOPIC not in image.topics:
         return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
     partition = image.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
@@ -100,9 +118,4 @@ def _no_coordinator(error: GroupError) -> _Found:
     return _Found(error, _NO_NODE, _MESSAGES[error])
 
 
-def _is_long(broker: Broker, _request: Any) -> bool:
-    """Whether the topic has to be made."""
-    return GROUP_METADATA_TOPIC not in broker.image.topics
-
-
-API = Api(10, "FindCoordinator", 0, 6, handle, is_long=_is_long)
+API = Api(10, "FindCoordinator", 0, 6, handle)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """Answers with an error code alone."""
-    code = broker.groups.heartbeat(
+    answer = CoordinatorAnswer[int](broker)
+    broker.groups.heartbeat(
         request.group_id,
         request.member_id,
         field(request, "group_instance_id"),
         request.generation_id,
+        answer,
     )
-    return {"error_code": code}
+    return answer.response(lambda code: {"error_code": code})
 
 
 API = Api(12, "Heartbeat", 0, 4, handle)

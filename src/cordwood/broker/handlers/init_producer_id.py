@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.api import Api, Call, Fields, Response
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -29,11 +29,17 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     if request.transactional_id is not None:
         if not request.transactional_id:
             return _NONE | {"error_code": _INVALID_REQUEST}
-        refusal = broker.refused_transactions.refuse(request.transactional_id, call)
+        refusal = broker.refused_transactions.refuse(
+            request.transactional_id, client_id=call.client_id, client_host=call.client_host
+        )
         return _NONE | {"error_code": refusal.code}
     if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
         return _NONE | {"error_code": _INVALID_REQUEST}
-    return {"producer_id": broker.next_producer_id(), "producer_epoch": 0}
+    return _next(broker)
 
 
-API = Api(22, "InitProducerId", 0, 5, handle, is_long=always)
+async def _next(broker: Broker) -> Fields:
+    return {"producer_id": await broker.producer_ids.next_id(), "producer_epoch": 0}
+
+
+API = Api(22, "InitProducerId", 0, 5, handle)

@@ -8,11 +8,11 @@ Source: kafka.server.KafkaApis.handleJoinGroupRequest, JoinGroupRequest, JoinGro
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Fields, Response
-from cordwood.broker.groups.member import Client, JoinAnswer, JoinRequest, Protocol
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.coordinator.group.member import Client, JoinAnswer, JoinRequest, Protocol
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -25,18 +25,9 @@ _SKIPS_ASSIGNMENT_SINCE = 9
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
     """Answers when the group's next generation begins."""
-    answered: asyncio.Future[JoinAnswer] = broker.loop.create_future()
-
-    def reply(answer: JoinAnswer) -> None:
-        if not answered.done():
-            answered.set_result(answer)
-
-    broker.groups.join(_question(request, call), reply)
-    return _later(answered, call.api_version)
-
-
-async def _later(answered: asyncio.Future[JoinAnswer], version: int) -> Fields:
-    return _fields(await answered, version)
+    answer = CoordinatorAnswer[JoinAnswer](broker)
+    broker.groups.join(_question(request, call), answer)
+    return answer.response(lambda found: _fields(found, call.api_version))
 
 
 def _question(request: Any, call: Call) -> JoinRequest:

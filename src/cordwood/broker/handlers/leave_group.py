@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.groups.member import LeavingMember
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.coordinator.group.member import LeaveReply, LeavingMember
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -30,13 +30,17 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             for each in request.members
         ]
     )
-    try:
-        answers = broker.groups.leave(request.group_id, leaving)
-    except KafkaError as error:
-        return {"error_code": error.code}
+    answer = CoordinatorAnswer[LeaveReply](broker)
+    broker.groups.leave(request.group_id, leaving, answer)
+    return answer.response(lambda reply: _fields(reply, is_single=is_single))
+
+
+def _fields(reply: LeaveReply, *, is_single: bool) -> Fields:
+    if reply.error_code:
+        return {"error_code": reply.error_code}
     return {
-        "error_code": answers[0].error_code if is_single else 0,
-        "members": [answer._asdict() for answer in answers],
+        "error_code": reply.members[0].error_code if is_single else 0,
+        "members": [member._asdict() for member in reply.members],
     }
 
 

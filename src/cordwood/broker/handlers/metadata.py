@@ -13,11 +13,11 @@ Source: kafka.server.KafkaApis.handleTopicMetadataRequest, DefaultAutoTopicCreat
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.api import Api, Call, Fields, Response
 from cordwood.broker.handlers.cluster_facts import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -26,11 +26,11 @@ from cordwood.broker.handlers.cluster_facts import (
     is_internal,
     partition_fields,
 )
+from cordwood.metadata.image import TopicImage
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.protocol.messages import field
-from cordwood.storage.cluster_image import TopicImage
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -42,37 +42,71 @@ _UNKNOWN_TOPIC_ID = 100
 _INVALID_TOPIC = 17
 _INVALID_REQUEST = 42
 _ZERO = UUID(int=0)
+_Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
-    """Answers from the image."""
-    version = call.api_version
-    image = broker.image
-    wants_operations = field(request, "include_topic_authorized_operations", False)
-    topics: list[dict[str, Any]]
-    if request.topics is None or (version == 0 and not request.topics):
-        topics = [_known(broker, topic, call) for topic in in_steps(image.topics.values())]
-    else:
-        asked = _distinct(request.topics)
-        made: Mapping[str, int] = {}
-        if broker.settings.auto_create_topics_enable and field(
-            request, "allow_auto_topic_creation", True
-        ):
-            made = _create(
-                broker, [name for topic_id, name in in_steps(asked, every=64) if topic_id == _ZERO]
-            )
-        topics = [
-            _asked(broker, topic_id, name, call, made)
-            for topic_id, name in in_steps(asked, every=16)
+    """Answers from the image, once topics that are missing have been created."""
+    if request.topics is None or (call.api_version == 0 and not request.topics):
+        topics = [_known(broker, topic, call) for topic in in_steps(broker.image.topics.values())]
+        return _response(broker, request, call, topics)
+    asked = _distinct(request.topics)
+    missing: list[str] = []
+    if broker.settings.auto_create_topics_enable and field(
+        request, "allow_auto_topic_creation", True
+    ):
+        known = broker.image.topics
+        missing = [
+            name
+            for topic_id, name in in_steps(asked, every=64)
+            if topic_id == _ZERO and name is not None and name not in known
         ]
-    if wants_operations:
+    if missing:
+        return _after_creation(broker, request, call, asked, missing)
+    return _response(broker, request, call, _all_asked(broker, asked, call, {}))
+
+
+async def _after_creation(
+    broker: Broker, request: Any, call: Call, asked: Sequence[_Asked], missing: Sequence[str]
+) -> Fields:
+    """As `_response`, when the topics that are missing have been created, all in one change."""
+    errors = await broker.auto_create_topics(missing)
+
+    def respond() -> Fields:
+        made = _codes_of(missing, errors)
+        return _response(broker, request, call, _all_asked(broker, asked, call, made))
+
+    return await broker.slices.run(respond)
+
+
+def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> dict[str, int]:
+    """The error code of each topic that is created only now."""
+    codes = dict.fromkeys(missing, _UNKNOWN_TOPIC_OR_PARTITION)
+    for name, error in in_steps(zip(missing, errors, strict=True), every=16):
+        if error is not None and error.code == _INVALID_TOPIC:
+            codes[name] = _INVALID_TOPIC
+        elif error is not None:
+            _log.info("Auto topic creation of %s failed: %s", name, error)
+    return codes
+
+
+def _all_asked(
+    broker: Broker, asked: Sequence[_Asked], call: Call, made: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    return [
+        _asked(broker, topic_id, name, call, made) for topic_id, name in in_steps(asked, every=16)
+    ]
+
+
+def _response(broker: Broker, request: Any, call: Call, topics: list[dict[str, Any]]) -> Fields:
+    if field(request, "include_topic_authorized_operations", False):
         for topic in in_steps(topics, every=64):
             if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
                 topic["topic_authorized_operations"] = TOPIC_OPERATIONS
     wants_cluster = field(request, "include_cluster_authorized_operations", False)
     return {
-        "brokers": brokers_of(image, call.listener, "node_id"),
+        "brokers": brokers_of(broker.image, call.listener, "node_id"),
         "cluster_id": broker.cluster_id,
         "controller_id": broker.node_id,
         "topics": topics,
@@ -80,7 +114,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     }
 
 
-def _distinct(topics: Iterable[Any]) -> list[tuple[UUID, str | None]]:
+def _distinct(topics: Iterable[Any]) -> list[_Asked]:
     """Each topic once, by its id or its name; where one has an id, names alone do not count."""
     pairs = dict.fromkeys(
         (getattr(each, "topic_id", None) or _ZERO, each.name) for each in in_steps(topics, every=64)
@@ -112,23 +146,6 @@ def _asked(
     return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _create(broker: Broker, names: Iterable[str | None]) -> dict[str, int]:
-    """Makes those that are not there, all in one change; the codes that say what became of them."""
-    topics = broker.image.topics
-    missing = [
-        name for name in in_steps(names, every=64) if name is not None and name not in topics
-    ]
-    codes = dict.fromkeys(missing, _UNKNOWN_TOPIC_OR_PARTITION)
-    for name, error in in_steps(
-        zip(missing, broker.auto_create_topics(missing), strict=True), every=16
-    ):
-        if error is not None and error.code == _INVALID_TOPIC:
-            codes[name] = _INVALID_TOPIC
-        elif error is not None:
-            _log.info("Auto topic creation of %s failed: %s", name, error)
-    return codes
-
-
 def _known(broker: Broker, topic: TopicImage, call: Call) -> dict[str, Any]:
     return {
         "name": topic.name,
@@ -153,7 +170,7 @@ def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, A
 
 
 def _is_long(broker: Broker, request: Any) -> bool:
-    """Whether many partitions are described, or a topic has to be made."""
+    """Whether many partitions are described."""
     image = broker.image
     if not request.topics:
         few = len(image.topics) <= _INLINE_PARTITIONS_MAX
@@ -162,9 +179,7 @@ def _is_long(broker: Broker, request: Any) -> bool:
     for each in request.topics:
         name = image.topic_names.get(each.topic_id) if each.name is None else each.name
         topic = None if name is None else image.topics.get(name)
-        if topic is None:
-            return True
-        partitions += len(topic.partitions)
+        partitions += 1 if topic is None else len(topic.partitions)
     return partitions > _INLINE_PARTITIONS_MAX
 
 

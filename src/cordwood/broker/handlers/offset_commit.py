@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.format.message_schema import uuid_text
-from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import field
 
@@ -85,28 +85,37 @@ class _Asked:
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
-    """Answers once the offsets are written."""
+    """Answers when the offsets are committed."""
     by_id = call.api_version >= _TOPIC_IDS_SINCE
     asked = [_Asked(broker, topic, by_id=by_id) for topic in in_steps(request.topics)]
     topics = tuple(topic for each in asked if (topic := each.to_commit()) is not None)
-    if topics:
-        retention_ms = field(request, "retention_time")
-        question = CommitRequest(
-            group_id=request.group_id,
-            topics=topics,
-            member_id=request.member_id,
-            group_instance_id=field(request, "group_instance_id"),
-            generation_id=request.generation_id_or_member_epoch,
-            retention_ms=-1 if retention_ms is None else retention_ms,
-            api_version=call.api_version,
-        )
-        try:
-            broker.groups.commit(question)
-        except KafkaError as error:
-            for each in asked:
-                each.fail(error.code)
-        else:
-            _refuse_long_metadata(broker, asked)
+    if not topics:
+        return _fields(asked)
+    retention_ms = field(request, "retention_time")
+    question = CommitRequest(
+        group_id=request.group_id,
+        topics=topics,
+        member_id=request.member_id,
+        group_instance_id=field(request, "group_instance_id"),
+        generation_id=request.generation_id_or_member_epoch,
+        retention_ms=-1 if retention_ms is None else retention_ms,
+        api_version=call.api_version,
+    )
+    answer = CoordinatorAnswer[int](broker)
+    broker.groups.commit(question, answer)
+    return answer.response(lambda code: _committed(broker, asked, code))
+
+
+def _committed(broker: Broker, asked: list[_Asked], code: int) -> Fields:
+    if code:
+        for each in asked:
+            each.fail(code)
+    else:
+        _refuse_long_metadata(broker, asked)
+    return _fields(asked)
+
+
+def _fields(asked: list[_Asked]) -> Fields:
     return {
         "topics": [each.fields() for each in sorted(asked, key=lambda each: all(each.is_there))]
     }

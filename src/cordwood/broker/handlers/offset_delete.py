@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.groups.errors import GroupError
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.model.pauses import in_steps
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _MISSING = "is_missing"  # a key that no version of the response has
 
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
-    """Answers for each partition once the end of its offset is written."""
+    """Answers for each partition when the tombstone of its offset is committed."""
     image = broker.image
     there = [
         (topic.name, each.partition_index)
@@ -28,12 +29,15 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         for each in in_steps(topic.partitions, every=64)
         if image.partition(topic.name, each.partition_index) is not None
     ]
-    try:
-        answers = dict(
-            zip(there, broker.groups.delete_offsets(request.group_id, there), strict=True)
-        )
-    except KafkaError as error:
-        return {"error_code": error.code}
+    answer = CoordinatorAnswer[DeletedOffsets](broker)
+    broker.groups.delete_offsets(request.group_id, there, answer)
+    return answer.response(lambda deleted: _fields(request, there, deleted))
+
+
+def _fields(request: Any, there: list[tuple[str, int]], deleted: DeletedOffsets) -> Fields:
+    if deleted.error_code:
+        return {"error_code": deleted.error_code}
+    answers = dict(zip(there, deleted.partitions, strict=True))
     topics = [_topic(topic, answers) for topic in in_steps(request.topics)]
     # As in Kafka, what is not there comes first.
     topics.sort(key=lambda topic: not any(each[_MISSING] for each in topic["partitions"]))

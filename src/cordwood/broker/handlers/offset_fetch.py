@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps

@@ -4,8 +4,8 @@ Versions: 5 log start offset, 7 zstd, 8 errors of single records (KIP-467), 9 fl
 leader is (KIP-951), 12 transactions of version 2 (KIP-890), 13 topic ids (KIP-516).
 
 acks=0 is not answered; where such a request fails the connection is closed, as in Kafka, which is
-the one way to make the producer look anew. With one replica, acks=1 and acks=all are the same: a
-batch is committed when it is in the log.
+the one way to make the producer look for the leader again. acks=all is answered when the high
+watermark has passed the batches, which with one replica is so when they are in the log.
 
 Not served: transactions (batches with the transactional bit are refused by InitProducerId before).
 
@@ -14,13 +14,16 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Encoded, Response, UnansweredRequestError
+from cordwood.broker.api import Api, Call, Encoded, Fields, Response
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
+from cordwood.broker.request_errors import UnansweredRequestError
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     KafkaError,
@@ -28,11 +31,13 @@ from cordwood.model.kafka_errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
     RecordValidationError,
+    RequestTimedOutError,
     StorageError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
 from cordwood.model.pauses import in_steps
+from cordwood.protocol.messages import field
 from cordwood.storage.append.payload import may_expand_beyond
 from cordwood.storage.log.append_result import AppendResult
 
@@ -53,7 +58,19 @@ _RECORD_ERRORS_SINCE = 8
 _FLEXIBLE_SINCE = 9
 _TOPIC_IDS_SINCE = 13
 
+_ALL = -1
+
 _Partition = dict[str, Any]
+
+
+class _Uncommitted(NamedTuple):
+    """A partition of which the high watermark has to reach `required`; then `answer` is right."""
+
+    topic: str
+    partition_index: int
+    required: int
+    answer: _Partition
+
 
 # Source: ReplicaManager.appendRecordsToLeader.
 _START_IS_NOT_TOLD = (
@@ -70,7 +87,7 @@ _DONE = struct.Struct(">ihqqq")
 
 
 def handle(broker: Broker, request: Any, call: Call) -> Response:
-    """Appends all, answers at once."""
+    """Appends all; answers at once, but acks=all when all is committed."""
     fault = request_fault(request)
     if fault is not None:
         return _all_refused(request, fault)
@@ -78,6 +95,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     failed = False
     single = _single(request)
     acks_are_valid = request.acks in _VALID_ACKS
+    uncommitted: list[_Uncommitted] = []
     for topic in in_steps(request.topic_data):
         name, error = _name_of(broker, topic, call.api_version)
         partitions = []
@@ -86,9 +104,16 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 answer = _refused(data.index, error.code, None)
             else:
                 result = _append(broker, name, data, call, acks_are_valid=acks_are_valid)
-                if single and type(result) is AppendResult and request.acks != 0:
-                    return _quick(topic, data.index, result, call.api_version)
-                answer = _done(data.index, result) if isinstance(result, AppendResult) else result
+                if isinstance(result, AppendResult):
+                    is_waited_for = _is_waited_for(broker, name, data.index, request.acks)
+                    if single and request.acks != 0 and not is_waited_for:
+                        return _quick(topic, data.index, result, call.api_version)
+                    answer = _done(data.index, result)
+                    if is_waited_for:
+                        required = result.last_offset + 1
+                        uncommitted.append(_Uncommitted(name, data.index, required, answer))
+                else:
+                    answer = result
             failed = failed or answer["error_code"] != 0
             partitions.append(answer)
         topics.append(
@@ -102,7 +127,14 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         if failed:
             raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
+    if uncommitted:
+        return _delay(broker, {"responses": topics}, uncommitted, field(request, "timeout"))
     return {"responses": topics}
+
+
+def _is_waited_for(broker: Broker, topic: str, index: int, acks: int) -> bool:
+    """Whether other replicas must have a batch that was appended before it is answered."""
+    return acks == _ALL and not broker.partition(topic, index).is_alone
 
 
 def _single(request: Any) -> bool:
@@ -227,6 +259,55 @@ def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Respon
         done = done[:-8]
     head = b"\0\0\0\x01" + len(text).to_bytes(2, "big") + text + b"\0\0\0\x01"
     return Encoded([head + done + b"\0\0\0\0"])
+
+
+# ---- waiting
+
+
+class DelayedProduce:
+    """Batches that are appended, and not committed; `answer` is done when they are.
+
+    Source: kafka.server.DelayedProduce; Partition.checkEnoughReplicasReachOffset.
+    """
+
+    def __init__(self, broker: Broker, fields: Fields, uncommitted: Sequence[_Uncommitted]) -> None:
+        self._broker = broker
+        self._fields = fields
+        self._uncommitted = list(uncommitted)
+        self.answer: asyncio.Future[Fields] = broker.loop.create_future()
+
+    def try_complete(self, _grown_bytes: int | None) -> bool:
+        """As `cordwood.purgatory.purgatory.Operation`."""
+        self._uncommitted = [each for each in self._uncommitted if not self._is_settled(each)]
+        return not self._uncommitted
+
+    def _is_settled(self, each: _Uncommitted) -> bool:
+        """Whether a partition is committed, or never will be by this leader."""
+        try:
+            log = self._broker.log(each.topic, each.partition_index)
+        except KafkaError as error:
+            each.answer["error_code"] = error.code
+            return True
+        return log.high_watermark >= each.required
+
+    def on_expiration(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`: what is not committed has timed out."""
+        for each in self._uncommitted:
+            each.answer["error_code"] = RequestTimedOutError.code
+
+    def on_complete(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`."""
+        if not self.answer.done():
+            self.answer.set_result(self._fields)
+
+
+def _delay(
+    broker: Broker, fields: Fields, uncommitted: Sequence[_Uncommitted], timeout_ms: int
+) -> Response:
+    operation = DelayedProduce(broker, fields, uncommitted)
+    keys = [(each.topic, each.partition_index) for each in uncommitted]
+    broker.delayed.produce.try_complete_else_watch(operation, keys, timeout_ms)
+    return operation.answer
 
 
 def _is_long(_broker: Broker, request: Any) -> bool:

@@ -7,12 +7,12 @@ Source: kafka.server.KafkaApis.handleSyncGroupRequest.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from cordwood.broker.api import Api, Call, Fields, Response
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.member import SyncAnswer, SyncRequest
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.member import SyncAnswer, SyncRequest
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -26,12 +26,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     protocol_type, protocol_name = field(request, "protocol_type"), field(request, "protocol_name")
     if call.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
         return _fields(SyncAnswer(error_code=GroupError.INCONSISTENT_GROUP_PROTOCOL))
-    answered: asyncio.Future[SyncAnswer] = broker.loop.create_future()
-
-    def reply(answer: SyncAnswer) -> None:
-        if not answered.done():
-            answered.set_result(answer)
-
+    answer = CoordinatorAnswer[SyncAnswer](broker)
     question = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -41,12 +36,8 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         protocol_name=protocol_name,
         assignments=tuple((each.member_id, bytes(each.assignment)) for each in request.assignments),
     )
-    broker.groups.sync(question, reply)
-    return _later(answered)
-
-
-async def _later(answered: asyncio.Future[SyncAnswer]) -> Fields:
-    return _fields(await answered)
+    broker.groups.sync(question, answer)
+    return answer.response(_fields)
 
 
 def _fields(answer: SyncAnswer) -> Fields:

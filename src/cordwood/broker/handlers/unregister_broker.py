@@ -5,11 +5,12 @@ Source: org.apache.kafka.controller.QuorumController.unregisterBroker; KIP-631.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.model.kafka_errors import KafkaError
 
 if TYPE_CHECKING:
     from cordwood.broker.broker import Broker
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: Any, _call: Call) -> Response:
     """As in Kafka, this broker as well: it then has to be started again."""
-    try:
-        broker.controller.unregister_broker(request.broker_id)
-    except KafkaError as error:
-        return error_fields(error)
-    return error_fields(None)
+    return _response(broker.controller.unregister_broker(request.broker_id))
 
 
-API = Api(64, "UnregisterBroker", 0, 0, handle, is_long=always)
+async def _response(asked: Awaitable[None]) -> Fields:
+    return error_fields(await result_or_error(asked))
+
+
+API = Api(64, "UnregisterBroker", 0, 0, handle)

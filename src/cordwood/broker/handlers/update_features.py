@@ -8,13 +8,13 @@ Source: org.apache.kafka.controller.QuorumController.updateFeatures; KIP-584, KI
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.broker.controller.features import UPGRADE
-from cordwood.broker.controller.model import FeatureUpdate
+from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.metadata.controller_requests import UPGRADE, FeatureUpdate
 from cordwood.protocol.messages import field
 
 if TYPE_CHECKING:
@@ -27,11 +27,15 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         FeatureUpdate(each.feature, each.max_version_level, field(each, "upgrade_type", UPGRADE))
         for each in request.feature_updates
     ]
-    try:
-        broker.controller.update_features(
-            updates, validate_only=field(request, "validate_only", False)
-        )
-    except KafkaError as error:
+    asked = broker.controller.update_features(
+        updates, validate_only=field(request, "validate_only", False)
+    )
+    return _response(updates, asked)
+
+
+async def _response(updates: Sequence[FeatureUpdate], asked: Awaitable[None]) -> Fields:
+    error = await result_or_error(asked)
+    if error is not None:
         text = (
             f"The update failed for all features since the following feature had an error: {error}"
         )
@@ -42,4 +46,4 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-API = Api(57, "UpdateFeatures", 0, 2, handle, is_long=always)
+API = Api(57, "UpdateFeatures", 0, 2, handle)

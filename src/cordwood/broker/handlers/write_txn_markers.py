@@ -56,15 +56,22 @@ def _write(broker: Broker, marker: Any, topic: str, index: int) -> int:
         broker.partition(topic, index)
         if topic == GROUP_METADATA_TOPIC:
             broker.groups.require_loaded(index)
+        commit = marker.transaction_result
         batch = build_end_txn_marker(
             offset=0,
             timestamp=broker.clock.now_ms(),
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
-            control_type=ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
+            control_type=ControlType.COMMIT if commit else ControlType.ABORT,
             coordinator_epoch=marker.coordinator_epoch,
         )
-        result = broker.append(topic, index, batch)
+        if topic == GROUP_METADATA_TOPIC:
+            # Its offsets are committed, or dropped, with it.
+            offset = broker.groups.complete_transaction(
+                index, batch, marker.producer_id, commit=commit
+            ).first_offset
+        else:
+            offset = broker.append(topic, index, batch).first_offset
     except KafkaError as error:
         _log.warning(
             "Cannot write a marker of producer %s to %s-%s: %s",
@@ -79,11 +86,9 @@ def _write(broker: Broker, marker: Any, topic: str, index: int) -> int:
         marker.producer_id,
         topic,
         index,
-        "committed" if marker.transaction_result else "aborted",
-        result.first_offset,
+        "committed" if commit else "aborted",
+        offset,
     )
-    if topic == GROUP_METADATA_TOPIC:
-        broker.groups.end_transaction(index, marker.producer_id, commit=marker.transaction_result)
     return 0
 
 

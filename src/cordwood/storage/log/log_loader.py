@@ -11,7 +11,7 @@
 
 A second load of what a load left changes nothing.
 
-Source: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProducerState.
+Source: org.apache.kafka.storage.internals.log.LogLoader.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from cordwood.format.file_names import (
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CorruptError, ImpossibleOffsetError, NoSpaceError
+from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     InvalidOffsetError,
@@ -52,6 +52,10 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.producers.producer_rebuild import (
+    rebuild_producer_state,
+    take_snapshot_if_space,
+)
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.replace import (
     JOURNAL_NAME,
@@ -449,7 +453,7 @@ class _Loader:
             flushed_offset=_ALL if request.clean_shutdown else request.recovery_point,
             next_base_offset=self._base_after(segment.base_offset),
         )
-        _take_snapshot(producers)
+        take_snapshot_if_space(producers)
         return truncated
 
     def _base_after(self, base_offset: int) -> int | None:
@@ -489,44 +493,3 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
         # The log goes on from here: what is left of the round is planned anew, on what there is.
         RoundJournal(directory, fs=fs).end()
     return fs.names_in(directory)
-
-
-def rebuild_producer_state(
-    producers: ProducerStateManager,
-    segments: SegmentList,
-    *,
-    log_start_offset: int,
-    log_end_offset: int,
-    now_ms: int,
-    reload_from_clean_shutdown: bool,
-) -> None:
-    """Brings the state of producers to `log_end_offset`, exclusive, and leaves snapshots.
-
-    Source: UnifiedLog.rebuildProducerState.
-    """
-    bases = [segment.base_offset for segment in segments]
-    wanted = [*bases[-2:], log_end_offset]
-    if producers.latest_snapshot_offset is None and reload_from_clean_shutdown:
-        for offset in wanted:
-            producers.update_map_end_offset(offset)
-            _take_snapshot(producers)
-        return
-    was_empty = producers.is_empty and producers.map_end_offset >= log_end_offset
-    producers.truncate_and_reload(log_start_offset, log_end_offset, now_ms)
-    if log_end_offset > producers.map_end_offset and not was_empty:
-        for segment in segments.values(producers.map_end_offset, log_end_offset):
-            start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
-            producers.update_map_end_offset(start)
-            if segment.base_offset in wanted:
-                _take_snapshot(producers)
-            producers.replay_all(segment.producer_batches(start, log_end_offset))
-    producers.update_map_end_offset(log_end_offset)
-    _take_snapshot(producers)
-
-
-def _take_snapshot(producers: ProducerStateManager) -> None:
-    """Leaves a snapshot if there is room: without one, the next load reads more of the log."""
-    try:
-        producers.take_snapshot()
-    except NoSpaceError as error:
-        _log.warning("No producer snapshot at %s: %s", producers.map_end_offset, error)

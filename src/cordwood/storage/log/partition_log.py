@@ -12,41 +12,284 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog.
 
 from __future__ import annotations
 
+import errno
 import logging
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
+from cordwood.format.file_names import DELETED_SUFFIX, PARTITION_METADATA
 from cordwood.format.legacy import LegacyBatch
+from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.format.record_batch import MAGIC
+from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
+    OffsetOutOfRangeError,
     OffsetsOutOfOrderError,
     RecordBatchTooLargeError,
     StorageError,
     UnexpectedAppendOffsetError,
 )
 from cordwood.model.pauses import background, is_pausing
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
-from cordwood.storage.log import log_changes, log_reader
 from cordwood.storage.log.append_result import AppendResult, LogPosition
-from cordwood.storage.log.log_reader import Fetched, Isolation, ListedOffset
-from cordwood.storage.log.log_state import LogState
+from cordwood.storage.log.leader_epochs import LeaderEpochCache
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_reader import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Fetched,
+    Isolation,
+    ListedOffset,
+    find_by_timestamp,
+    read_batches,
+)
 from cordwood.storage.producers.append_producers import AppendProducers
-from cordwood.storage.replace import StagedSegment
+from cordwood.storage.producers.producer_rebuild import rebuild_producer_state
+from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.replace import StagedSegment, finish_swap, swap_in, undo_swap_in
 from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
 from cordwood.storage.segment.segment_index import INT32_MAX
+from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
 
+_READ_TRIES = 5
+_FLUSH_RETRY_MS = 1000
+"""After a full disk has kept the topic id or the leader epochs from being written."""
 
-class PartitionLog(LogState):
-    """A partition's log; `storage.log_loader.load_log` opens one."""
+CLIENT_DELETION = "client delete records request"
+LEADER_OFFSET_INCREMENT = "leader offset increment"
+SEGMENT_DELETION = "segment deletion"
+
+
+class PartitionLog:
+    """A partition's log; `storage.log.log_loader.load_log` opens one.
+
+    `lock` is held while any of its state is changed.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_partition: TopicPartition,
+        directory: Path,
+        config: LogConfig,
+        context: LogContext,
+        segments: SegmentList,
+        log_start_offset: int,
+        recovery_point: int,
+        log_end_offset: int,
+        producer_state: ProducerStateManager,
+        leader_epochs: LeaderEpochCache,
+        topic_id: str | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.config = config
+        self.context = context
+        self.segments = segments
+        self.log_start_offset = log_start_offset
+        self.recovery_point = recovery_point
+        #: The log's end and where that is, which a reader takes at once: the segment may be longer.
+        self.end = LogPosition(
+            log_end_offset, segments.active.base_offset, segments.active.size_bytes
+        )
+        self.producer_state = producer_state
+        self.leader_epochs = leader_epochs
+        self.topic_id = topic_id
+        self.lock = threading.RLock()
+        self.generation = 0  # how often the log was cut off
+        self.last_flush_ms = context.clock.now_ms()
+        self.is_closed = False
+        self._has_unsynced_names = False  # segments have gone, and may come back
+        self._high_watermark = LogPosition(log_start_offset)
+        self._first_unstable: int | None = None
+        self._topic_id_pending: str | None = None
+        self._has_flush_scheduled = False
+        self._was_flush_put_off = False
+        self._refresh_first_unstable()
+
+    def __repr__(self) -> str:
+        return (
+            f"Log(dir={self.directory}, topicId={self.topic_id}, "
+            f"topic={self.topic_partition.topic}, partition={self.topic_partition.partition}, "
+            f"highWatermark={self.high_watermark}, lastStableOffset={self.last_stable_offset}, "
+            f"logStartOffset={self.log_start_offset}, logEndOffset={self.log_end_offset})"
+        )
+
+    # ---- where it is
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are; `log_dir` is the entry of log.dirs above it."""
+        return self._directory
+
+    @directory.setter
+    def directory(self, directory: Path) -> None:
+        self._directory = directory
+        self.log_dir = directory.parent
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.end.offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are on all in-sync replicas; exclusive."""
+        return self._high_watermark.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Records below it belong to no open transaction; exclusive, at most the high watermark."""
+        unstable = self._first_unstable
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return unstable
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the earliest transaction that is open, or not yet replicated."""
+        return self._first_unstable
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum of all segments' logs."""
+        return self.segments.size_bytes
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is written to."""
+        return self.segments.active
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many offsets lie above the recovery point."""
+        return self.log_end_offset - self.recovery_point
+
+    # ---- offsets that move
+
+    def position_of_high_watermark(self) -> LogPosition:
+        """The high watermark and where it lies; looked up once, and remembered."""
+        known = self._high_watermark
+        if known.position < 0:
+            found = self.position_of(known.offset)
+            if self._high_watermark.offset == known.offset:
+                self._high_watermark = found
+            return found
+        return known
+
+    def position_of(self, offset: int) -> LogPosition:
+        """Where the first batch that ends at or after `offset` begins, or the log's end."""
+        segments, end = self.segments, self.end
+        if offset < end.offset or end.position < 0:
+            segment: LogSegment | None = segments.floor(offset) or segments.first
+            while segment is not None:
+                found = segment.translate_offset(offset)
+                if found is not None:
+                    return LogPosition(offset, segment.base_offset, found.position)
+                segment = segments.higher(segment.base_offset)
+        if end.position < 0:
+            return LogPosition(offset, segments.active.base_offset, segments.active.size_bytes)
+        return end._replace(offset=offset)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Sets the high watermark, within log start and end; what it is now."""
+        with self.lock:
+            bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
+            if bounded != self.high_watermark:
+                position = self.end if bounded == self.log_end_offset else LogPosition(bounded)
+                self._high_watermark = position
+                self.producer_state.on_high_watermark_updated(bounded)
+                self._refresh_first_unstable()
+            return bounded
+
+    def maybe_update_high_watermark(self, offset: int) -> int | None:
+        """Raises the high watermark, never lowers it; the old one, or None if nothing changed.
+
+        Raises:
+            ValueError: `offset` is beyond the log's end.
+        """
+        with self.lock:
+            if offset > self.log_end_offset:
+                raise ValueError(
+                    f"High watermark {offset} update exceeds current log end offset "
+                    f"{self.log_end_offset}"
+                )
+            old = self.high_watermark
+            if offset <= old:
+                return None
+            self.update_high_watermark(offset)
+            return old
+
+    def _refresh_first_unstable(self) -> None:
+        """Takes the first unstable offset from the producers anew."""
+        self._first_unstable = self.producer_state.first_unstable_offset
+        if self._first_unstable is not None:
+            self._first_unstable = max(self._first_unstable, self.log_start_offset)
+
+    def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        """Raises the log start offset; whether it was lower.
+
+        Raises:
+            OffsetOutOfRangeError: `offset` is above the high watermark.
+        """
+        with self.lock, self.guard(f"incrementing the log start offset to {offset} of"):
+            self.require_open()
+            if offset > self.high_watermark:
+                raise OffsetOutOfRangeError(
+                    f"Cannot increment the log start offset to {offset} of partition "
+                    f"{self.topic_partition} since it is larger than the high watermark "
+                    f"{self.high_watermark}"
+                )
+            if offset <= self.log_start_offset:
+                return False
+            self.log_start_offset = offset
+            _log.info("Incremented log start offset to %s due to %s", offset, reason)
+            self._change_epochs(lambda: self.leader_epochs.truncate_from_start(offset))
+            self.producer_state.on_log_start_offset_incremented(offset)
+            self._refresh_first_unstable()
+            return True
+
+    def delete_records(self, offset: int) -> int:
+        """DeleteRecords: records below `offset` are gone for readers; the log start offset now.
+
+        Args:
+            offset: -1 for the high watermark.
+
+        Raises:
+            OffsetOutOfRangeError: it is negative otherwise, or above the high watermark.
+        """
+        wanted = self.high_watermark if offset == -1 else offset
+        if wanted < 0:
+            raise OffsetOutOfRangeError(
+                f"The offset {wanted} for partition {self.topic_partition} is not valid"
+            )
+        self.maybe_increment_log_start_offset(wanted, CLIENT_DELETION)
+        return self.log_start_offset
+
+    def sync_names(self) -> None:
+        """Makes it last that segments have gone; nothing where none has since the last time.
+
+        Raises:
+            StorageError: the directory is offline, or has just failed.
+        """
+        with self.lock, self.guard("syncing the directory of"):
+            if self._has_unsynced_names and not self.is_closed:
+                self.context.fs.sync_directory(self.directory)
+                self._has_unsynced_names = False
 
     # ---- append
 
@@ -214,7 +457,7 @@ class PartitionLog(LogState):
         # Where a message of magic 0 or 1 begins is not known: as far down as an index can reach.
         base = first if batches[0].header.magic == MAGIC else last - INT32_MAX
         self._maybe_roll(size, max_timestamp, base_offset=base, last_offset=last)
-        producers = AppendProducers(self, origin, guard, transaction_version)
+        producers = AppendProducers(self.producer_state, origin, guard, transaction_version)
         duplicate = producers.analyze(batches)
         if duplicate is not None:
             return AppendResult(
@@ -238,13 +481,13 @@ class PartitionLog(LogState):
             )
             count += header.records_count
         self.active.append(parts, appended)
-        self.set_end(last + 1)
+        self._set_end(last + 1)
         if self._high_watermark.offset >= self.log_end_offset:  # a follower that began anew
             self._high_watermark = LogPosition(self.log_end_offset)
-        producers.commit()
+        producers.commit(self.active)
         self.producer_state.update_map_end_offset(self.log_end_offset)
         if producers.touched:
-            self.refresh_first_unstable()
+            self._refresh_first_unstable()
         if self.unflushed_messages >= self.config.flush_messages:
             self._flush_appended()
         return AppendResult(
@@ -316,10 +559,10 @@ class PartitionLog(LogState):
                     base,
                 )
                 # Over the old files, not beside them: a log without any segment begins anew at 0.
-                segment = self.new_segment(base)
+                segment = self._new_segment(base)
                 self.context.resources.forget(old)
                 self.segments = self.segments.without([old]).with_added(segment)
-                self.set_end(self.log_end_offset)
+                self._set_end(self.log_end_offset)
                 return segment
             if base <= old.base_offset or self.segments.contains(base):
                 raise StorageError(
@@ -332,7 +575,7 @@ class PartitionLog(LogState):
                 # No recovery will look at it once another follows: its indexes must last as well.
                 old.on_become_inactive()
                 old.flush()
-            segment = self.new_segment(base)
+            segment = self._new_segment(base)
             try:
                 self.producer_state.update_map_end_offset(base)
                 self.producer_state.take_snapshot(sync=False)
@@ -342,7 +585,7 @@ class PartitionLog(LogState):
                 segment.delete_if_exists()
                 raise
             self.segments = self.segments.with_added(segment)
-            self.set_end(self.log_end_offset)
+            self._set_end(self.log_end_offset)
             if self.high_watermark >= self.log_end_offset:
                 self._high_watermark = LogPosition(self.log_end_offset)
             self.context.scheduler.schedule_once("flush-log", lambda: self._flush_rolled(old, base))
@@ -357,7 +600,7 @@ class PartitionLog(LogState):
             # Its records may have been flushed before the roll, but not its last index entries.
             self._by_name(lambda: self._sync([old], base))
 
-    def new_segment(self, base_offset: int) -> LogSegment:
+    def _new_segment(self, base_offset: int) -> LogSegment:
         """The files of an empty segment; it is not in the log yet."""
         return LogSegment.create(
             self.directory,
@@ -365,10 +608,10 @@ class PartitionLog(LogState):
             config=self.config,
             resources=self.context.resources,
             now_ms=self.context.clock.now_ms(),
-            roll_jitter_ms=self.draw_jitter(),
+            roll_jitter_ms=self._draw_jitter(),
         )
 
-    def draw_jitter(self) -> int:
+    def _draw_jitter(self) -> int:
         """How much earlier than segment.ms a new segment rolls, in ms.
 
         Source: LogConfig.randomSegmentJitter.
@@ -419,7 +662,7 @@ class PartitionLog(LogState):
         try:
             work()
         except FileNotFoundError:
-            # The directory is being renamed, or a segment retired: no error once that is over.
+            # The directory is being renamed, or a segment is: no error once that is over.
             with self.lock:
                 work()
 
@@ -447,14 +690,131 @@ class PartitionLog(LogState):
         isolation: Isolation = Isolation.HIGH_WATERMARK,
         min_one: bool = True,
     ) -> Fetched:
-        """Where in a file the batches from `start_offset` on lie; see `log_reader.read`."""
-        return log_reader.read(self, start_offset, max_bytes, isolation=isolation, min_one=min_one)
+        """The batches from the one that holds `start_offset` on, or the next there is.
+
+        Args:
+            start_offset: the first offset wanted.
+            max_bytes: how many bytes at most, a last partial batch included.
+            isolation: how far the reader sees.
+            min_one: give one whole batch even if it is larger than `max_bytes`.
+
+        Raises:
+            OffsetOutOfRangeError: `start_offset` is below the log start or above the log end.
+            StorageError: the directory is offline, or has just failed.
+        """
+        with self.guard("reading from"):
+            for _ in range(_READ_TRIES):
+                segments = self.segments
+                end = self.log_end_offset
+                if start_offset < self.log_start_offset:
+                    raise OffsetOutOfRangeError(
+                        f"Received request for offset {start_offset} for partition "
+                        f"{self.topic_partition}, but we only have log segments starting from "
+                        f"offset: {self.log_start_offset}."
+                    )
+                if start_offset > end or segments.floor(start_offset) is None:
+                    raise OffsetOutOfRangeError(
+                        f"Received request for offset {start_offset} for partition "
+                        f"{self.topic_partition}, but we only have log segments upto {end}."
+                    )
+                try:
+                    return self._read(segments, start_offset, max_bytes, isolation, min_one=min_one)
+                except FileNotFoundError:
+                    # Its file was removed behind this reader's back: the segments have changed.
+                    if self.segments is segments:
+                        self.require_open()  # a log that was deleted has no files: no disk failed
+                        raise
+            raise self._segments_keep_changing()
+
+    def _read(
+        self,
+        segments: SegmentList,
+        start_offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        min_one: bool,
+    ) -> Fetched:
+        is_committed = isolation is Isolation.TXN_COMMITTED
+        nothing: tuple[AbortedTransaction, ...] | None = () if is_committed else None
+        bound = self._bound_position(isolation)
+        if start_offset == bound.offset:
+            return Fetched(position=bound, range=None, aborted=nothing)
+        if start_offset > bound.offset:
+            return Fetched(position=self.position_of(start_offset), range=None, aborted=nothing)
+        found = read_batches(
+            segments,
+            start_offset,
+            max_bytes,
+            bound=bound,
+            # Looked up after the bound, so that it is not below it.
+            aborted_up_to=self.log_end_offset if is_committed else None,
+            min_one=min_one,
+        )
+        # Beyond the last batch, where compaction or a roll has left a gap before the log's end.
+        return found or Fetched(position=self.end, range=None, aborted=nothing)
+
+    def _bound_position(self, isolation: Isolation) -> LogPosition:
+        """Where a reader of that isolation stops."""
+        if isolation is Isolation.LOG_END:
+            end = self.end
+            return end if end.position >= 0 else self.position_of(end.offset)
+        mark = self.position_of_high_watermark()
+        if isolation is Isolation.HIGH_WATERMARK:
+            return mark
+        stable = self.last_stable_offset
+        return mark if stable >= mark.offset else self.position_of(stable)
+
+    def _bound_of(self, isolation: Isolation) -> int:
+        """The offset that a reader of that isolation does not go beyond, exclusive."""
+        if isolation is Isolation.LOG_END:
+            return self.log_end_offset
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self.high_watermark
+        return self.last_stable_offset
+
+    def _segments_keep_changing(self) -> StorageError:
+        return StorageError(f"the segments of {self.topic_partition} changed at every attempt")
 
     def list_offset(
         self, timestamp: int, *, isolation: Isolation = Isolation.HIGH_WATERMARK
     ) -> ListedOffset | None:
-        """What ListOffsets answers for a timestamp; see `log_reader.list_offset`."""
-        return log_reader.list_offset(self, timestamp, isolation=isolation)
+        """What ListOffsets answers for a timestamp in ms, or one of its special values.
+
+        None where there is no such record, or it lies beyond what the reader may see.
+
+        Raises:
+            StorageError: the directory is offline, or has just failed.
+        """
+        with self.guard("looking up a timestamp in"):
+            if timestamp == LATEST_TIMESTAMP:
+                epoch = self.leader_epochs.latest_epoch
+                return ListedOffset(-1, self._bound_of(isolation), -1 if epoch is None else epoch)
+            if timestamp in {EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP}:
+                first = self.leader_epochs.earliest_entry
+                start = self.log_start_offset
+                epoch = first[0] if first is not None and first[1] <= start else -1
+                return ListedOffset(-1, start, epoch)
+            if timestamp in {LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP}:
+                return ListedOffset(-1, -1, -1)
+            for _ in range(_READ_TRIES):
+                segments = self.segments
+                try:
+                    found = find_by_timestamp(
+                        segments,
+                        timestamp,
+                        log_start_offset=self.log_start_offset,
+                        rebuilds=self.context.resources.rebuilds,
+                    )
+                except FileNotFoundError:
+                    if self.segments is segments:
+                        self.require_open()
+                        raise
+                    continue
+                if found is None or found.offset >= self._bound_of(isolation):
+                    return None
+                return found
+            raise self._segments_keep_changing()
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of OffsetForLeaderEpoch; (-1, -1) when undefined."""
@@ -462,23 +822,256 @@ class PartitionLog(LogState):
 
     # ---- segments that go, and come
 
+    # Each swaps the tuple of segments at once: a reader sees the segments before or after, never a
+    # mixture.
+
     def delete_segments(self, count: int, *, reason: str, lines: Sequence[str] = ()) -> int:
-        """Removes the `count` oldest segments; see `log_changes.delete_segments`."""
-        return log_changes.delete_segments(self, count, reason=reason, lines=lines)
+        """Removes the `count` oldest segments; how many went.
+
+        Where all of them go, an empty one at the log's end is made first. The log start offset is
+        raised before a file is touched.
+
+        Args:
+            count: how many.
+            reason: why, in a few words.
+            lines: what is logged instead of a line a segment made of the reason.
+
+        Raises:
+            OffsetOutOfRangeError: a segment reaches above the high watermark.
+            StorageError: the disk refused.
+        """
+        with self.lock, self.guard("deleting segments of"):
+            self.require_open()
+            doomed = list(self.segments)[:count]
+            if not doomed:
+                return 0
+            if len(doomed) == len(self.segments):
+                if not self.active.size_bytes and self.active.base_offset == self.log_end_offset:
+                    _log.info(
+                        "Empty active segment at %s was deleted and recreated due to %s",
+                        self.log_end_offset,
+                        reason,
+                    )
+                try:
+                    self.roll()
+                except StorageError as error:
+                    if len(doomed) == 1 or not error.is_out_of_space:
+                        raise
+                    # The others free space for a new segment; the next pass takes the active one.
+                    count -= 1
+                    doomed.pop()
+                doomed = [
+                    s for s in doomed if s is not self.active and self.segments.contains_this(s)
+                ]
+            rest = self.segments.without(doomed)
+            self.maybe_increment_log_start_offset(rest.first.base_offset, SEGMENT_DELETION)
+            self.segments = rest
+            for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
+                _log.info("%s", line)
+            self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
+            return count
 
     def truncate_to(self, offset: int) -> bool:
-        """Cuts the log off at `offset`; see `log_changes.truncate_to`."""
-        return log_changes.truncate_to(self, offset)
+        """Cuts the log off: what is at or above `offset` goes, a batch that holds it wholly.
+
+        Returns:
+            Whether the log reached that far.
+
+        Raises:
+            ValueError: `offset` is negative.
+            StorageError: the disk refused.
+        """
+        if offset < 0:
+            raise ValueError(
+                f"Cannot truncate partition {self.topic_partition} to a negative offset ({offset})."
+            )
+        with self.lock, self.guard(f"truncating to {offset}"):
+            self.require_open()
+            if offset >= self.log_end_offset:
+                _log.info(
+                    "Truncating to %s has no effect as the largest offset in the log is %s",
+                    offset,
+                    self.log_end_offset - 1,
+                )
+                # A leader that got no record has left its epoch at the log's end.
+                self._change_epochs(
+                    lambda: self.leader_epochs.truncate_from_end(self.log_end_offset)
+                )
+                return False
+            _log.info("Truncating to offset %s", offset)
+            if offset < self.high_watermark:
+                _log.warning(
+                    "Truncating %s to offset %s below high watermark %s",
+                    self.topic_partition,
+                    offset,
+                    self.high_watermark,
+                )
+            if self.segments.first.base_offset > offset:
+                self.truncate_fully_and_start_at(offset)
+                return True
+            # What a crash in the middle leaves must never look flushed.
+            self.generation += 1
+            self.recovery_point = min(self.recovery_point, offset)
+            doomed = [s for s in self.segments if s.base_offset > offset]
+            self.segments = self.segments.without(doomed)
+            self.end = LogPosition(offset)  # readers find it in the segments that are left
+            # The newest first: a crash must not leave a gap in the middle of the log.
+            self._mark_deleted(list(reversed(doomed)))
+            if doomed:
+                # They must not come back behind a segment that has been cut off.
+                self.context.fs.sync_directory(self.directory)
+            self.active.truncate_to(offset, now_ms=self.context.clock.now_ms())
+            self._set_end(offset)
+            self._change_epochs(lambda: self.leader_epochs.truncate_from_end(offset))
+            self.log_start_offset = min(offset, self.log_start_offset)
+            self._rebuild_producers()
+            if self.high_watermark > offset:
+                self.set_high_watermark(LogPosition(offset))
+            return True
 
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None
     ) -> None:
-        """Empties the log; see `log_changes.truncate_fully_and_start_at`."""
-        log_changes.truncate_fully_and_start_at(self, offset, log_start_offset=log_start_offset)
+        """Empties the log; the next record gets `offset`.
+
+        Args:
+            offset: the new log end.
+            log_start_offset: the new log start where it is another one.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        with self.lock, self.guard(f"truncating fully to {offset}"):
+            self.require_open()
+            _log.info(
+                "Truncate and start at offset %s, logStartOffset: %s", offset, log_start_offset
+            )
+            self.generation += 1
+            self.recovery_point = min(self.recovery_point, offset)
+            old = list(self.segments)
+            self._mark_deleted(list(reversed(old)))
+            try:
+                segment = self._new_segment(offset)
+            except (OSError, CordwoodError):
+                self._restore(old)
+                raise
+            self.segments = SegmentList([segment])
+            self._set_end(offset)
+            self._change_epochs(self.leader_epochs.clear_and_flush)
+            self.producer_state.truncate_fully_and_start_at(offset)
+            self.log_start_offset = offset if log_start_offset is None else log_start_offset
+            self.recovery_point = min(self.recovery_point, offset)
+            self.set_high_watermark(LogPosition(max(offset, self.log_start_offset)))
+
+    def _rebuild_producers(self) -> None:
+        rebuild_producer_state(
+            self.producer_state,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            now_ms=self.context.clock.now_ms(),
+            reload_from_clean_shutdown=False,
+        )
+        self._refresh_first_unstable()
 
     def replace_segments(self, staged: StagedSegment, sources: Sequence[int]) -> LogSegment:
-        """Puts a cleaned segment in place; see `log_changes.replace_segments`."""
-        return log_changes.replace_segments(self, staged, sources)
+        """Puts a cleaned segment in the place of those it was made from; see `storage.replace`.
+
+        Args:
+            staged: the new segment's files, complete and on disk.
+            sources: base offsets of the segments it replaces, ascending.
+
+        Raises:
+            StorageError: all sources are gone, or one has become active, or the disk refused. A
+                full disk takes the directory offline only where the sources have lost their names
+                already.
+        """
+        with self.lock, self.guard("replacing segments of"):
+            self.require_open()
+            # Retention may have taken the oldest: what is gone is not marked twice.
+            old = [s for s in map(self.segments.get, sources) if s is not None]
+            if not old or old[-1].base_offset >= self.active.base_offset:
+                raise StorageError(
+                    f"the segments {list(sources)} of {self.topic_partition} are not there to be "
+                    "replaced any more: the log was truncated or deleted since the clean began"
+                )
+            try:
+                suffixes = swap_in(staged, fs=self.context.fs)
+            except NoSpaceError:
+                undo_swap_in(staged, fs=self.context.fs)
+                raise
+            unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
+            try:
+                self._mark_deleted(old, snapshots=unreplaced)
+                finish_swap(staged, suffixes, fs=self.context.fs)
+            except NoSpaceError as error:
+                # The segment's files have the names of a step that only a loader finishes.
+                raise OSError(errno.ENOSPC, str(error), str(self.directory)) from error
+            new = LogSegment.open(
+                self.directory,
+                staged.base_offset,
+                config=self.config,
+                resources=self.context.resources,
+                now_ms=self.context.clock.now_ms(),
+            )
+            self.segments = self.segments.without(old).with_added(new)
+            self._forget_high_watermark_position()
+            return new
+
+    def _mark_deleted(
+        self, segments: Sequence[LogSegment], *, snapshots: Sequence[int] = ()
+    ) -> None:
+        """Renames the files of segments to `.deleted`, and removes them after file.delete.delay.ms.
+
+        The delay lets readers of other processes finish; readers of this one hold the files open
+        anyway. A file that a crash leaves `.deleted` is removed when the log is next opened.
+
+        Args:
+            segments: they are in the log's list no more, or leave it in this very step; those that
+                are marked already are passed over.
+            snapshots: offsets of producer snapshots that go with them.
+
+        Raises:
+            OSError: a file could not be renamed.
+
+        Source: LocalLog.deleteSegmentFiles, UnifiedLog.deleteProducerSnapshotAsync.
+        """
+        paths: list[Path] = []
+        for segment in segments:
+            paths += segment.change_suffix("", DELETED_SUFFIX)
+            self.context.resources.forget(segment)  # who still reads it holds its file
+        for offset in snapshots:
+            path = self.producer_state.remove_and_mark_for_deletion(offset)
+            if path is not None:
+                paths.append(path)
+        if not paths:
+            return
+        self._has_unsynced_names = True
+
+        def remove() -> None:
+            with self.context.failures.guard(self.log_dir, f"deleting segments for {self}"):
+                for segment in segments:
+                    if segment.suffix == DELETED_SUFFIX:  # not restored since
+                        _log.info("Deleting segment files %s", segment)
+                        segment.close_handlers()
+                for path in paths:
+                    # The directory may have been renamed meanwhile, as a deleted topic's is.
+                    self.context.fs.remove(self.directory / path.name)
+                    _log.info("Deleted %s.", self.directory / path.name)
+
+        self.context.scheduler.schedule_once(
+            "delete-file", remove, delay_ms=self.config.file_delete_delay_ms
+        )
+
+    @staticmethod
+    def _restore(segments: Sequence[LogSegment]) -> None:
+        """Gives segments that were marked deleted their names again.
+
+        Raises:
+            OSError: a file could not be renamed.
+        """
+        for segment in segments:
+            segment.change_suffix(DELETED_SUFFIX, "")
 
     # ---- its life
 
@@ -594,3 +1187,78 @@ class PartitionLog(LogState):
             self.close_handlers()
             self.context.fs.remove_tree(self.directory)
             self.context.fs.sync_directory(self.directory.parent)
+
+    # ---- what the parts above share
+
+    def _flush_small_files_soon(self, *, delay_ms: int = 0) -> None:
+        """Has the topic id and the leader epochs written, if a record does not come first."""
+        if not self._has_flush_scheduled:
+            self._has_flush_scheduled = True
+            self.context.scheduler.schedule_once(
+                "flush-metadata-file", self._flush_if_open, delay_ms=delay_ms
+            )
+
+    def _flush_if_open(self) -> None:
+        with self.lock:
+            self._has_flush_scheduled = False
+            if self.is_closed:
+                return
+            try:
+                with self.guard("writing the topic id and the leader epochs of"):
+                    self._flush_topic_id()
+                    self.leader_epochs.flush()
+            except StorageError as error:
+                if not error.is_out_of_space:
+                    raise
+                self._put_off_flush(error)
+            else:
+                self._was_flush_put_off = False
+
+    def _flush_topic_id(self) -> None:
+        if self._topic_id_pending is not None:
+            data = build_partition_metadata(self._topic_id_pending)
+            self.context.fs.replace_durably(self.directory / PARTITION_METADATA, data)
+            self._topic_id_pending = None
+
+    def _change_epochs(self, change: Callable[[], None]) -> None:
+        """Takes leader epochs away; where the disk is full, their file is written later.
+
+        Retention, DeleteRecords and truncation must not need the space that they are to free.
+        """
+        try:
+            change()
+        except NoSpaceError as error:
+            self._put_off_flush(error)
+
+    def _put_off_flush(self, error: CordwoodError) -> None:
+        if not self._was_flush_put_off:  # a full disk is reported once, however long it lasts
+            self._was_flush_put_off = True
+            _log.warning("%s. It is written later", error)
+        self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
+
+    def guard(self, doing: str) -> AbstractContextManager[None]:
+        """Turns files' errors into `StorageError`s, and takes the directory offline."""
+        return self.context.failures.guard(self.log_dir, doing, self.topic_partition)
+
+    def require_open(self) -> None:
+        """Refuses work on a closed log.
+
+        Raises:
+            StorageError: it is closed.
+        """
+        if self.is_closed:
+            raise StorageError(f"The log of {self.topic_partition} is already closed")
+
+    def _set_end(self, offset: int) -> None:
+        """Puts the log's end to where the active segment ends."""
+        self.end = LogPosition(offset, self.active.base_offset, self.active.size_bytes)
+
+    def set_high_watermark(self, position: LogPosition) -> None:
+        """Sets the high watermark as it is told."""
+        self._high_watermark = position
+        self.producer_state.on_high_watermark_updated(position.offset)
+        self._refresh_first_unstable()
+
+    def _forget_high_watermark_position(self) -> None:
+        """Has the high watermark's place looked up anew: its segment was replaced."""
+        self._high_watermark = LogPosition(self.high_watermark)

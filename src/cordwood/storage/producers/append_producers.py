@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.append_origin import AppendOrigin
@@ -16,29 +15,32 @@ from cordwood.storage.producers.producer_state import (
     BatchMetadata,
     CompletedTransaction,
     ProducerAppendInfo,
+    ProducerStateManager,
 )
-
-if TYPE_CHECKING:
-    from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
 
 
 class AppendProducers:
     """What an append does to the producers of its log."""
 
-    __slots__ = ("_completed", "_guard", "_infos", "_log", "_origin", "_version", "touched")
+    __slots__ = ("_completed", "_guard", "_infos", "_origin", "_state", "_version", "touched")
 
     def __init__(
-        self, log: PartitionLog, origin: AppendOrigin, guard: object | None, version: int
+        self,
+        state: ProducerStateManager,
+        origin: AppendOrigin,
+        guard: object | None,
+        version: int,
     ) -> None:
         """Begins with none.
 
         Args:
-            log: that is appended to.
+            state: the producers of the log that is appended to.
             origin: whose the records are.
             guard: what the verification of a transaction's first batch gave (KIP-890).
             version: transaction.version, which markers are written under.
         """
-        self._log = log
+        self._state = state
         self._origin = origin
         self._guard = guard
         self._version = version
@@ -53,7 +55,7 @@ class AppendProducers:
         Raises:
             KafkaError: a batch does not follow its producer's last one.
         """
-        state = self._log.producer_state
+        state = self._state
         client = self._origin is AppendOrigin.CLIENT
         for batch in batches:
             header = batch.header
@@ -76,14 +78,14 @@ class AppendProducers:
                 self._completed.append(completed)
         return None
 
-    def commit(self) -> None:
-        """Records what was written, and aborted transactions in the active segment's index."""
+    def commit(self, segment: LogSegment) -> None:
+        """Records what was written to a segment, and aborted transactions in its index."""
         if not self.touched:
             return
-        state = self._log.producer_state
+        state = self._state
         for info in self._infos.values():
             state.update(info)
         for completed in self._completed:
             last_stable = state.last_stable_offset(completed)
-            self._log.active.note_completed(completed, last_stable)
+            segment.note_completed(completed, last_stable)
             state.complete_transaction(completed)

@@ -9,7 +9,8 @@ Importing this loads numba; only a walk over many small batches does.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,16 @@ import numpy.typing as npt
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import index_entries as state_of
-from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
+from cordwood.format.record_batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    parse_header,
+)
 from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import File
 from cordwood.storage.segment.batch_walk import BatchHead
-
-if TYPE_CHECKING:
-    from cordwood.storage.segment.segment_recovery import SegmentWalk
+from cordwood.storage.segment.index_builder import IndexBuilder
 
 BLOCK_BYTES = 4 << 20
 _SLACK = 64
@@ -33,10 +38,62 @@ _BATCHES_REMEMBERED = 5
 Ints = npt.NDArray[np.int64]
 
 
+class Walk(Protocol):
+    """What compiled code uses of a `SegmentWalk`; the fields are described there."""
+
+    position: int
+    next_offset: int
+    last_offset: int
+
+    @property
+    def file(self) -> File:
+        """The log."""
+
+    @property
+    def end(self) -> int:
+        """How many bytes of it there are."""
+
+    @property
+    def builder(self) -> IndexBuilder:
+        """Gets each batch's entries."""
+
+    @property
+    def checks_crc(self) -> bool:
+        """Whether the CRC of each batch is checked."""
+
+    @property
+    def reach(self) -> int:
+        """By how much an offset may be above the base offset."""
+
+    @property
+    def on_batch(self) -> Callable[[BatchHeader, EndTxnMarker | None], None] | None:
+        """Gets batches with a producer id."""
+
+    @property
+    def leader_epochs(self) -> object | None:
+        """None where no leader epochs are kept."""
+
+    @property
+    def epoch(self) -> int:
+        """The largest leader epoch so far, -1 for none."""
+
+    def require_follows(self, base_offset: int, last_offset: int, /) -> None:
+        """Raises an error for a batch that does not lie behind the one before."""
+
+    def require_in_range(self, last_offset: int, /) -> None:
+        """Raises an error for an offset that the indexes cannot hold."""
+
+    def note_epoch(self, epoch: int, base_offset: int, /) -> None:
+        """Records a leader epoch, if it is the largest so far."""
+
+    def marker_at(self, head: BatchHead, /) -> EndTxnMarker | None:
+        """The marker of a control batch."""
+
+
 class NativeWalk:
     """Takes a walk as far as compiled code can."""
 
-    def __init__(self, walk: SegmentWalk) -> None:
+    def __init__(self, walk: Walk) -> None:
         self._walk = walk
         size = min(BLOCK_BYTES, walk.end)
         self._buffer = np.empty(size + _SLACK, dtype=np.uint8)

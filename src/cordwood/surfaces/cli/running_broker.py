@@ -16,7 +16,7 @@ import typer
 from cordwood.broker.configs.describe import HTTP_URL
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
-from cordwood.storage.directory_lock import DirectoryLock
+from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.client.admin import Admin
 from cordwood.surfaces.client.cluster import ClientSettings, Cluster
 from cordwood.surfaces.client.errors import ClientError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cordwood import __version__
-from cordwood.broker.groups.group import GroupState
+from cordwood.coordinator.group.group import GroupState
 from cordwood.surfaces.metrics.logs import min_isr
 from cordwood.surfaces.metrics.metric import Kind, Metric, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from cordwood.broker.partition import Partition
-from cordwood.storage.cluster_image import PartitionImage
-from cordwood.storage.image_delta import uuid_of
+from cordwood.metadata.image import PartitionImage
+from cordwood.metadata.uuids import uuid_of
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.broker.api import Peer
 from cordwood.broker.broker import Broker
-from cordwood.broker.groups.coordinator import GroupCounts
+from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.broker.server import ListenerCounters
 from cordwood.cleanup.log_cleaner import Gauge
+from cordwood.coordinator.group.service import GroupCounts
+from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.cluster_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from cordwood.purgatory.purgatory import Purgatory
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -48,6 +50,19 @@ class Cluster(NamedTuple):
     reassigning: int
 
 
+class DelayedCounts(NamedTuple):
+    """Requests that wait: how many, each for each partition, and how many have timed out."""
+
+    delayed: int
+    watched: int
+    expired: int
+
+    @classmethod
+    def of(cls, purgatory: Purgatory[PartitionName]) -> DelayedCounts:
+        """Those of one kind of request."""
+        return cls(purgatory.delayed_count, purgatory.watched_count, purgatory.expired_count)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """A broker at one moment."""
@@ -58,8 +73,8 @@ class Snapshot:
     all_topics: TopicCounters
     topics: Mapping[str, TopicCounters]
     requests: Mapping[str, Requests]
-    delayed_fetches: int
-    expired_fetches: int
+    fetches: DelayedCounts
+    produces: DelayedCounts
     long_turns: int
     longest_turn_s: float
     requests_in_slices: int
@@ -139,8 +154,8 @@ def take(node: Node) -> Snapshot:
             api: Requests(each.count, each.seconds, list(each.recent), dict(each.versions))
             for api, each in metrics.requests.items()
         },
-        delayed_fetches=metrics.delayed_fetches,
-        expired_fetches=metrics.expired_fetches,
+        fetches=DelayedCounts.of(broker.delayed.fetch),
+        produces=DelayedCounts.of(broker.delayed.produce),
         long_turns=broker.turns.long_turns,
         longest_turn_s=broker.turns.take_longest(),
         requests_in_slices=broker.slices.unfinished_count,

@@ -128,14 +128,13 @@ def _software(snapshot: Snapshot) -> Iterator[Value]:
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[Value]:
-    yield Value({"delayedOperation": "Fetch"}, snapshot.delayed_fetches)
-    yield Value({"delayedOperation": "Produce"}, 0)
+    yield Value({"delayedOperation": "Fetch"}, snapshot.fetches.delayed)
+    yield Value({"delayedOperation": "Produce"}, snapshot.produces.delayed)
 
 
 def _watched(snapshot: Snapshot) -> Iterator[Value]:
-    watched = sum(len(partition.waiters) for partition in snapshot.partitions)
-    yield Value({"delayedOperation": "Fetch"}, watched)
-    yield Value({"delayedOperation": "Produce"}, 0)
+    yield Value({"delayedOperation": "Fetch"}, snapshot.fetches.watched)
+    yield Value({"delayedOperation": "Produce"}, snapshot.produces.watched)
 
 
 TRAFFIC: tuple[Metric, ...] = (
@@ -255,7 +254,7 @@ TRAFFIC: tuple[Metric, ...] = (
         "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec",
         Kind.COUNTER,
         "Fetches that were answered since their time was up.",
-        lambda snapshot: snapshot.expired_fetches,
+        lambda snapshot: snapshot.fetches.expired,
         fetcherType="consumer",
     ),
     Metric(

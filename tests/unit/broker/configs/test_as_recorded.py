@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.testing.config_broker import ConfigBroker
-from cordwood.testing.config_recording import Recording, differences
-from cordwood.testing.config_scenario import TOPICS
+from support.config_broker import ConfigBroker
+from support.config_recording import Recording, differences
+from support.config_scenario import TOPICS
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "configs.json.xz"
 

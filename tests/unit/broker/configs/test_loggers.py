@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from cordwood.broker.configs.loggers import LoggerLevels
-from cordwood.testing.config_broker import ConfigBroker
-from cordwood.testing.config_client import Change, entries
+from support.config_broker import ConfigBroker
+from support.config_client import Change, entries
 
 LOGGER = 8
 KAFKA_NAME, PYTHON_NAME = "kafka.log.LogCleaner", "cordwood.cleanup.log_cleaner"

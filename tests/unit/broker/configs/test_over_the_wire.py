@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.config_broker import ConfigBroker
-from cordwood.testing.config_client import Change, ConfigClient, entries
-from cordwood.testing.config_recording import differences
-from cordwood.testing.config_scenario import STATIC_PROPERTIES, TOPICS, play
-from cordwood.testing.no_engine import NoEngine
+from support.config_broker import ConfigBroker
+from support.config_client import Change, ConfigClient, entries
+from support.config_recording import differences
+from support.config_scenario import STATIC_PROPERTIES, TOPICS, play
+from support.no_engine import NoEngine
 
 TOPIC, BROKER = 2, 4
 

@@ -11,11 +11,11 @@ import pytest
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
+from cordwood.metadata.image import MetadataImage, TopicImage
+from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.kafka_errors import InvalidConfigError
-from cordwood.storage.cluster_image import MetadataImage, TopicImage
-from cordwood.storage.persistent_map import PersistentMap
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 Records = Mapping[tuple[int, str], Mapping[str, str]]

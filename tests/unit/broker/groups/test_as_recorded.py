@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.group_transcript import PROPERTIES, read_transcript, transcribe
-from cordwood.testing.no_engine import NoEngine
+from support.group_transcript import PROPERTIES, read_transcript, transcribe
+from support.no_engine import NoEngine
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "groups.json.xz"
 

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.groups import loader
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
-from cordwood.broker.groups.offsets import CommittedOffset, OffsetKey
-from cordwood.broker.groups.records import KeyValue, batch_of, offset_commit, offset_tombstone
+from cordwood.broker import group_metadata_log
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
+from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
+from cordwood.coordinator.group.records import KeyValue, batch_of, offset_commit, offset_tombstone
 from cordwood.format.compression import Codec
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun, assigned, codes
-from cordwood.testing.log_under_test import catch_up
-from cordwood.testing.stored_log import end_transaction
+from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
+from support.log_under_test import catch_up
+from support.stored_log import end_transaction
 
 T0 = OffsetKey("g", "t", 0)
 CONSUMER_GROUP = 3
@@ -186,7 +186,7 @@ def test_groups_of_other_protocols_are_listed_and_not_touched(
     assert run.offset() == 1
     assert run.groups.list_groups() == [("g", kind, "Empty", kind)]
     assert codes(run.join()) == [GroupError.INCONSISTENT_GROUP_PROTOCOL]
-    assert run.groups.delete_group("g") == GroupError.UNSUPPORTED_VERSION
+    assert run.delete_group() == GroupError.UNSUPPORTED_VERSION
     assert run.commit(2, generation_id=1, member_id="m") == GroupError.UNKNOWN_MEMBER_ID
     assert run.groups.is_of_other_protocol("g")
     assert run.state() is None
@@ -203,7 +203,7 @@ def test_offsets_can_be_set_for_a_consumer_group_that_is_not_running(broker: Gro
     run = GroupRun(broker)
     assert run.commit(9) == GroupError.NONE
     assert run.offset() == 9
-    assert run.groups.delete_offsets("g", [("t", 0)]) == [GroupError.NONE]
+    assert run.delete_offsets(("t", 0)) == (GroupError.NONE, (GroupError.NONE,))
     assert run.groups.is_of_other_protocol("g")
 
 
@@ -211,7 +211,7 @@ def big_log(broker: GroupBroker) -> None:
     """Commits so much that it is not loaded at once."""
     parts = tuple(CommitPartition(number, number) for number in range(3_000))
     topic = CommitTopic("topic" * 10, parts)
-    GroupRun(broker).groups.commit(CommitRequest(group_id="g", topics=(topic,)))
+    GroupRun(broker).commit_all(topic)
     broker.close()
 
 
@@ -226,7 +226,7 @@ def test_clients_are_told_to_come_back_while_a_large_log_is_read(broker: GroupBr
     assert codes(run.join()) == [loading]
     assert codes(run.sync("m", 1)) == [loading]
     assert run.heartbeat("m", 1) == GroupError.NONE, "no reason to rejoin"
-    assert run.groups.delete_group("g") == loading
+    assert run.delete_group() == loading
     with pytest.raises(KafkaError):
         run.groups.list_groups()
     assert listed == []
@@ -297,7 +297,7 @@ def test_batches_are_read_piece_by_piece(
     run = GroupRun(broker)
     for number in range(50):
         run.commit(number, partition=number)
-    monkeypatch.setattr(loader, "_READ_BYTES", 200)
+    monkeypatch.setattr(group_metadata_log, "_READ_BYTES", 200)
     again = run.restarted()
     assert [again.offset(partition=number) for number in range(50)] == list(range(50))
 

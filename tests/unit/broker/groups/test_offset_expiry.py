@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.member import LeavingMember, Protocol
-from cordwood.broker.groups.settings import GroupSettings
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.member import LeavingMember, Protocol
+from cordwood.coordinator.group.settings import GroupSettings
+from support.groups_under_test import GroupBroker, GroupRun
 
 WEEK_MS = 7 * 24 * 60 * 60 * 1_000
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
@@ -60,7 +60,7 @@ def test_offsets_of_an_empty_group_expire_a_week_after_it_became_so(
         broker.clock.advance(WEEK_MS)
         run.groups.expire_offsets()
         assert run.offset() == 1, "a group with members that subscribe to who knows what"
-    run.groups.leave("g", [LeavingMember(leader)])
+    run.leave(LeavingMember(leader))
     broker.clock.advance(WEEK_MS - 1)
     run.groups.expire_offsets()
     assert run.offset() == 1
@@ -117,7 +117,7 @@ def test_retention_that_an_old_client_asked_for_counts(run: GroupRun, broker: Gr
 
 def test_empty_group_without_offsets_goes_at_the_next_check(run: GroupRun) -> None:
     (leader,) = run.stable()
-    run.groups.leave("g", [LeavingMember(leader)])
+    run.leave(LeavingMember(leader))
     run.groups.expire_offsets()
     assert run.state() is None
     assert run.restarted().state() is None
@@ -138,7 +138,7 @@ def test_empty_group_goes_on_ageing_while_the_broker_is_down(
 ) -> None:
     (leader,) = run.stable()
     run.commit(1, member_id=leader, generation_id=1)
-    run.groups.leave("g", [LeavingMember(leader)])
+    run.leave(LeavingMember(leader))
     broker.clock.advance(WEEK_MS)
     again = run.restarted()
     again.groups.expire_offsets()

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.member import LeavingMember, Protocol
-from cordwood.broker.groups.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.member import LeavingMember, Protocol
+from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
 from cordwood.format.message_schema import uuid_text
-from cordwood.model.kafka_errors import KafkaError, RecordTooLargeError
+from cordwood.model.kafka_errors import RecordTooLargeError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun
-from cordwood.testing.interruption import Interruption
+from support.groups_under_test import GroupBroker, GroupRun
+from support.interruption import Interruption
 
 DELAY_MS = 3_000
 SUBSCRIBED_TO_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # version 0, ["t"], no user data
@@ -63,7 +63,7 @@ def test_too_long_metadata_is_refused_and_the_other_partitions_are_committed(
     run: GroupRun, metadata: str
 ) -> None:
     parts = (CommitPartition(0, 5, -1, metadata), CommitPartition(1, 6, -1, "short"))
-    run.groups.commit(CommitRequest(group_id="g", topics=(CommitTopic("t", parts),)))
+    assert run.commit_all(CommitTopic("t", parts)) == GroupError.NONE
     assert run.groups.is_metadata_too_long(metadata)
     assert (run.offset(), run.offset(partition=1)) == (-1, 6)
 
@@ -96,7 +96,7 @@ def test_who_is_no_member_does_not_commit_to_a_group_that_has_some(run: GroupRun
 
 def test_anybody_commits_to_a_group_that_has_become_empty(run: GroupRun) -> None:
     (leader,) = run.stable()
-    run.groups.leave("g", [LeavingMember(leader)])
+    run.leave(LeavingMember(leader))
     assert run.commit(9) == GroupError.NONE
     assert run.commit(9, member_id=leader, generation_id=1) == GroupError.UNKNOWN_MEMBER_ID
 
@@ -137,7 +137,7 @@ def test_offset_of_a_topic_that_was_made_anew_is_none(run: GroupRun, broker: Gro
 def test_group_that_is_joined_while_its_deletion_is_prepared_is_kept(run: GroupRun) -> None:
     run.commit(1)
     joining = Interruption(lambda: joining.count > 1 or run.stable())
-    assert joining.run(lambda: run.groups.delete_group("g")) == GroupError.NON_EMPTY_GROUP
+    assert joining.run(run.delete_group) == GroupError.NON_EMPTY_GROUP
     assert joining.count
     assert (run.offset(), run.state()) == (1, GroupState.STABLE)
     assert run.restarted().offset() == 1
@@ -146,7 +146,7 @@ def test_group_that_is_joined_while_its_deletion_is_prepared_is_kept(run: GroupR
 def test_offset_that_is_committed_while_its_group_is_deleted_goes_with_it(run: GroupRun) -> None:
     run.commit(1)
     committing = Interruption(lambda: run.commit(2, topic="u"))
-    assert committing.run(lambda: run.groups.delete_group("g")) == GroupError.NONE
+    assert committing.run(run.delete_group) == GroupError.NONE
     assert committing.count
     assert (run.offset(), run.offset("u")) == (-1, -1)
     assert run.restarted().groups.list_groups() == []
@@ -186,7 +186,7 @@ def test_offset_for_the_new_topic_outlives_the_deletion_of_the_old(
 def test_deleted_offsets_are_gone(run: GroupRun) -> None:
     run.commit(1)
     run.commit(2, partition=1)
-    assert run.groups.delete_offsets("g", [("t", 0), ("u", 0)]) == [0, 0]
+    assert run.delete_offsets(("t", 0), ("u", 0)) == (0, (0, 0))
     assert (run.offset(), run.offset(partition=1)) == (-1, 2)
     again = run.restarted()
     assert (again.offset(), again.offset(partition=1)) == (-1, 2)
@@ -196,17 +196,15 @@ def test_offset_of_a_subscribed_topic_is_not_deleted(run: GroupRun) -> None:
     (leader,) = run.stable(protocols=(Protocol("range", SUBSCRIBED_TO_T),))
     for topic in ("t", "u"):
         run.commit(1, topic=topic, member_id=leader, generation_id=1)
-    answers = run.groups.delete_offsets("g", [("t", 0), ("u", 0)])
-    assert answers == [GroupError.GROUP_SUBSCRIBED_TO_TOPIC, GroupError.NONE]
+    _, answers = run.delete_offsets(("t", 0), ("u", 0))
+    assert answers == (GroupError.GROUP_SUBSCRIBED_TO_TOPIC, GroupError.NONE)
 
 
 def test_offsets_of_a_group_with_members_that_are_no_consumers_are_not_deleted(
     run: GroupRun,
 ) -> None:
     run.stable(protocol_type="connect")
-    with pytest.raises(KafkaError) as refused:
-        run.groups.delete_offsets("g", [("t", 0)])
-    assert refused.value.code == GroupError.NON_EMPTY_GROUP
+    assert run.delete_offsets(("t", 0)) == (GroupError.NON_EMPTY_GROUP, ())
 
 
 @pytest.mark.parametrize(
@@ -214,18 +212,16 @@ def test_offsets_of_a_group_with_members_that_are_no_consumers_are_not_deleted(
     [("nobody", GroupError.GROUP_ID_NOT_FOUND), ("", GroupError.INVALID_GROUP_ID)],
 )
 def test_offsets_of_no_group_are_not_deleted(run: GroupRun, group_id: str, code: int) -> None:
-    with pytest.raises(KafkaError) as refused:
-        run.groups.delete_offsets(group_id, [("t", 0)])
-    assert refused.value.code == code
+    assert run.delete_offsets(("t", 0), group=group_id) == (code, ())
 
 
 def test_empty_group_is_deleted_with_its_offsets(run: GroupRun) -> None:
     (leader,) = run.stable()
     run.commit(1, member_id=leader, generation_id=1)
-    assert run.groups.delete_group("g") == GroupError.NON_EMPTY_GROUP
-    run.groups.leave("g", [LeavingMember(leader)])
-    assert run.groups.delete_group("g") == GroupError.NONE
-    assert run.groups.delete_group("g") == GroupError.GROUP_ID_NOT_FOUND
+    assert run.delete_group() == GroupError.NON_EMPTY_GROUP
+    run.leave(LeavingMember(leader))
+    assert run.delete_group() == GroupError.NONE
+    assert run.delete_group() == GroupError.GROUP_ID_NOT_FOUND
     assert (run.offset(), run.state()) == (-1, None)
     again = run.restarted()
     assert (again.offset(), again.state(), again.groups.list_groups()) == (-1, None, [])
@@ -233,7 +229,7 @@ def test_empty_group_is_deleted_with_its_offsets(run: GroupRun) -> None:
 
 def test_group_that_was_deleted_can_be_joined_anew(run: GroupRun) -> None:
     given = run.member_id()
-    run.groups.delete_group("g")
+    run.delete_group()
     assert run.join(given)[0].error_code == GroupError.UNKNOWN_MEMBER_ID
     assert run.stable()
 
@@ -243,9 +239,9 @@ def test_many_tombstones_are_written_in_batches_that_the_log_takes(
 ) -> None:
     name = "t" * 200
     parts = tuple(CommitPartition(number, number) for number in range(2_000))
-    run.groups.commit(CommitRequest(group_id="g", topics=(CommitTopic(name, parts),)))
+    assert run.commit_all(CommitTopic(name, parts)) == GroupError.NONE
     before = len(broker.records())
-    assert run.groups.delete_group("g") == GroupError.NONE
+    assert run.delete_group() == GroupError.NONE
     assert len(broker.records()) == before + 2_001
     assert len(broker.log(GROUP_METADATA_TOPIC, 0).segments) == 1
     assert len({record.offset for record in broker.records()}) == before + 2_001

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.member import Client, LeavingMember, Protocol
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.member import Client, LeavingMember, Protocol
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
-from cordwood.testing.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
-from cordwood.testing.interruption import Interruption
+from support.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
+from support.interruption import Interruption
 
 DELAY_MS = 3_000
 REBALANCE_MS = 60_000
@@ -269,7 +269,7 @@ def test_member_that_was_given_an_id_and_does_not_come_back_is_forgotten(run: Gr
 def test_rebalance_waits_for_one_that_was_given_an_id(run: GroupRun) -> None:
     (leader,) = run.stable()
     given = run.member_id()
-    run.groups.leave("g", [LeavingMember("nobody")])
+    run.leave(LeavingMember("nobody"))
     back = run.join(leader)
     assert back == []
     assert codes(run.join(given)) == codes(back) == [GroupError.NONE]
@@ -280,7 +280,7 @@ def test_rebalance_goes_on_without_one_that_was_given_an_id_and_leaves(run: Grou
     given = run.member_id()
     back = run.join(leader)
     assert back == []
-    (answer,) = run.groups.leave("g", [LeavingMember(given)])
+    (answer,) = run.leave(LeavingMember(given))
     assert answer.error_code == GroupError.NONE
     assert codes(back) == [GroupError.NONE]
 
@@ -337,7 +337,7 @@ def test_changed_member_during_assignment_sends_those_who_wait_back(run: GroupRu
 
 def test_leaving_member_has_the_others_rejoin(run: GroupRun) -> None:
     (leader, follower) = run.stable(2)
-    (answer,) = run.groups.leave("g", [LeavingMember(follower)])
+    (answer,) = run.leave(LeavingMember(follower))
     assert answer.error_code == GroupError.NONE
     assert run.heartbeat(leader, 1) == GroupError.REBALANCE_IN_PROGRESS
     assert run.heartbeat(follower, 1) == GroupError.UNKNOWN_MEMBER_ID
@@ -345,19 +345,19 @@ def test_leaving_member_has_the_others_rejoin(run: GroupRun) -> None:
 
 def test_last_member_that_leaves_empties_the_group_at_once(run: GroupRun) -> None:
     (leader,) = run.stable()
-    run.groups.leave("g", [LeavingMember(leader)])
+    run.leave(LeavingMember(leader))
     assert run.state() is GroupState.EMPTY
     assert run.timers.pending == 0
 
 
 def test_leaving_is_answered_for_each_member(run: GroupRun) -> None:
     (leader,) = run.stable()
-    answers = run.groups.leave("g", [LeavingMember("nobody"), LeavingMember(leader)])
+    answers = run.leave(LeavingMember("nobody"), LeavingMember(leader))
     assert [answer.error_code for answer in answers] == [
         GroupError.UNKNOWN_MEMBER_ID,
         GroupError.NONE,
     ]
-    (unknown,) = run.groups.leave("no such group", [LeavingMember(leader)])
+    (unknown,) = run.leave(LeavingMember(leader), group="no such group")
     assert unknown.error_code == GroupError.UNKNOWN_MEMBER_ID
 
 
@@ -508,7 +508,7 @@ def test_no_other_request_is_served_while_a_group_is_being_changed(run: GroupRun
     run.timers.advance(2 * DELAY_MS)
     leader = joins[0][0].leader
     other = next(each for each in ids if each != leader)
-    leaving = Interruption(lambda: run.groups.leave("g", [LeavingMember(other)]))
+    leaving = Interruption(lambda: run.leave(LeavingMember(other)))
     answers = leaving.run(lambda: run.sync(leader, 1, {each: assigned(each) for each in ids}))
     assert codes(answers) == [GroupError.NONE]
     leaving.run(lambda: run.join(group="another"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from cordwood.broker.broker import Broker
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import API_KEYS, Wire, request_body
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import API_KEYS, Wire, request_body
 
 _WAIT_S = 120
 _WEEK_DAYS = 7
@@ -91,6 +92,14 @@ def test_topic_of_the_groups_is_made_when_a_coordinator_is_first_asked_for(
     }
 
 
+def test_no_group_of_the_request_that_creates_the_topic_has_a_coordinator(tmp_path: Path) -> None:
+    with started(tmp_path) as broker, Wire(broker.port) as wire:
+        asked = {"key_type": 0, "coordinator_keys": ["g", "h"]}
+        for expected in ("coordinator_not_available", "none"):
+            answer = wire.ask("find_coordinator", 4, asked)
+            assert [each["error_code"] for each in answer["coordinators"]] == [expected] * 2
+
+
 def test_topic_of_more_replicas_than_there_are_brokers_is_not_made(tmp_path: Path) -> None:
     with (
         started(tmp_path, offsets_topic_replication_factor="3") as broker,
@@ -140,6 +149,31 @@ def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None
         assert committed(wire) == -1
         assert commit(wire, 7) == "none"
         assert committed(wire) == 7
+
+
+def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: RunningBroker) -> None:
+    partition = broker.call(lambda it: it.groups.partition_for("g"))
+
+    def replicate(it: Broker, *, is_alone: bool) -> None:
+        it.partition(GROUP_METADATA_TOPIC, partition).update_isr(is_alone=is_alone)
+
+    def end_offset() -> int:
+        return broker.call(lambda it: it.log(GROUP_METADATA_TOPIC, partition).log_end_offset)
+
+    with Wire(broker.port) as wire, Wire(broker.port) as other:
+        assert commit(wire, 5) == "none"
+        broker.call(lambda it: replicate(it, is_alone=False))
+        answers: list[str] = []
+        asking = threading.Thread(target=lambda: answers.append(commit(wire, 6)))
+        before = end_offset()
+        asking.start()
+        poll_until(lambda: end_offset() > before, timeout_s=_WAIT_S, what="the append")
+        assert committed(other) == 5
+        assert answers == []
+        broker.call(lambda it: replicate(it, is_alone=True))
+        asking.join(_WAIT_S)
+        assert answers == ["none"]
+        assert committed(other) == 6
 
 
 def test_member_whose_connection_is_gone_does_not_hold_up_the_others(

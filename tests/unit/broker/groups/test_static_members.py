@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.groups.errors import GroupError
-from cordwood.broker.groups.group import GroupState
-from cordwood.broker.groups.member import JoinAnswer, LeavingMember, Protocol
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.member import JoinAnswer, LeavingMember, Protocol
 from cordwood.model.kafka_errors import StorageError
-from cordwood.testing.groups_under_test import GroupBroker, GroupRun, codes
+from support.groups_under_test import GroupBroker, GroupRun, codes
 
 DELAY_MS = 3_000
 BOTH = (Protocol("range", b""), Protocol("sticky", b""))
@@ -96,14 +96,14 @@ def test_id_that_was_replaced_is_fenced(run: GroupRun) -> None:
     name = follower_of(answers)
     old = answers[name].member_id
     (answer,) = run.join(group_instance_id=name, protocols=BOTH)
-    assert run.groups.heartbeat("g", old, name, 1) == GroupError.FENCED_INSTANCE_ID
-    assert run.groups.heartbeat("g", answer.member_id, name, 1) == GroupError.NONE
+    assert run.heartbeat(old, 1, group_instance_id=name) == GroupError.FENCED_INSTANCE_ID
+    assert run.heartbeat(answer.member_id, 1, group_instance_id=name) == GroupError.NONE
     assert codes(run.sync(old, 1, group_instance_id=name)) == [GroupError.FENCED_INSTANCE_ID]
     assert codes(run.join(old, group_instance_id=name)) == [GroupError.FENCED_INSTANCE_ID]
     assert run.commit(1, member_id=old, group_instance_id=name, generation_id=1) == (
         GroupError.FENCED_INSTANCE_ID
     )
-    (left,) = run.groups.leave("g", [LeavingMember(old, name)])
+    (left,) = run.leave(LeavingMember(old, name))
     assert left.error_code == GroupError.FENCED_INSTANCE_ID
 
 
@@ -135,7 +135,7 @@ def test_static_member_that_is_away_keeps_its_place_in_a_rebalance(run: GroupRun
     leader, away = leader_of(answers), follower_of(answers)
     back = run.join(answers[leader].member_id, group_instance_id=leader, protocols=BOTH)
     for _ in range(12):
-        run.groups.heartbeat("g", answers[away].member_id, away, 1)
+        run.heartbeat(answers[away].member_id, 1, group_instance_id=away)
         run.timers.advance(5_000)
     assert len(back[0].members) == 2
 
@@ -144,10 +144,10 @@ def test_rebalance_waits_again_when_only_static_members_are_left(run: GroupRun) 
     answers = stable(run, "a", "b")
     newcomer = run.member_id(protocols=BOTH)
     run.join(newcomer, protocols=BOTH)
-    run.groups.leave("g", [LeavingMember(newcomer)])
+    run.leave(LeavingMember(newcomer))
     for _ in range(13):
         for name, answer in answers.items():
-            run.groups.heartbeat("g", answer.member_id, name, 1)
+            run.heartbeat(answer.member_id, 1, group_instance_id=name)
         run.timers.advance(5_000)
     assert run.state() is GroupState.PREPARING_REBALANCE
     joins = [
@@ -161,9 +161,9 @@ def test_static_member_whose_session_ends_is_removed(run: GroupRun) -> None:
     answers = stable(run, "a", "b")
     leader = leader_of(answers)
     run.timers.advance(9_999)
-    run.groups.heartbeat("g", answers[leader].member_id, leader, 1)
+    run.heartbeat(answers[leader].member_id, 1, group_instance_id=leader)
     run.timers.advance(1)
-    assert run.groups.heartbeat("g", answers[leader].member_id, leader, 1) == (
+    assert run.heartbeat(answers[leader].member_id, 1, group_instance_id=leader) == (
         GroupError.REBALANCE_IN_PROGRESS
     )
     group = run.groups.describe("g")
@@ -173,9 +173,7 @@ def test_static_member_whose_session_ends_is_removed(run: GroupRun) -> None:
 
 def test_administrator_removes_a_static_member_by_its_instance_id_alone(run: GroupRun) -> None:
     answers = stable(run, "a", "b")
-    gone, missing = run.groups.leave(
-        "g", [LeavingMember("", follower_of(answers)), LeavingMember("", "nobody")]
-    )
+    gone, missing = run.leave(LeavingMember("", follower_of(answers)), LeavingMember("", "nobody"))
     assert gone.error_code == GroupError.NONE
     assert missing.error_code == GroupError.UNKNOWN_MEMBER_ID
     assert run.state() is GroupState.PREPARING_REBALANCE
@@ -199,7 +197,7 @@ def test_restart_that_cannot_be_written_leaves_the_old_id_valid(
     assert answer.error_code == GroupError.NOT_COORDINATOR
     assert answer.member_id == ""
     old = answers[name].member_id
-    assert run.groups.heartbeat("g", old, name, 1) == GroupError.NONE
+    assert run.heartbeat(old, 1, group_instance_id=name) == GroupError.NONE
 
 
 def test_static_members_are_known_after_a_restart_of_the_broker(run: GroupRun) -> None:
@@ -208,6 +206,6 @@ def test_static_members_are_known_after_a_restart_of_the_broker(run: GroupRun) -
     again = run.restarted()
     assert again.state() is GroupState.STABLE
     old = answers[name].member_id
-    assert again.groups.heartbeat("g", old, name, 1) == GroupError.NONE
+    assert again.heartbeat(old, 1, group_instance_id=name) == GroupError.NONE
     (sync,) = again.sync(old, 1, group_instance_id=name)
     assert sync.assignment == old.encode()

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.broker import Broker
 from cordwood.model.kafka_errors import StorageError
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.wire import Wire
+from support.wire import Wire
 
 WAIT = {"timeout": 1000}
 METADATA = "__cluster_metadata"
@@ -104,10 +103,7 @@ def test_a_disk_that_refuses_is_an_answer(
     def refuse(*_: object, **__: object) -> None:
         raise StorageError("the disk is full")
 
-    def log_of(broker: Broker) -> Any:
-        return broker.controller._log
-
-    monkeypatch.setattr(running.call(log_of), "append", refuse)
+    monkeypatch.setattr(running.node.controller.log, "append", refuse)
     assert codes(create(wire, new_topic("other"))) == ["kafka_storage_error"]
     deleting = {"topic_names": [name], **WAIT}
     (answer,) = wire.ask("delete_topics", 5, deleting)["responses"]
@@ -192,6 +188,31 @@ def test_quotas_are_altered_and_described(wire: Wire) -> None:
     components[0]["entity_type"] = "thing"
     answer = wire.ask("describe_client_quotas", 1, asked)
     assert (answer["error_code"], answer["entries"]) == ("unsupported_version", None)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_quota_of_an_address_that_is_none_is_refused(wire: Wire, version: int) -> None:
+    def alter(*entity: tuple[str, str | None]) -> tuple[str, str | None, list[str]]:
+        asked = {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+            "ops": [{"key": "connection_creation_rate", "value": 1.0, "remove": False}],
+        }
+        answer = wire.ask(
+            "alter_client_quotas", version, {"entries": [asked], "validate_only": True}
+        )
+        (entry,) = answer["entries"]
+        kinds = [each["entity_type"] for each in entry["entity"]]
+        return entry["error_code"], entry["error_message"], kinds
+
+    for name in ("not an ip", "1.2.3.4.5", "0x7f000001", " 127.0.0.1"):
+        refused = f"{name} is not a valid IP or resolvable host."
+        assert alter(("ip", name)) == ("invalid_request", refused, ["ip"])
+    for known in ("192.168.1.1", "localhost", "::1", None):
+        assert alter(("ip", known)) == ("none", None, ["ip"])
+    code, text, kinds = alter(("ip", "not an ip"), ("user", "u"), ("client-id", "c"))
+    assert (code, kinds) == ("invalid_request", ["client-id", "user", "ip"])
+    assert text is not None
+    assert text.startswith("Invalid quota entity combination")
 
 
 def test_features_and_brokers(wire: Wire) -> None:

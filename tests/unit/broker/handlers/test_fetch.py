@@ -14,10 +14,10 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.handlers import fetch as fetch_handler
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.interruption import Interruption
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Plain, Wire
+from support.interruption import Interruption
+from support.kafka import poll_until
+from support.no_engine import NoEngine
+from support.wire import Plain, Wire
 
 OFFSET_OUT_OF_RANGE = "offset_out_of_range"
 
@@ -198,7 +198,7 @@ def test_unknown_topics_and_partitions_are_named(wire: Wire, topic: str) -> None
 
 
 def waiters(broker: Broker, topic: str) -> int:
-    return len(broker.partition(topic, 0).waiters)
+    return broker.delayed.fetch.watched_by((topic, 0))
 
 
 def test_a_fetch_waits_until_there_is_enough(running: RunningBroker, topic: str) -> None:
@@ -387,7 +387,7 @@ def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
         def append_once() -> None:
             # The first partitions are watched, the last is not yet.
             log = broker.log(name, grown)
-            if broker.partition(name, 0).waiters and not log.log_end_offset:
+            if broker.delayed.fetch.watched_by((name, 0)) and not log.log_end_offset:
                 broker.append(name, grown, batch())
 
         appending = Interruption(append_once)
@@ -397,5 +397,5 @@ def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
     answer = running.call(begin)
     poll_until(lambda: running.call(lambda _: answer.done()), timeout_s=120, what="the answer")
     assert running.call(lambda broker: broker.log(name, grown).log_end_offset) == 1
-    assert not running.call(lambda broker: broker.partition(name, 1).waiters)
+    assert not running.call(lambda broker: broker.delayed.fetch.watched_by((name, 1)))
     assert answer.exception() is None

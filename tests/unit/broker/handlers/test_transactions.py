@@ -12,9 +12,9 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.refused_transactions import REFUSAL
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Wire
-from cordwood.testing.wire_client import WireClient, batch_of
+from support.no_engine import NoEngine
+from support.wire import Wire
+from support.wire_client import WireClient, batch_of
 
 REFUSED = "transactional_id_authorization_failed"
 TRANSACTION = 1

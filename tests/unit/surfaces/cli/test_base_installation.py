@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.model.extras import PACKAGES, SPARK
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
+from support.no_engine import NoEngine
 
 HIDDEN = (*PACKAGES[SPARK], "py4j", "grpc", "google.protobuf", "llvmlite")
 

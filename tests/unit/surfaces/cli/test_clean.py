@@ -22,8 +22,8 @@ from cordwood.cleanup.request import CleanRequest, Engine, Resolved, Silence
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.surfaces.cli.main import app
-from cordwood.testing.failing_disks import fill, may_mount, small_disk
-from cordwood.testing.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.failing_disks import fill, may_mount, small_disk
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 DAY_MS = 86_400_000
 NOW = ["--now", str(NOW_MS)]

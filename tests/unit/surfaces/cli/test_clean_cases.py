@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cordwood.surfaces.cli.main import app
-from cordwood.testing.clean_case import NOBODY, Case, Ended, run_case
-from cordwood.testing.clean_cases import CASES
+from support.clean_case import NOBODY, Case, Ended, run_case
+from support.clean_cases import CASES
 
 
 @pytest.fixture

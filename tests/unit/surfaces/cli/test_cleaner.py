@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.ports import free_port
-from cordwood.testing.scrape import Probe, probed
+from support.in_process_engine import ManagedInProcessEngine
+from support.ports import free_port
+from support.scrape import Probe, probed
 
 COMPACT = {
     "cleanup.policy": "compact",

@@ -16,9 +16,9 @@ from cordwood.model.clock import SystemClock
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.values import format_duration, parse_duration
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.ports import free_port
-from cordwood.testing.scrape import Probe, probed
+from support.no_engine import NoEngine
+from support.ports import free_port
+from support.scrape import Probe, probed
 
 DAY_MS = 86_400_000
 

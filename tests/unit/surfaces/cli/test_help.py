@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cordwood.surfaces.cli.main import app
-from cordwood.testing.ports import free_port
+from support.ports import free_port
 
 OWN = ("clean", "cleaner", "clock", "serve")
 TOOLS = (

@@ -12,8 +12,8 @@ from cordwood.node import Node
 from cordwood.storage.log_directory import Silent
 from cordwood.surfaces.cli.load_progress import StoppedLoadingError, UntilTold
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.wire import Wire
+from support.no_engine import NoEngine
+from support.wire import Wire
 
 
 async def start_and_stop(settings: BrokerSettings, loaded: list[str]) -> None:

@@ -14,14 +14,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.format.file_names import RUNTIME_FILE
-from cordwood.storage.directory_lock import DirectoryLock
+from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.ports import free_port
-from cordwood.testing.scrape import Probe, probed
-from cordwood.testing.served import ServedBroker
+from support.no_engine import NoEngine
+from support.ports import free_port
+from support.scrape import Probe, probed
+from support.served import ServedBroker
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from cordwood.surfaces.cli.log_options import (
     parse_log_options,
 )
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.testing.terminal import FakeTerminal
+from support.terminal import FakeTerminal
 
 
 def test_a_line_that_is_logged_while_bars_are_shown_goes_above_them() -> None:

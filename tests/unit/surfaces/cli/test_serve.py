@@ -15,8 +15,8 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.surfaces.cli.load_progress import LoadLines
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.served import ServedBroker
+from support.no_engine import NoEngine
+from support.served import ServedBroker
 
 _IN_USE, _USAGE, _FAILED = 3, 2, 1
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from cordwood.surfaces.cli.main import app
-from cordwood.testing.commands import CLOSED_PIPE, FULL, Commands, Outcome
+from support.commands import CLOSED_PIPE, FULL, Commands, Outcome
 
 NOBODY = "127.0.0.1:1"
 NOWHERE = f"http://{NOBODY}"

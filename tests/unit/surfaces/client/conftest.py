@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.surfaces.client.cluster import ClientSettings, Cluster
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
+from support.no_engine import NoEngine
 
 
 def _fail(text: str) -> None:

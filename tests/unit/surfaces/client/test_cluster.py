@@ -18,7 +18,7 @@ from cordwood.surfaces.client.errors import (
     TimedOutError,
 )
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.ports import free_port
+from support.ports import free_port
 
 
 def ignore(_: str) -> None:

@@ -21,9 +21,9 @@ from cordwood.surfaces.http import endpoint as endpoint_module
 from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint
 from cordwood.surfaces.http.server import Answer, HttpServer, Limits
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.scrape import Probe, probed
+from support.in_process_engine import ManagedInProcessEngine
+from support.kafka import poll_until
+from support.scrape import Probe, probed
 
 DAY_MS = 86_400_000
 

@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.metadata.image import MetadataImage
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.cluster_image import MetadataImage
 from cordwood.surfaces.metrics.metric import Kind
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.in_process_engine import ManagedInProcessEngine
-from cordwood.testing.kafka import poll_until
-from cordwood.testing.scrape import Probe, probed
+from support.in_process_engine import ManagedInProcessEngine
+from support.kafka import poll_until
+from support.scrape import Probe, probed
 
 TOPIC = "kafka_server_brokertopicmetrics_"
 

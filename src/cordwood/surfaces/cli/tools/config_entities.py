@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.broker.host_lookup import is_host
+from cordwood.controller.host_lookup import is_host
 from cordwood.surfaces.cli.tools.options import Options, UsageError, java_integer
 from cordwood.surfaces.cli.tools.tool import ToolError
 

@@ -14,8 +14,12 @@ from typing import Final
 from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import listeners_of
 from cordwood.broker.configs.values import BrokerValues, java_order, parse_texts
-from cordwood.broker.controller.formatting import format_directories, read_directory, require_own
-from cordwood.broker.controller.releases import (
+from cordwood.format.file_names import META_PROPERTIES
+from cordwood.format.message_schema import uuid_text
+from cordwood.format.meta_properties import MetaProperties
+from cordwood.metadata.formatting import format_directories, read_directory, require_own
+from cordwood.metadata.image import Endpoint
+from cordwood.metadata.releases import (
     LATEST_RELEASE,
     RELEASES,
     FeatureLevelError,
@@ -23,14 +27,10 @@ from cordwood.broker.controller.releases import (
     release_name,
     release_of,
 )
-from cordwood.broker.controller.settings import fresh_uuid
-from cordwood.format.file_names import META_PROPERTIES
-from cordwood.format.message_schema import uuid_text
-from cordwood.format.meta_properties import MetaProperties
+from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.chance import SystemChance
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.properties import parse_properties
-from cordwood.storage.cluster_image import Endpoint
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
 from cordwood.surfaces.cli.tools.tool import (

@@ -13,7 +13,7 @@ import pytest
 from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
+from support.no_engine import NoEngine
 
 
 class Said(NamedTuple):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.controller.formatting import read_bootstrap_records
-from cordwood.broker.controller.releases import RELEASES, feature_levels, release_of
+from cordwood.metadata.formatting import read_bootstrap_records
+from cordwood.metadata.releases import RELEASES, feature_levels, release_of
 from cordwood.surfaces.cli.tools import storage
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.no_engine import NoEngine
-from cordwood.testing.storage_cases import CLUSTER_ID, write_files
+from support.no_engine import NoEngine
+from support.storage_cases import CLUSTER_ID, write_files
 
 
 @pytest.fixture

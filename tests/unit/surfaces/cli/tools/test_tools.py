@@ -19,7 +19,7 @@ from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.ports import free_port
+from support.ports import free_port
 
 Run = Callable[..., Any]
 

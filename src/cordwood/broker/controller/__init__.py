@@ -1,1 +1,0 @@
-"""The embedded controller: a quorum of one, its metadata log, and what requests change in it."""

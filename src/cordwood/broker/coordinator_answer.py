@@ -1,0 +1,58 @@
+"""A coordinator's answer to a request: there at once if it is committed, or later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cordwood.broker.api import Fields, Response
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+A = TypeVar("A")
+
+
+class CoordinatorAnswer(Generic[A]):
+    """Called once by the coordinator, with the answer."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Nothing is answered yet."""
+        self._loop = broker.loop
+        self._answers: list[A] = []
+        self._later: asyncio.Future[A] | None = None
+
+    def __call__(self, answer: A) -> None:
+        """Answers; has no effect if the client has gone."""
+        if self._later is None:
+            self._answers.append(answer)
+        elif not self._later.done():
+            self._later.set_result(answer)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is an answer already."""
+        return bool(self._answers)
+
+    def now(self) -> A:
+        """The answer that is there."""
+        return self._answers[0]
+
+    async def value(self) -> A:
+        """The answer, when it is there."""
+        if self._answers:
+            return self._answers[0]
+        if self._later is None:
+            self._later = self._loop.create_future()
+        return await self._later
+
+    def response(self, fields: Callable[[A], Fields]) -> Response:
+        """The response of a request that has this answer alone."""
+        if self._answers:
+            return fields(self._answers[0])
+        self._later = self._loop.create_future()
+        return self._respond(fields)
+
+    async def _respond(self, fields: Callable[[A], Fields]) -> Fields:
+        return fields(await self.value())

@@ -1,0 +1,28 @@
+"""Requests that wait for partitions: for more records, the high watermark, the low watermark.
+
+Source: kafka.cluster.DelayedOperations; kafka.server.ReplicaManager's purgatories.
+"""
+
+from __future__ import annotations
+
+from cordwood.purgatory.purgatory import CallLater, Purgatory
+
+PartitionName = tuple[str, int]
+"""The topic and the number of a partition."""
+
+
+class DelayedOperations:
+    """The purgatories whose keys are partitions."""
+
+    def __init__(self, call_later_ms: CallLater) -> None:
+        """Nothing waits yet."""
+        self.fetch: Purgatory[PartitionName] = Purgatory(call_later_ms)
+        self.produce: Purgatory[PartitionName] = Purgatory(call_later_ms)
+        self.delete_records: Purgatory[PartitionName] = Purgatory(call_later_ms)
+
+    def check(self, topic: str, index: int, grown_bytes: int) -> None:
+        """A partition has grown by so many bytes, or has changed otherwise if 0."""
+        key = topic, index
+        self.fetch.check(key, grown_bytes)
+        self.produce.check(key, grown_bytes)
+        self.delete_records.check(key, grown_bytes)

@@ -1,0 +1,216 @@
+"""`__consumer_offsets` as the log of the group coordinator.
+
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl,
+CoordinatorPartitionWriter.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from cordwood.coordinator.group import records
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError, error_of_append
+from cordwood.coordinator.group.records import CoordinatorRecord
+from cordwood.coordinator.group.shard import GroupShard
+from cordwood.coordinator.runtime import Appended, EncodedRecord
+from cordwood.coordinator.timeline import Timeline
+from cordwood.format.compression import Codec
+from cordwood.format.control_record import ControlType, parse_control_key
+from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
+from cordwood.format.group_metadata import describe_group_record
+from cordwood.format.message_schema import uuid_text
+from cordwood.format.record import Record
+from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
+from cordwood.metadata.image import MetadataImage
+from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.errors import CorruptError, EncodingError
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.storage.log.append_result import AppendResult
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
+
+_REMEDY = (
+    "Clients of its groups are answered NOT_COORDINATOR. Stop the broker and restore the "
+    "partition's directory from a copy, or remove it, which loses its groups and their offsets"
+)
+_READ_BYTES = 5 * 1024 * 1024
+
+_LOG = logging.getLogger(__name__)
+
+
+class PartitionAppender(Protocol):
+    """What the log of groups needs of the broker."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster's metadata."""
+
+    def log(self, topic: str, index: int, /) -> PartitionLog:
+        """A partition's log; raises KafkaError if it is not led here."""
+
+    def append(
+        self, topic: str, index: int, records: bytes, /, *, origin: AppendOrigin
+    ) -> AppendResult:
+        """Appends a batch; raises KafkaError."""
+
+
+class GroupMetadataLog:
+    """The partitions of `__consumer_offsets` that are led here."""
+
+    topic = GROUP_METADATA_TOPIC
+    contents = "groups"
+
+    def __init__(self, broker: PartitionAppender, codec: Codec) -> None:
+        """`codec` compresses the records."""
+        self._broker = broker
+        self._codec = codec
+
+    def partitions(self) -> Collection[int]:
+        """The partitions of the topic; none if there is no such topic."""
+        topic = self._broker.image.topics.get(GROUP_METADATA_TOPIC)
+        return () if topic is None else topic.partitions
+
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        """The ids of those topics that exist."""
+        topics = self._broker.image.topics
+        return {
+            name: uuid_text(topic.topic_id.bytes)
+            for name in names
+            if (topic := topics.get(name)) is not None
+        }
+
+    def high_watermark(self, partition: int) -> int:
+        """The offset below which records are committed; raises KafkaError."""
+        return self._broker.log(GROUP_METADATA_TOPIC, partition).high_watermark
+
+    # ---- writing
+
+    def encode(self, record: CoordinatorRecord) -> EncodedRecord:
+        """A record's bytes.
+
+        Raises:
+            GroupRequestError: a value does not fit.
+        """
+        try:
+            return records.encode(record)
+        except EncodingError as error:
+            _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
+            raise GroupRequestError(GroupError.UNKNOWN_SERVER_ERROR, str(error)) from error
+
+    def append(self, partition: int, made: Sequence[EncodedRecord], now_ms: int) -> Appended:
+        """Appends a batch.
+
+        Raises:
+            GroupRequestError: nothing was written; the code is the one that clients are answered.
+        """
+        batch = records.batch_of(made, now_ms=now_ms, codec=self._codec)
+        try:
+            return self._append(partition, batch)
+        except KafkaError as error:
+            _LOG.warning("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, partition, error)
+            raise GroupRequestError(error_of_append(error), str(error)) from error
+
+    def append_marker(self, partition: int, batch: bytes) -> Appended:
+        """Appends a transaction marker; raises KafkaError."""
+        return self._append(partition, batch)
+
+    def _append(self, partition: int, batch: bytes) -> Appended:
+        result = self._broker.append(
+            GROUP_METADATA_TOPIC, partition, batch, origin=AppendOrigin.COORDINATOR
+        )
+        log = self._broker.log(GROUP_METADATA_TOPIC, partition)
+        return Appended(result.first_offset, result.last_offset + 1, log.high_watermark)
+
+    # ---- reading
+
+    def loader(self, partition: int) -> GroupLoader:
+        """Reads a partition; raises KafkaError if it is not led here."""
+        return GroupLoader(self._broker.log(GROUP_METADATA_TOPIC, partition))
+
+
+class GroupLoader:
+    """Reads the groups and offsets of a partition from its log."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        """`log` is not appended to while it is read."""
+        self._log = log
+
+    @property
+    def size_bytes(self) -> int:
+        """How much there is to read."""
+        return self._log.size_bytes
+
+    def load(self, state: GroupShard, timeline: Timeline) -> int:
+        """Replays all records, from the log's start to its end; the log end offset.
+
+        Raises:
+            CorruptError: a record is malformed; the error names the segment's file, the offset,
+                and the type of the record.
+            KafkaError: the log cannot be read.
+        """
+        log = self._log
+        offset, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
+        while offset < end:
+            data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
+            next_offset = offset
+            try:
+                for _, batch in iter_batches(data):
+                    if batch.next_offset <= high_watermark:
+                        _replay_batch(state, batch)
+                    else:
+                        timeline.begin()
+                        _replay_batch(state, batch)
+                        timeline.end(batch.next_offset)
+                    next_offset = batch.next_offset
+            except CorruptError as error:
+                segment = log.segments.floor(next_offset)
+                base_offset = log.log_start_offset if segment is None else segment.base_offset
+                path = log.directory / segment_file_name(base_offset, LOG_SUFFIX)
+                raise type(error)(error.reason, path=str(path), remedy=_REMEDY) from error
+            if next_offset == offset:
+                break
+            offset = next_offset
+        level = logging.INFO if len(state.groups) else logging.DEBUG
+        _LOG.log(level, "Loaded %d groups of %s", len(state.groups), log.topic_partition)
+        return end
+
+
+def _replay_batch(state: GroupShard, batch: RecordBatch | LegacyBatch) -> None:
+    if isinstance(batch, LegacyBatch):
+        for record in batch.records():
+            _replay(state, record, -1)
+        return
+    header = batch.header
+    for record in batch.iter_records():
+        if not header.is_control:
+            _replay(state, record, header.producer_id)
+            continue
+        control = parse_control_key(record.key)
+        if control in {ControlType.COMMIT, ControlType.ABORT}:
+            state.offsets.end_transaction(header.producer_id, commit=control is ControlType.COMMIT)
+
+
+def _replay(state: GroupShard, record: Record, producer_id: int) -> None:
+    """Replays a record; one of an unknown type is logged and left alone."""
+    try:
+        found = records.decode(record.key, record.value)
+    except records.UnknownRecordTypeError as error:
+        _LOG.warning(
+            "The record at offset %d of %s-%d is ignored: %s. It may be left over from an "
+            "aborted upgrade.",
+            record.offset,
+            GROUP_METADATA_TOPIC,
+            state.partition,
+            error,
+        )
+        return
+    except CorruptError as error:
+        raise type(error)(
+            f"{describe_group_record(record.key)} at offset {record.offset} cannot be read: "
+            f"{error.reason}"
+        ) from error
+    if found is not None:
+        state.replay(found, record.offset, producer_id)

@@ -1,0 +1,260 @@
+"""Applies the images of the cluster's metadata to this broker: logs, leaderships, groups, settings.
+
+Installed last of the broker's publishers: a new log is created with the settings that its topic has
+in the same image.
+
+Source: kafka.server.metadata.BrokerMetadataPublisher, ReplicaManager.applyDelta,
+TopicConfigHandler, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cordwood.broker.partition import Partition
+from cordwood.cleanup.paused_changes import update_topic_config
+from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
+from cordwood.metadata.publisher import MetadataUpdate
+from cordwood.metadata.uuids import text_of
+from cordwood.model.change_lock import ChangeLock
+from cordwood.model.config import LogConfig
+from cordwood.model.kafka_errors import KafkaError, StorageError
+from cordwood.model.pauses import background, in_steps
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log_set import NewLog
+
+if TYPE_CHECKING:
+    from cordwood.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+# A log's renaming is milliseconds.
+_DELETED_AT_ONCE_MAX: Final = 8
+_DELETERS: Final = 4
+_LEAD_AGAIN_MS: Final = 5_000
+"""After a full disk has kept a partition from being served."""
+
+
+class _ToLead(NamedTuple):
+    """A partition to be led here; `is_new` if its log cannot have been created before."""
+
+    topic: TopicImage
+    number: int
+    image: PartitionImage
+    is_new: bool
+
+
+class BrokerMetadataPublisher:
+    """A `MetadataPublisher`; belongs to the event loop's thread, as the broker does."""
+
+    def __init__(self, broker: Broker, between_updates: ChangeLock) -> None:
+        """Nothing is applied before the first update.
+
+        Args:
+            broker: whose partitions follow the image.
+            between_updates: of the loader: keeps updates away from what is done again later.
+        """
+        self._broker = broker
+        self._between_updates = between_updates
+        self._deletions: dict[str, asyncio.Future[None]] = {}
+        self._deleters = ThreadPoolExecutor(_DELETERS, "topic-deletion")
+        self._is_stopping = False
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        """Creates, deletes and reconfigures logs as the image says.
+
+        Where work is done in slices, other requests are served meanwhile: those to a partition
+        whose log is not created yet get NOT_LEADER_OR_FOLLOWER, as in Kafka.
+        """
+        old, new = update.before, update.after
+        if old is None or old.topics is not new.topics:
+            self._apply_topics(old, new)
+        if old is None or old.configs is not new.configs:
+            self._reconfigure()
+
+    def _apply_topics(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        before = {} if old is None else old.topics
+        deleted = [
+            topic
+            for name, topic in in_steps(before.items(), every=64)
+            if name not in new.topics or new.topics[name].topic_id != topic.topic_id
+        ]
+        if deleted:
+            self._delete(deleted)
+            self._broker.groups.on_topics_deleted([topic.name for topic in deleted])
+        led: list[_ToLead] = []
+        for name, topic in in_steps(new.topics.items(), every=64):
+            known = before.get(name)
+            if known is topic:
+                continue
+            if known is not None and known.topic_id != topic.topic_id:
+                known = None
+            deletion = self._deletions.get(name)
+            if deletion is not None:  # of the topic that had the name before
+                deletion.add_done_callback(partial(self._lead_after_deletion, topic))
+            else:
+                led += self._to_lead(topic, known, is_start=old is None)
+        self._lead(led)
+
+    def _to_lead(
+        self, topic: TopicImage, known: TopicImage | None, *, is_start: bool
+    ) -> list[_ToLead]:
+        """The partitions of a topic that this broker leads; those that it leads no more go."""
+        led = self._broker.partitions.setdefault(topic.name, {})
+        found = []
+        for index, image in in_steps(topic.partitions.items(), every=64):
+            if self._broker.node_id not in image.replicas:
+                continue
+            if image.leader == self._broker.node_id:
+                is_new = not is_start and (known is None or index not in known.partitions)
+                found.append(_ToLead(topic, index, image, is_new))
+                if index not in led:
+                    self._broker.being_made.add((topic.name, index))
+            elif index in led:
+                led.pop(index).wake(0)
+                if topic.name == GROUP_METADATA_TOPIC:
+                    self._broker.groups.on_resigned(index)
+        return found
+
+    def _lead_after_deletion(self, topic: TopicImage, _deletion: object) -> None:
+        self._lead_again(topic, known=None)
+
+    def _lead_again(self, topic: TopicImage, *, known: TopicImage | None) -> None:
+        """Leads a topic's partitions, if there still is that topic."""
+
+        def lead() -> None:
+            with self._between_updates:
+                now = self._broker.image.topics.get(topic.name)
+                if now is not None and now.topic_id == topic.topic_id and not self._is_stopping:
+                    self._lead(self._to_lead(now, known, is_start=False))
+
+        self._broker.change(lead)
+
+    def _lead(self, wanted: Sequence[_ToLead]) -> None:
+        """Leads partitions: all logs are there before the first is led."""
+        if not wanted:
+            return
+        full: dict[str, TopicImage] = {}
+        try:
+            with background():
+                logs = self._broker.logs.get_or_create_all([self._log_of(each) for each in wanted])
+            for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
+                error = log if isinstance(log, KafkaError) else None
+                try:
+                    if isinstance(log, PartitionLog):
+                        self._lead_partition(each, log)
+                except KafkaError as failed:
+                    error = failed
+                if error is not None:
+                    _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
+                    if isinstance(error, StorageError) and error.is_out_of_space:
+                        full[each.topic.name] = each.topic
+        finally:
+            self._broker.being_made.difference_update(
+                (each.topic.name, each.number) for each in wanted
+            )
+        for topic in full.values():
+            # Some logs may be there: no partition is new, where another directory is offline.
+            self._broker.call_later_ms(
+                _LEAD_AGAIN_MS, partial(self._lead_again, topic, known=topic)
+            )
+
+    def _log_of(self, wanted: _ToLead) -> NewLog:
+        directory = wanted.image.directory_of(self._broker.node_id)
+        return NewLog(
+            TopicPartition(wanted.topic.name, wanted.number),
+            topic_id=text_of(wanted.topic.topic_id),
+            directory_id=None if directory is None else text_of(directory),
+            is_new=wanted.is_new,
+        )
+
+    def _lead_partition(self, wanted: _ToLead, log: PartitionLog) -> None:
+        topic, index, image, _ = wanted
+        led = self._broker.partitions.setdefault(topic.name, {})
+        here = led.get(index)
+        self._broker.report_place(log, topic.topic_id, image.directory_of(self._broker.node_id))
+        is_alone = set(image.isr) <= {self._broker.node_id}
+        is_changed = here is not None and (
+            here.log is not log or here.leader_epoch != image.leader_epoch
+        )
+        if here is None or here.leader_epoch != image.leader_epoch:
+            log.assign_epoch(image.leader_epoch)
+        if here is None or here.log is not log:
+            if is_alone:
+                log.maybe_update_high_watermark(log.log_end_offset)
+            led[index] = Partition(
+                log,
+                topic_id=topic.topic_id,
+                leader_epoch=image.leader_epoch,
+                is_alone=is_alone,
+                find=self._broker.logs.get,
+                on_change=self._broker.partition_changed,
+            )
+        else:
+            here.leader_epoch = image.leader_epoch
+            here.update_isr(is_alone=is_alone)
+        if here is not None and is_changed:
+            here.wake(0)
+
+    def _delete(self, topics: Sequence[TopicImage]) -> None:
+        """Takes topics' logs out of service, at once or in another thread."""
+        partitions: list[TopicPartition] = []
+        names: list[str] = []
+        for topic in in_steps(topics, every=8):
+            led = self._broker.partitions.pop(topic.name, {})
+            for partition in led.values():
+                partition.wake(0)
+            self._broker.being_made.difference_update(
+                (topic.name, index) for index in topic.partitions
+            )
+            self._broker.metrics.topic_deleted(topic.name)
+            if topic.name not in self._deletions:  # else it has never had logs
+                names.append(topic.name)
+                partitions += [TopicPartition(topic.name, index) for index in topic.partitions]
+        if self._is_stopping or not (
+            len(partitions) > _DELETED_AT_ONCE_MAX
+            or any(self._broker.cleaner.manager.state(each) for each in partitions)
+        ):
+            with background():
+                self._broker.logs.delete_all(partitions)
+            return
+        # The cleaner has to let go first, or there are many: the answer does not wait for that.
+        deletion = self._broker.loop.run_in_executor(
+            self._deleters, self._broker.logs.delete_all, partitions
+        )
+        for name in names:
+            self._deletions[name] = deletion
+            deletion.add_done_callback(partial(self._deleted, name))
+
+    def _deleted(self, name: str, _deletion: object) -> None:
+        self._deletions.pop(name, None)
+
+    def finish_deletions(self) -> None:
+        """Returns when the logs of all topics that were deleted are out of service.
+
+        To be called by another thread than the event loop's, before the cleaner stops.
+        """
+        self._is_stopping = True
+        self._deleters.shutdown(wait=True)
+
+    def _reconfigure(self) -> None:
+        for name, led in in_steps(list(self._broker.partitions.items())):
+            config = self._broker.configs.log_config(name)
+            if any(partition.log.config != config for partition in led.values()):
+                self._update_config(name, led, config)
+
+    def _update_config(self, name: str, led: Mapping[int, Partition], config: LogConfig) -> None:
+        manager = self._broker.cleaner.manager
+        if any(manager.state(p.log.topic_partition) is not None for p in led.values()):
+            # What is being cleaned may have to stop first, for which the others must not wait.
+            self._broker.loop.run_in_executor(None, update_topic_config, manager, name, config)
+        else:
+            update_topic_config(manager, name, config)
+        self._broker.cleaner.wake()

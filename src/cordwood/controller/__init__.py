@@ -1,0 +1,1 @@
+"""The controller of a quorum of one: checks what clients ask for, and writes it as records."""

@@ -1,0 +1,557 @@
+"""The controller of a node that is its own quorum: a change is committed once it is on disk.
+
+Every operation checks the image, makes records, and writes them as one batch; the controller's
+image includes them when the batch is on disk. An operation that fails changes nothing. Operations
+run one after another; a long operation runs in slices (`model.pauses`). Brokers do not read this
+image: a `MetadataLoader` gives them what the log has committed.
+
+Source: org.apache.kafka.controller.QuorumController, ActivationRecordsGenerator; KIP-631, KIP-919.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from cordwood.controller import configs, features, partitions, quotas, registration, topics
+from cordwood.controller.cluster_view import ClusterView
+from cordwood.controller.registration import ListenerAddress, Node
+from cordwood.controller.settings import ControllerSettings
+from cordwood.format.metadata_records import with_defaults
+from cordwood.metadata.controller_requests import (
+    ConfigChange,
+    CreatedTopic,
+    ElectionResult,
+    FeatureUpdate,
+    NewPartitions,
+    NewTopic,
+    QuorumInfo,
+    QuorumReplica,
+    QuotaChange,
+    Reassignment,
+)
+from cordwood.metadata.delta import ImageDelta
+from cordwood.metadata.formatting import read_bootstrap_records
+from cordwood.metadata.image import MetadataImage
+from cordwood.metadata.metadata_log import BATCH_RECORDS_MAX, MetadataLog
+from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_transactions
+from cordwood.metadata.uuids import fresh_uuid
+from cordwood.model.change_lock import ChangeLock, one_at_a_time
+from cordwood.model.clock import Clock
+from cordwood.model.config import ConfigResource
+from cordwood.model.errors import NoSpaceError
+from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
+from cordwood.model.pauses import in_steps
+from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.room_reserve import RoomReserve
+from cordwood.storage.segment.resources import ResourceCache
+
+_log = logging.getLogger(__name__)
+
+
+class Controller:
+    """The active controller; `image` is that of its log, up to its end.
+
+    `broker_epoch` is the epoch of this node's broker; `.kafka_cleanshutdown` must name it after a
+    clean shutdown. `check_topic_configs` raises a `KafkaError` if it refuses a new topic's configs.
+    """
+
+    def __init__(
+        self, log: MetadataLog, node: Node, settings: ControllerSettings, reserve: RoomReserve
+    ) -> None:
+        """Use `open`."""
+        self.image = MetadataImage()
+        self.settings = settings
+        self.check_topic_configs: topics.CheckConfigs | None = None
+        self.log = log
+        self._reserve = reserve
+        self._node = node
+        self._is_open = True
+        self._is_log_closed = False
+        self._changes = ChangeLock()
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        metadata_dir: Path,
+        node_id: int,
+        cluster_id: str,
+        directory_ids: Sequence[uuid.UUID],
+        online_directory_ids: Sequence[uuid.UUID] | None = None,
+        listeners: Sequence[ListenerAddress],
+        clock: Clock,
+        rack: str | None = None,
+        controller_listeners: Sequence[ListenerAddress] = (),
+        previous_broker_epoch: int = -1,
+        settings: ControllerSettings | None = None,
+        context: LogContext | None = None,
+        fs: FileSystem = OS,
+    ) -> Self:
+        """Reads the metadata log, begins a new leader epoch, and registers this node's broker.
+
+        The broker is fenced until `unfence`.
+
+        Args:
+            metadata_dir: the log directory that holds `__cluster_metadata-0`, formatted.
+            node_id: the id of both the broker and the controller.
+            cluster_id: the id of the cluster.
+            directory_ids: of all directories, that of `metadata_dir` first.
+            online_directory_ids: the usable directories among them; None for all.
+            listeners: where clients reach the broker (advertised.listeners).
+            clock: the time source.
+            rack: broker.rack.
+            controller_listeners: the controller endpoints to register. If empty, the voter's own
+                endpoints are used, or those of the last registration.
+            previous_broker_epoch: the result of `read_previous_broker_epoch`; -1 after a crash.
+            settings: the broker's configuration.
+            context: shared with the broker's logs: clock, open files, failed directories.
+            fs: the file system to use if there is no context.
+
+        Raises:
+            ConfigError: the log is that of a quorum with other voters.
+            CorruptError: a file of the log cannot be read.
+            UnsupportedVersionError: the log is of a later Kafka.
+            StorageError: the disk returned an error.
+        """
+        settings = settings or ControllerSettings()
+        context = context or LogContext(clock=clock, resources=ResourceCache(fs=fs))
+        reserve = RoomReserve(metadata_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
+        reserve.release()
+        log = MetadataLog(
+            metadata_dir,
+            node_id=node_id,
+            directory_id=directory_ids[0],
+            context=context,
+            settings=settings,
+        )
+        node = Node(
+            node_id=node_id,
+            cluster_id=cluster_id,
+            directory_ids=tuple(directory_ids),
+            online_directory_ids=tuple(online_directory_ids or directory_ids),
+            endpoints=registration.endpoints_of(listeners),
+            controller_endpoints=registration.endpoints_of(controller_listeners),
+            rack=rack,
+            incarnation_id=fresh_uuid(context.chance),
+            controller_incarnation_id=fresh_uuid(context.chance),
+            previous_broker_epoch=previous_broker_epoch,
+        )
+        controller = cls(log, node, settings, reserve)
+        controller.context = context
+        try:
+            controller._activate(metadata_dir)
+        except BaseException:
+            log.abandon()
+            raise
+        return controller
+
+    context: LogContext
+
+    def _activate(self, metadata_dir: Path) -> None:
+        replay = self.log.replay
+        had_open_transaction = replay.in_transaction
+        image = replay.image()
+        features.require_supported(image)
+        is_empty = replay.data_records == 0 and replay.next_offset == 0
+        now_ms = self.context.clock.now_ms()
+        self.log.begin_epoch()
+        self.image = replace(
+            image,
+            next_offset=self.log.end_offset,
+            epoch=self.log.epoch,
+            timestamp_ms=now_ms,
+            may_have_uncommitted_suffix=False,
+        )
+        if had_open_transaction:
+            abort = ApiRecord("AbortTransactionRecord", 0, {"reason": "Controller failover"})
+            self._append([abort])
+            self._move_on()
+        if is_empty or not image.features:
+            self._bootstrap(read_bootstrap_records(metadata_dir, fs=self.context.fs))
+        self._node = registration.with_known_endpoints(self._node, self.image, self.log.voters)
+        self._remove_reserved_topics()
+        for records in registration.registering(self._view(), self._node, self.log.end_offset):
+            self._commit_in_parts(records)
+
+    def _remove_reserved_topics(self) -> None:
+        """Deletes topics that an earlier version created under the name of the metadata log."""
+        records, names = topics.remove_reserved(self._view())
+        if names:
+            _log.warning(
+                "The metadata log holds a topic with the reserved name %s, beside which a Kafka "
+                "broker leads no partition: the topic is deleted. Its partitions above 0 are kept "
+                "in directories whose names end in -stray.",
+                ", ".join(names),
+            )
+        self._commit(records)
+
+    def _bootstrap(self, records: Sequence[ApiRecord]) -> None:
+        """The first records of a cluster, as one transaction."""
+        first = ImageDelta()
+        for record in records:
+            first.apply(record.name, with_defaults(record.name, record.fields))
+        features_now = first.image(next_offset=0, epoch=0).features
+        level = features_now.get("metadata.version", 0)
+        all_records = list(records)
+        if has_elr(features_now):
+            value = str(self.settings.min_insync_replicas)
+            all_records.append(
+                config_record(ConfigResource.BROKER, "", "min.insync.replicas", value)
+            )
+        if has_transactions(level):
+            begin = ApiRecord("BeginTransactionRecord", 0, {"name": "Bootstrap records"})
+            all_records = [begin, *all_records, ApiRecord("EndTransactionRecord", 0, {})]
+        self._commit(all_records)
+
+    @one_at_a_time
+    def unfence(self) -> None:
+        """Lets the broker lead, and be seen: to be called when it serves requests.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        broker = self.image.brokers[self._node.node_id]
+        if broker.fenced:
+            self._commit_in_parts(registration.unfencing(self._view(), broker))
+        self._reserve.take()
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this node's registration."""
+        broker = self.image.brokers.get(self._node.node_id)
+        return -1 if broker is None else broker.epoch
+
+    @property
+    def directory_ids(self) -> tuple[uuid.UUID, ...]:
+        """The ids of all directories, that of the metadata log first."""
+        return self._node.directory_ids
+
+    @property
+    def between_changes(self) -> ChangeLock:
+        """Held during each change; hold it to keep changes out."""
+        return self._changes
+
+    @property
+    def is_log_open(self) -> bool:
+        """Whether the metadata log can be read: it is neither closed nor failed."""
+        return not self._is_log_closed
+
+    def shut_down_broker(self) -> None:
+        """Takes the broker out of service as a controlled shutdown does.
+
+        Call it when the broker no longer serves requests and before its logs are closed. If the
+        disk returns an error, the error is logged, and the next start treats it as a crash.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._reserve.release()
+        broker = self.image.brokers.get(self._node.node_id)
+        if broker is None or broker.fenced:
+            return
+        try:
+            self._commit_in_parts(registration.shutting_down(self._view(), broker))
+            self._commit_in_parts(registration.fencing_again(self._view(), self.image, broker))
+        except (OSError, NoSpaceError, StorageError) as error:
+            self._abandon_for(error)
+
+    def close(self) -> None:
+        """Shuts the broker down, if that is not done yet, and closes the log.
+
+        A disk that refuses is no error, as in `shut_down_broker`.
+        """
+        try:
+            self.shut_down_broker()
+            if not self._is_log_closed:
+                self._is_log_closed = True
+                self.log.close()
+        except (OSError, NoSpaceError, StorageError) as error:
+            self._abandon_for(error)
+        except BaseException:
+            self.log.abandon()
+            raise
+
+    def _abandon_for(self, error: Exception) -> None:
+        _log.warning(
+            "The shutdown of this broker cannot be written to the metadata log; the next "
+            "start recovers it: %s",
+            error,
+        )
+        self._is_log_closed = True
+        self.log.abandon()
+
+    def abandon(self) -> None:
+        """Lets go of the files as a crash does: nothing is written."""
+        self._is_open = False
+        self._is_log_closed = True
+        self.log.abandon()
+
+    @one_at_a_time
+    def take_reserve(self) -> None:
+        """Takes the disk reserve of the metadata log again, if it was released."""
+        self._reserve.take()
+
+    # ---- topics
+
+    @one_at_a_time
+    def create_topics(
+        self,
+        wanted: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+    ) -> list[CreatedTopic | KafkaError]:
+        """Makes topics: what became of each, in their order.
+
+        Args:
+            wanted: topics, each name once.
+            validate_only: nothing is made.
+
+        Raises:
+            PolicyViolationError: they are too large for one operation.
+            StorageError: the disk refused; none was made.
+        """
+        records, results = topics.create_topics(self._view(), wanted, self.check_topic_configs)
+        self._commit([] if validate_only else records)
+        return results
+
+    @one_at_a_time
+    def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> list[KafkaError | None]:
+        """Deletes topics by id or name, and returns the error of each, in their order.
+
+        Raises:
+            TopicDeletionDisabledError: delete.topic.enable is false.
+            StorageError: the disk returned an error; no topic was deleted.
+        """
+        if not self.settings.delete_topic_enable:
+            raise TopicDeletionDisabledError("Topic deletion is disabled.")
+        records, results = topics.delete_topics(self._view(), wanted)
+        self._commit_at_need(records)
+        return results
+
+    @one_at_a_time
+    def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Gives topics more partitions: what went wrong with each, in their order.
+
+        Raises:
+            PolicyViolationError: they are too many for one operation.
+            StorageError: the disk refused; nothing changed.
+        """
+        records, results = topics.create_partitions(self._view(), wanted)
+        self._commit([] if validate_only else records)
+        return results
+
+    # ---- partitions
+
+    @one_at_a_time
+    def elect_leaders(
+        self, wanted: Iterable[tuple[str, int]] | None, *, election_type: int
+    ) -> list[ElectionResult]:
+        """Elects leaders: preferred ones (type 0), or any for leaderless partitions (1).
+
+        Args:
+            wanted: partitions; None for all, without results for those that need no election.
+            election_type: 0 or 1.
+
+        Raises:
+            InvalidRequestError: there is no such type.
+            StorageError: the disk returned an error; nothing changed.
+        """
+        records, results = partitions.elect_leaders(self._view(), wanted, election_type)
+        self._commit_in_parts(records)
+        return results
+
+    @one_at_a_time
+    def alter_partition_reassignments(
+        self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
+    ) -> list[KafkaError | None]:
+        """Moves partitions to other replicas: what went wrong with each, in their order.
+
+        Raises:
+            StorageError: the disk refused; nothing changed.
+        """
+        records, results = partitions.alter_reassignments(
+            self._view(),
+            wanted,
+            allow_replication_factor_change=allow_replication_factor_change,
+        )
+        self._commit(records)
+        return results
+
+    @one_at_a_time
+    def assign_directories(self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]) -> None:
+        """Records the directories of this broker's partitions: (topic id, number, directory).
+
+        Assignments that are already recorded, and deleted topics, are skipped.
+
+        Raises:
+            StorageError: the disk returned an error; nothing changed.
+        """
+        self._commit_parts_at_need(
+            partitions.assign_directories(self._view(), self._node.node_id, assigned)
+        )
+
+    @one_at_a_time
+    def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
+        """Removes failed directories from this broker's registration, and their leaders.
+
+        Directories that are already known to have failed are skipped.
+
+        Raises:
+            StorageError: the disk returned an error; nothing changed.
+        """
+        broker = self.image.brokers[self._node.node_id]
+        records = registration.directories_failed(self._view(), broker, directories)
+        self._commit_parts_at_need(records)
+
+    @one_at_a_time
+    def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
+        """Records which directories of this broker take no new partitions (cordoned.log.dirs).
+
+        Raises:
+            StorageError: the disk refused; nothing changed.
+        """
+        broker = self.image.brokers[self._node.node_id]
+        self._commit(registration.cordoning(self._view(), broker, directories))
+
+    # ---- settings, quotas, features
+
+    @one_at_a_time
+    def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Changes settings: what went wrong with each resource's, in their order.
+
+        Raises:
+            StorageError: the disk refused; nothing changed.
+        """
+        records, results = configs.alter_configs(self._view(), changes)
+        self._commit([] if validate_only else records)
+        return results
+
+    @one_at_a_time
+    def alter_client_quotas(
+        self,
+        changes: Sequence[QuotaChange],
+        *,
+        known_hosts: Container[str] = (),
+        validate_only: bool = False,
+    ) -> list[KafkaError | None]:
+        """Changes quotas: what went wrong with each entity's, in their order.
+
+        Args:
+            changes: quotas by entity.
+            known_hosts: the names of hosts in them that have an address.
+            validate_only: nothing is changed.
+
+        Raises:
+            StorageError: the disk refused; nothing changed.
+        """
+        records, results = quotas.alter_client_quotas(self._view(), changes, known_hosts)
+        self._commit([] if validate_only else records)
+        return results
+
+    @one_at_a_time
+    def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        """Sets levels of features, all or none.
+
+        Raises:
+            InvalidUpdateVersionError: one of the levels is not possible.
+            StorageError: the disk returned an error; nothing changed.
+        """
+        records = features.update_features(
+            self._view(), self._node.node_id, updates, kraft_version=self.log.kraft_version
+        )
+        self._commit([] if validate_only else records)
+
+    # ---- producers, brokers, quorum
+
+    @one_at_a_time
+    def allocate_producer_ids(self) -> tuple[int, int]:
+        """A block of producer ids that nobody else has: (first id, count).
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        record, first, count = registration.producer_ids(
+            self.image, self._node.node_id, self.broker_epoch
+        )
+        self._commit([record])
+        return first, count
+
+    @one_at_a_time
+    def unregister_broker(self, broker_id: int) -> None:
+        """Forgets a broker.
+
+        Raises:
+            BrokerIdNotRegisteredError: it is not registered.
+            StorageError: the disk refused; nothing changed.
+        """
+        self._commit_in_parts(registration.unregistering(self._view(), broker_id))
+
+    def describe_quorum(self) -> QuorumInfo:
+        """The voters, the leader, and the end of the metadata log."""
+        now_ms = self.context.clock.now_ms()
+        directory = self._node.directory_ids[0] if self.log.kraft_version else uuid.UUID(int=0)
+        own = QuorumReplica(self._node.node_id, directory, self.log.end_offset, now_ms, now_ms)
+        return QuorumInfo(
+            leader_id=self._node.node_id,
+            leader_epoch=self.log.epoch,
+            high_watermark=self.log.end_offset,
+            voters=(own,),
+            endpoints=self._node.controller_endpoints,
+        )
+
+    def _view(self) -> ClusterView:
+        return ClusterView(image=self.image, settings=self.settings, chance=self.context.chance)
+
+    def _commit(self, records: Sequence[ApiRecord]) -> None:
+        """Writes records as one batch; the image has them when they are on disk."""
+        if not records:
+            return
+        delta = ImageDelta(self.image)
+        for record in in_steps(records, every=16):
+            delta.apply(record.name, with_defaults(record.name, record.fields))
+        assert not delta.in_transaction, "a transaction over several batches"
+        now_ms = self._append(records)
+        self.image = delta.image(
+            next_offset=self.log.end_offset, epoch=self.log.epoch, timestamp_ms=now_ms
+        )
+
+    def _commit_at_need(self, records: Sequence[ApiRecord]) -> None:
+        """As `_commit`; on a full disk it releases the disk reserve first and retries."""
+        try:
+            self._commit(records)
+        except StorageError as error:
+            if not error.is_out_of_space or not self._reserve.release():
+                raise
+            try:
+                self._commit(records)
+            finally:
+                self._reserve.take()
+
+    def _commit_parts_at_need(self, records: Sequence[ApiRecord]) -> None:
+        for start in range(0, len(records), BATCH_RECORDS_MAX):
+            self._commit_at_need(records[start : start + BATCH_RECORDS_MAX])
+
+    def _commit_in_parts(self, records: Sequence[ApiRecord]) -> None:
+        """Writes records that need not be applied together, in batches of limited size."""
+        for start in range(0, len(records), BATCH_RECORDS_MAX):
+            self._commit(records[start : start + BATCH_RECORDS_MAX])
+
+    def _append(self, records: Sequence[ApiRecord]) -> int:
+        now_ms = self.context.clock.now_ms()
+        self.log.append(records, timestamp_ms=now_ms)
+        return now_ms
+
+    def _move_on(self) -> None:
+        self.image = replace(self.image, next_offset=self.log.end_offset, epoch=self.log.epoch)

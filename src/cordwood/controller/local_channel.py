@@ -1,0 +1,162 @@
+"""The channel to a controller in this process.
+
+An operation runs in slices between the turns of the event loop. Its answer comes when this node's
+loader has published the change to all its parts, so that a client that gets the answer finds what
+it has changed on this broker: a topic that was created has its logs.
+
+Source: kafka.server.NodeToControllerChannelManagerImpl, for a node with both roles.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from cordwood.controller.controller import Controller
+from cordwood.controller.host_lookup import look_up_hosts
+from cordwood.controller.quotas import hosts_to_look_up
+from cordwood.metadata.controller_requests import (
+    ConfigChange,
+    CreatedTopic,
+    ElectionResult,
+    FeatureUpdate,
+    NewPartitions,
+    NewTopic,
+    QuorumInfo,
+    QuotaChange,
+    Reassignment,
+)
+from cordwood.model.kafka_errors import KafkaError
+
+T = TypeVar("T")
+
+
+class RunInSlices(Protocol):
+    """Runs work in slices, between which the event loop serves other requests."""
+
+    def __call__(self, run: Callable[[], T], /) -> Awaitable[T]:
+        """The result of `run`."""
+
+
+class LocalControllerChannel:
+    """A `ControllerChannel`."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        run: RunInSlices,
+        published: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """Creates the channel; it sends no request yet.
+
+        Args:
+            controller: the controller in this process.
+            run: runs an operation of the controller.
+            published: returns when this node has applied all records below an offset.
+        """
+        self._controller = controller
+        self._run = run
+        self._published = published
+
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> Sequence[CreatedTopic | KafkaError]:
+        """As `ControllerChannel`."""
+        return await self._ask(
+            lambda: self._controller.create_topics(wanted, validate_only=validate_only)
+        )
+
+    async def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> Sequence[KafkaError | None]:
+        """As `ControllerChannel`."""
+        return await self._ask(lambda: self._controller.delete_topics(wanted))
+
+    async def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> Sequence[KafkaError | None]:
+        """As `ControllerChannel`."""
+        return await self._ask(
+            lambda: self._controller.create_partitions(wanted, validate_only=validate_only)
+        )
+
+    async def elect_leaders(
+        self, wanted: Iterable[tuple[str, int]] | None, *, election_type: int
+    ) -> Sequence[ElectionResult]:
+        """As `ControllerChannel`."""
+        return await self._ask(
+            lambda: self._controller.elect_leaders(wanted, election_type=election_type)
+        )
+
+    async def alter_partition_reassignments(
+        self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
+    ) -> Sequence[KafkaError | None]:
+        """As `ControllerChannel`."""
+        return await self._ask(
+            lambda: self._controller.alter_partition_reassignments(
+                wanted, allow_replication_factor_change=allow_replication_factor_change
+            )
+        )
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> Sequence[KafkaError | None]:
+        """As `ControllerChannel`."""
+        return await self._ask(
+            lambda: self._controller.alter_configs(changes, validate_only=validate_only)
+        )
+
+    async def alter_client_quotas(
+        self, changes: Sequence[QuotaChange], *, validate_only: bool = False
+    ) -> Sequence[KafkaError | None]:
+        """As `ControllerChannel`; names of hosts are looked up first, which may take seconds."""
+        names = hosts_to_look_up(changes)
+        known_hosts = await look_up_hosts(names) if names else frozenset()
+        return await self._ask(
+            lambda: self._controller.alter_client_quotas(
+                changes, known_hosts=known_hosts, validate_only=validate_only
+            )
+        )
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        """As `ControllerChannel`."""
+        await self._ask(
+            lambda: self._controller.update_features(updates, validate_only=validate_only)
+        )
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """As `ControllerChannel`."""
+        await self._ask(lambda: self._controller.unregister_broker(broker_id))
+
+    async def describe_quorum(self) -> QuorumInfo:
+        """As `ControllerChannel`."""
+        return self._controller.describe_quorum()
+
+    async def allocate_producer_ids(self) -> tuple[int, int]:
+        """As `ControllerChannel`."""
+        return await self._ask(self._controller.allocate_producer_ids)
+
+    async def assign_directories(
+        self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
+    ) -> None:
+        """As `ControllerChannel`."""
+        await self._ask(lambda: self._controller.assign_directories(assigned))
+
+    async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
+        """As `ControllerChannel`."""
+        await self._ask(lambda: self._controller.directories_failed(directories))
+
+    async def unfence_broker(self) -> None:
+        """Lets this node's broker lead partitions; to be called when it can serve requests."""
+        await self._ask(self._controller.unfence)
+
+    async def _ask(self, operation: Callable[[], T]) -> T:
+        def work() -> tuple[T, int]:
+            with self._controller.between_changes:
+                return operation(), self._controller.image.next_offset
+
+        result, end_offset = await self._run(work)
+        await self._published(end_offset)
+        return result

@@ -1,0 +1,86 @@
+"""What a coordinator's state machine returns for an event: records, answers and timers.
+
+The state machine performs none of them. The runtime appends the records, replays them, sets the
+timers, and sends the answers when the records are committed.
+
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult, CoordinatorTimer; the `Ready`
+of etcd-io/raft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from cordwood.model.kafka_errors import KafkaError
+
+A_contra = TypeVar("A_contra", contravariant=True)
+R = TypeVar("R")
+
+
+class ReplyTo(Generic[A_contra]):
+    """The destination of the answer to a request.
+
+    A state machine keeps it and names it in its effects; only the runtime calls it.
+    """
+
+    __slots__ = ("_refusal", "_send")
+
+    def __init__(
+        self,
+        send: Callable[[A_contra], object],
+        refusal: Callable[[KafkaError], A_contra] | None = None,
+    ) -> None:
+        """`refusal` makes the answer of an error; without it, errors are not answered."""
+        self._send = send
+        self._refusal = refusal
+
+    def send(self, answer: A_contra) -> None:
+        """Answers the request."""
+        self._send(answer)
+
+    def refuse(self, error: KafkaError) -> None:
+        """Answers the request with an error."""
+        if self._refusal is not None:
+            self._send(self._refusal(error))
+
+
+class Answer(NamedTuple):
+    """An answer that is due when the records of its event are committed."""
+
+    reply_to: ReplyTo[Any]
+    value: object
+
+
+class SetTimer(NamedTuple):
+    """A timer event that is due after `delay_ms`; it replaces the timer with the same key."""
+
+    key: Hashable
+    delay_ms: int
+    event: object
+
+
+class CancelTimer(NamedTuple):
+    """A timer that is not needed any more."""
+
+    key: Hashable
+
+
+class Effects(NamedTuple, Generic[R]):
+    """The consequences of an event.
+
+    If the records of an atomic event cannot be appended, its changes of the state are reverted and
+    its other effects are dropped. Then `on_failure` gives the event that handles the error;
+    without it, the request of the event is refused. With `keeps_state`, the state stays as the
+    event has changed it, and its effects take place, although the records are not in the log.
+
+    If `is_atomic` is False, the records are tombstones that are appended in as many batches as
+    their size requires; the batches that were appended before a failure stay.
+    """
+
+    records: Sequence[R] = ()
+    answers: Sequence[Answer] = ()
+    timers: Sequence[SetTimer | CancelTimer] = ()
+    on_failure: Callable[[KafkaError], object] | None = None
+    keeps_state: bool = False
+    is_atomic: bool = True

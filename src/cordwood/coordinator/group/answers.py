@@ -1,0 +1,92 @@
+"""Answers and names that the events of a classic group share."""
+
+from __future__ import annotations
+
+from cordwood.coordinator.effects import Answer
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.member import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+
+
+def refused(request: JoinRequest, error: int) -> JoinAnswer:
+    """A JoinGroup answer with an error."""
+    return JoinAnswer(error_code=error, member_id=request.member_id)
+
+
+def client_reason(request: JoinRequest) -> str:
+    """Why a client joins, for the log."""
+    return request.reason or "not provided"
+
+
+def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinAnswer:
+    """An answer to JoinGroup that gives a member the group's generation."""
+    return JoinAnswer(
+        member_id=member_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        members=group.joined_members() if with_members else (),
+    )
+
+
+def sync_error(group: ClassicGroup, request: SyncRequest) -> int:
+    """Why a SyncGroup is refused, or 0.
+
+    Source: GroupMetadataManager.validateSyncGroup.
+    """
+    if group.state is GroupState.EMPTY:
+        return GroupError.UNKNOWN_MEMBER_ID
+    try:
+        group.require_member(request.member_id, request.group_instance_id)
+    except GroupRequestError as error:
+        return error.code
+    if request.generation_id != group.generation_id:
+        return GroupError.ILLEGAL_GENERATION
+    if _is_other(request.protocol_type, group.protocol_type) or _is_other(
+        request.protocol_name, group.protocol_name
+    ):
+        return GroupError.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return GroupError.REBALANCE_IN_PROGRESS
+    return GroupError.NONE
+
+
+def _is_other(asked: str | None, actual: str | None) -> bool:
+    return asked is not None and actual is not None and asked != actual
+
+
+def assignments(group: ClassicGroup) -> dict[str, bytes]:
+    """The assignments of all members, by member id."""
+    return {member.member_id: member.assignment for member in group.members()}
+
+
+def join_key(group: ClassicGroup) -> tuple[str, str]:
+    """The timer that ends the wait for members to join."""
+    return "join", group.group_id
+
+
+def sync_key(group: ClassicGroup) -> tuple[str, str]:
+    """The timer that ends the wait for members to send SyncGroup."""
+    return "sync", group.group_id
+
+
+def heartbeat_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
+    """The timer of a member's session."""
+    return "heartbeat", group.group_id, member_id
+
+
+def answers_at_unload(group: ClassicGroup) -> list[Answer]:
+    """The error answers for requests that wait in a group that moves to another coordinator.
+
+    Source: GroupMetadataManager.onUnloaded.
+    """
+    error = GroupError.NOT_COORDINATOR
+    answers = []
+    for member in group.members():
+        if member.join_reply is not None:
+            join = JoinAnswer(error_code=error, member_id=member.member_id)
+            answers.append(Answer(member.join_reply, join))
+        if member.sync_reply is not None:
+            answers.append(Answer(member.sync_reply, SyncAnswer(error_code=error)))
+    return answers

@@ -1,0 +1,79 @@
+"""The effects of one event, collected while it is handled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from cordwood.coordinator.effects import Answer, CancelTimer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.group.events import GroupEvent
+from cordwood.coordinator.group.group import ClassicGroup
+from cordwood.coordinator.group.records import CoordinatorRecord
+from cordwood.coordinator.group.shard import GroupShard
+from cordwood.model.kafka_errors import KafkaError
+
+A = TypeVar("A")
+
+
+class Change:
+    """The change that an event makes to the state, and its effects."""
+
+    def __init__(self, shard: GroupShard, now_ms: int) -> None:
+        self.shard = shard
+        self.now_ms = now_ms
+        self.on_failure: Callable[[KafkaError], GroupEvent] | None = None
+        self.keeps_state = False
+        self.is_atomic = True
+        self._copies: dict[str, ClassicGroup] = {}
+        self._records: list[CoordinatorRecord] = []
+        self._answers: list[Answer] = []
+        self._timers: list[SetTimer | CancelTimer] = []
+
+    # ---- the state
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """A group that may be changed; None if there is no such classic group."""
+        found = self._copies.get(group_id)
+        if found is None:
+            known = self.shard.groups.get(group_id)
+            if known is not None:
+                found = self._put(known.copy())
+        return found
+
+    def new_group(self, group_id: str) -> ClassicGroup:
+        """An empty group without members."""
+        return self._put(ClassicGroup(group_id, state_timestamp_ms=self.now_ms))
+
+    def _put(self, group: ClassicGroup) -> ClassicGroup:
+        self._copies[group.group_id] = group
+        self.shard.groups.put(group.group_id, group)
+        return group
+
+    # ---- effects
+
+    def write(self, record: CoordinatorRecord) -> None:
+        """Appends a record, and replays it."""
+        self._records.append(record)
+
+    def answer(self, reply_to: ReplyTo[A], value: A) -> None:
+        """Answers a request when all records that the answer depends on are committed."""
+        self._answers.append(Answer(reply_to, value))
+
+    def set_timer(self, key: Hashable, delay_ms: int, event: GroupEvent) -> None:
+        """Has an event happen after `delay_ms`, instead of the one set before for the key."""
+        self._timers.append(SetTimer(key, delay_ms, event))
+
+    def cancel_timer(self, key: Hashable) -> None:
+        """Has the event of a timer not happen."""
+        self._timers.append(CancelTimer(key))
+
+    def effects(self) -> Effects[CoordinatorRecord]:
+        """All effects of the event."""
+        return Effects(
+            records=self._records,
+            answers=self._answers,
+            timers=self._timers,
+            on_failure=self.on_failure,
+            keeps_state=self.keeps_state,
+            is_atomic=self.is_atomic,
+        )

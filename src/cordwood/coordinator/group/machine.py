@@ -1,0 +1,303 @@
+"""The state machine of groups: an event, the groups of a partition and the time give effects.
+
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cordwood.coordinator.effects import Answer, Effects
+from cordwood.coordinator.group import events, offset_requests, records
+from cordwood.coordinator.group.answers import answers_at_unload, refused
+from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.member import (
+    UNKNOWN_MEMBER_ID,
+    JoinAnswer,
+    LeaveAnswer,
+    LeaveReply,
+    SyncAnswer,
+)
+from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
+from cordwood.coordinator.group.rebalance import Rebalance, UniqueId
+from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
+from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.group.shard import GroupShard
+from cordwood.coordinator.timeline import Timeline
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+
+_LOG = logging.getLogger(__name__)
+
+_Handler = Callable[[Change, Any], None]
+
+
+class GroupStateMachine:
+    """The transitions of the groups and offsets of one partition."""
+
+    def __init__(self, settings: GroupSettings, unique_id: UniqueId) -> None:
+        """`unique_id` makes a random uuid, for the ids of members."""
+        self._settings = settings
+        self._unique_id = unique_id
+        self._handlers: Mapping[type[events.GroupEvent], _Handler] = {
+            events.Join: self._join,
+            events.Sync: self._sync,
+            events.Heartbeat: self._heartbeat,
+            events.Leave: self._leave,
+            events.Commit: self._commit,
+            events.DeleteOffsets: self._delete_offsets,
+            events.DeleteGroup: self._delete_group,
+            events.TopicsDeleted: self._topics_deleted,
+            events.ExpireOffsets: self._expire_offsets,
+            events.GroupsLoaded: self._groups_loaded,
+            events.InitialDelayEnded: self._initial_delay_ended,
+            events.JoinsExpired: self._joins_expired,
+            events.SyncsExpired: self._syncs_expired,
+            events.SessionExpired: self._session_expired,
+            events.AssignmentNotWritten: self._assignment_not_written,
+            events.StaticMemberNotWritten: self._static_member_not_written,
+            events.CommitNotWritten: self._commit_not_written,
+        }
+
+    # ---- as cordwood.coordinator.runtime.StateMachine
+
+    def new_state(self, partition: int, timeline: Timeline) -> GroupShard:
+        """No groups."""
+        return GroupShard(partition, timeline)
+
+    def handle(
+        self, state: GroupShard, event: events.GroupEvent, now_ms: int
+    ) -> Effects[CoordinatorRecord]:
+        """Changes the groups, and returns what follows."""
+        change = Change(state, now_ms)
+        self._handlers[type(event)](change, event)
+        return change.effects()
+
+    def replay(
+        self, state: GroupShard, record: CoordinatorRecord, offset: int, producer_id: int = -1
+    ) -> None:
+        """Applies a record that is in the log."""
+        state.replay(record, offset, producer_id)
+
+    def end_transaction(self, state: GroupShard, producer_id: int, *, commit: bool) -> None:
+        """Commits the offsets of a transaction, or drops them.
+
+        Source: GroupCoordinatorShard.replayEndTransactionMarker.
+        """
+        state.offsets.end_transaction(producer_id, commit=commit)
+
+    def on_loaded(self, _state: GroupShard, _now_ms: int) -> Sequence[events.GroupEvent]:
+        """The sessions of all members begin.
+
+        Source: GroupMetadataManager.onLoaded.
+        """
+        return [events.GroupsLoaded()]
+
+    def on_unloaded(self, state: GroupShard) -> Sequence[Answer]:
+        """The members that wait have to look for their coordinator."""
+        return [answer for group in state.groups.values() for answer in answers_at_unload(group)]
+
+    def _rebalance(self, change: Change) -> Rebalance:
+        return Rebalance(self._settings, self._unique_id, change)
+
+    # ---- members
+
+    def _join(self, change: Change, event: events.Join) -> None:
+        request, reply_to = event.request, event.reply_to
+        group_id = request.group_id
+        if group_id in change.shard.other_groups:
+            error = GroupError.INCONSISTENT_GROUP_PROTOCOL
+            change.answer(reply_to, JoinAnswer(error_code=error))
+            return
+        group = change.group(group_id)
+        if group is None:
+            if request.member_id != UNKNOWN_MEMBER_ID:
+                change.answer(reply_to, refused(request, GroupError.UNKNOWN_MEMBER_ID))
+                return
+            # The next load of this partition must find the group.
+            group = change.new_group(group_id)
+            change.write(records.new_group_metadata(group))
+        self._rebalance(change).join(group, request, reply_to)
+
+    def _sync(self, change: Change, event: events.Sync) -> None:
+        group = change.group(event.request.group_id)
+        if group is None:
+            change.answer(event.reply_to, SyncAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID))
+        else:
+            self._rebalance(change).sync(group, event.request, event.reply_to)
+
+    def _heartbeat(self, change: Change, event: events.Heartbeat) -> None:
+        group = change.shard.groups.get(event.group_id)
+        error: int = GroupError.UNKNOWN_MEMBER_ID
+        if group is not None:
+            error = self._rebalance(change).heartbeat(
+                group, event.member_id, event.group_instance_id, event.generation_id
+            )
+        change.answer(event.reply_to, error)
+
+    def _leave(self, change: Change, event: events.Leave) -> None:
+        group = change.group(event.group_id)
+        if group is not None:
+            self._rebalance(change).leave(group, event.members, event.reply_to)
+            return
+        unknown = GroupError.UNKNOWN_MEMBER_ID
+        answers = [
+            LeaveAnswer(each.member_id, each.group_instance_id, unknown) for each in event.members
+        ]
+        change.answer(event.reply_to, LeaveReply(members=tuple(answers)))
+
+    # ---- offsets and groups that clients change
+
+    def _commit(self, change: Change, event: events.Commit) -> None:
+        request = event.request
+        try:
+            group = offset_requests.require_commit(change.shard, request)
+        except GroupRequestError as error:
+            change.answer(event.reply_to, error.code)
+            return
+        if group is not None:
+            self._keep_alive(change, group, request.member_id)
+        elif request.group_id not in change.shard.other_groups:
+            change.new_group(request.group_id)
+        change.on_failure = lambda error: events.CommitNotWritten(
+            request=request, error=error, reply_to=event.reply_to
+        )
+        for key, offset in event.offsets:
+            change.write(OffsetRecord(key, offset))
+        change.answer(event.reply_to, GroupError.NONE)
+
+    def _delete_offsets(self, change: Change, event: events.DeleteOffsets) -> None:
+        shard, group_id = change.shard, event.group_id
+        try:
+            group = offset_requests.require_offset_delete(shard, group_id)
+        except GroupRequestError as error:
+            change.answer(event.reply_to, events.DeletedOffsets(error.code))
+            return
+        errors: list[int] = []
+        for topic, partition in event.partitions:
+            key = OffsetKey(group_id, topic, partition)
+            if group is not None and group.is_subscribed_to(topic):
+                errors.append(GroupError.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            errors.append(GroupError.NONE)
+            if shard.offsets.get(key) is not None or shard.offsets.is_pending(key):
+                change.write(OffsetRecord(key, None))
+        change.is_atomic = False
+        change.answer(event.reply_to, events.DeletedOffsets(GroupError.NONE, tuple(errors)))
+
+    def _delete_group(self, change: Change, event: events.DeleteGroup) -> None:
+        try:
+            offset_requests.require_group_delete(change.shard, event.group_id)
+        except GroupRequestError as error:
+            change.answer(event.reply_to, error.code)
+            return
+        for key in offset_requests.all_offsets(change.shard, event.group_id):
+            change.write(OffsetRecord(key, None))
+        self._end_group(change, event.group_id)
+        change.is_atomic = False
+        change.answer(event.reply_to, GroupError.NONE)
+
+    def _end_group(self, change: Change, group_id: str) -> None:
+        change.write(records.group_tombstone(group_id))
+        group = change.shard.groups.get(group_id)
+        assert group is not None, group_id
+        self._rebalance(change).end(group)
+
+    # ---- what happens without a request
+
+    def _topics_deleted(self, change: Change, event: events.TopicsDeleted) -> None:
+        def is_of_deleted(name: str, offset: CommittedOffset) -> bool:
+            return offset.topic_id != event.recreated.get(name)
+
+        for key in change.shard.offsets.of_topics(event.names, is_of_deleted):
+            change.write(OffsetRecord(key, None))
+        change.is_atomic = False
+
+    def _expire_offsets(self, change: Change, _event: events.ExpireOffsets) -> None:
+        """Source: GroupCoordinatorShard.cleanupGroupMetadata."""
+        shard = change.shard
+        ended: list[str] = []
+        count = 0
+        for group in shard.groups.values():
+            expired, has_none_left = offset_requests.expired_offsets(
+                shard,
+                group,
+                now_ms=change.now_ms,
+                retention_ms=self._settings.offsets_retention_ms,
+            )
+            count += len(expired)
+            for key in expired:
+                change.write(OffsetRecord(key, None))
+            if has_none_left and group.state is GroupState.EMPTY:
+                ended.append(group.group_id)
+        for group_id in ended:
+            self._end_group(change, group_id)
+        if count or ended:
+            _LOG.info(
+                "Generated %d tombstone records while cleaning up group metadata of %s-%d.",
+                count + len(ended),
+                GROUP_METADATA_TOPIC,
+                shard.partition,
+            )
+        change.is_atomic = False
+
+    def _groups_loaded(self, change: Change, _event: events.GroupsLoaded) -> None:
+        rebalance = self._rebalance(change)
+        for group in change.shard.groups.values():
+            rebalance.resume(group)
+            if len(group) > self._settings.max_size:
+                changed = change.group(group.group_id)
+                assert changed is not None
+                rebalance.shrink(changed)
+
+    # ---- timers; a group may have been deleted since they were set
+
+    def _initial_delay_ended(self, change: Change, event: events.InitialDelayEnded) -> None:
+        group = change.group(event.group_id)
+        if group is not None:
+            self._rebalance(change).end_initial_delay(group, event.delay_ms, event.remaining_ms)
+
+    def _joins_expired(self, change: Change, event: events.JoinsExpired) -> None:
+        group = change.group(event.group_id)
+        if group is not None:
+            self._rebalance(change).complete_join(group)
+
+    def _syncs_expired(self, change: Change, event: events.SyncsExpired) -> None:
+        group = change.group(event.group_id)
+        if group is not None:
+            self._rebalance(change).expire_syncs(group, event.generation_id)
+
+    def _session_expired(self, change: Change, event: events.SessionExpired) -> None:
+        group = change.group(event.group_id)
+        if group is not None:
+            self._rebalance(change).expire_session(group, event.member_id)
+
+    # ---- records that could not be written
+
+    def _assignment_not_written(self, change: Change, event: events.AssignmentNotWritten) -> None:
+        group = change.group(event.group_id)
+        assert group is not None, event.group_id
+        self._rebalance(change).refuse_assignment(
+            group, event.member_id, event.error, event.reply_to
+        )
+
+    def _static_member_not_written(
+        self, change: Change, event: events.StaticMemberNotWritten
+    ) -> None:
+        group = change.group(event.group_id)
+        assert group is not None, event.group_id
+        self._rebalance(change).refuse_static(group, event.member_id, event.error, event.reply_to)
+
+    def _commit_not_written(self, change: Change, event: events.CommitNotWritten) -> None:
+        """Resets the session timeout: the request shows that the member is alive."""
+        group = change.shard.groups.get(event.request.group_id)
+        if group is not None:
+            self._keep_alive(change, group, event.request.member_id)
+        change.answer(event.reply_to, event.error.code)
+
+    def _keep_alive(self, change: Change, group: ClassicGroup, member_id: str) -> None:
+        if group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            self._rebalance(change).keep_alive(group, member_id)

@@ -1,0 +1,289 @@
+"""Commits, look-ups and deletions of offsets: which are refused, and which offsets they concern.
+
+Nothing here changes the state.
+
+Source: org.apache.kafka.coordinator.group.OffsetMetadataManager, ClassicGroup.validateOffsetCommit,
+offsetExpirationCondition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey
+from cordwood.coordinator.group.shard import GroupShard
+from cordwood.format.message_schema import ZERO_UUID
+from cordwood.model.pauses import in_steps
+
+_GROUP_NOT_FOUND_SINCE = 9
+_NO_TIMESTAMP = -1
+
+Base = Callable[[CommittedOffset], int]
+
+
+class CommitPartition(NamedTuple):
+    """An offset to be committed."""
+
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+    commit_timestamp_ms: int = _NO_TIMESTAMP
+
+
+class CommitTopic(NamedTuple):
+    """Offsets to be committed for a topic, and the id it has at present."""
+
+    name: str
+    partitions: tuple[CommitPartition, ...]
+    topic_id: str = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """An OffsetCommit request; `retention_ms` is -1 unless the client sets it."""
+
+    group_id: str
+    topics: tuple[CommitTopic, ...]
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation_id: int = -1
+    retention_ms: int = -1
+    api_version: int = 10
+
+
+class FetchTopic(NamedTuple):
+    """Partitions of a topic whose committed offsets are requested."""
+
+    name: str
+    partitions: tuple[int, ...]
+    topic_id: str = ZERO_UUID
+
+
+class FetchedOffset(NamedTuple):
+    """A committed offset as OffsetFetch answers it, -1 for none."""
+
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = -1
+    metadata: str = ""
+    error_code: int = GroupError.NONE
+
+
+class FetchedTopic(NamedTuple):
+    """The committed offsets of a topic."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[FetchedOffset, ...]
+
+
+def require_commit(shard: GroupShard, request: CommitRequest) -> ClassicGroup | None:
+    """The group of a commit; None for a group of another protocol, or one that does not exist yet.
+
+    Raises:
+        GroupRequestError: the client may not commit now, or not to this group.
+    """
+    group_id, generation_id = request.group_id, request.generation_id
+    if group_id in shard.other_groups:
+        if generation_id >= 0:
+            raise GroupRequestError(GroupError.UNKNOWN_MEMBER_ID)
+        return None
+    group = shard.groups.get(group_id)
+    if group is not None:
+        _validate_commit(group, request)
+    elif generation_id >= 0:
+        if request.api_version >= _GROUP_NOT_FOUND_SINCE:
+            raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
+        raise GroupRequestError(GroupError.ILLEGAL_GENERATION)
+    return group
+
+
+def _validate_commit(group: ClassicGroup, request: CommitRequest) -> None:
+    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+        return
+    if request.generation_id >= 0 or request.member_id or request.group_instance_id is not None:
+        group.require_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation_id:
+            raise GroupRequestError(GroupError.ILLEGAL_GENERATION)
+    elif group.state is not GroupState.EMPTY:
+        # Who commits on their own must not disturb a group with members.
+        raise GroupRequestError(GroupError.UNKNOWN_MEMBER_ID)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise GroupRequestError(GroupError.REBALANCE_IN_PROGRESS)
+
+
+def offsets_to_commit(
+    request: CommitRequest, *, now_ms: int, metadata_bytes_max: int
+) -> list[tuple[OffsetKey, CommittedOffset]]:
+    """The offsets of a commit, without those whose metadata is too long."""
+    expire_ms = -1 if request.retention_ms == -1 else now_ms + request.retention_ms
+    return [
+        (
+            OffsetKey(request.group_id, topic.name, each.partition),
+            CommittedOffset(
+                offset=each.offset,
+                leader_epoch=each.leader_epoch,
+                metadata=each.metadata or "",
+                commit_timestamp_ms=(
+                    now_ms
+                    if each.commit_timestamp_ms == _NO_TIMESTAMP
+                    else each.commit_timestamp_ms
+                ),
+                expire_timestamp_ms=expire_ms,
+                topic_id=topic.topic_id,
+            ),
+        )
+        for topic in request.topics
+        for each in in_steps(topic.partitions, every=16)
+        if not is_too_long(each.metadata, metadata_bytes_max)
+    ]
+
+
+def is_too_long(metadata: str | None, limit: int) -> bool:
+    """Whether metadata has more than `limit` UTF-16 code units, as Java counts them."""
+    if metadata is None or len(metadata) * 2 <= limit:
+        return False
+    return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
+
+
+def fetch_offsets(
+    shard: GroupShard,
+    group_id: str,
+    topics: Iterable[FetchTopic],
+    *,
+    at: int,
+    require_stable: bool,
+) -> list[FetchedTopic]:
+    """The committed offsets of a group for these partitions, as of an offset of the log."""
+    return [
+        FetchedTopic(
+            topic.name,
+            topic.topic_id,
+            tuple(
+                _fetched(
+                    shard,
+                    OffsetKey(group_id, topic.name, partition),
+                    topic.topic_id,
+                    at=at,
+                    require_stable=require_stable,
+                )
+                for partition in in_steps(topic.partitions, every=16)
+            ),
+        )
+        for topic in in_steps(topics)
+    ]
+
+
+def fetch_all_offsets(
+    shard: GroupShard, group_id: str, *, at: int, require_stable: bool
+) -> list[FetchedTopic]:
+    """All that a group has committed, at an offset of the log."""
+    found: dict[str, list[FetchedOffset]] = {}
+    for key, _ in in_steps(shard.offsets.of_group(group_id, at), every=16):
+        found.setdefault(key.topic, []).append(
+            _fetched(shard, key, ZERO_UUID, at=at, require_stable=require_stable)
+        )
+    return [FetchedTopic(topic, ZERO_UUID, tuple(offsets)) for topic, offsets in found.items()]
+
+
+def _fetched(
+    shard: GroupShard, key: OffsetKey, topic_id: str, *, at: int, require_stable: bool
+) -> FetchedOffset:
+    if require_stable and shard.offsets.is_pending(key):
+        return FetchedOffset(key.partition, error_code=GroupError.UNSTABLE_OFFSET_COMMIT)
+    found = shard.offsets.get(key, at)
+    if found is None or not found.is_of(topic_id):
+        return FetchedOffset(key.partition)
+    return FetchedOffset(key.partition, found.offset, found.leader_epoch, found.metadata)
+
+
+def require_offset_delete(shard: GroupShard, group_id: str) -> ClassicGroup | None:
+    """The group whose offsets may be deleted; None for one of another protocol.
+
+    Raises:
+        GroupRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    if group_id in shard.other_groups:
+        return None
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
+    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+        raise GroupRequestError(GroupError.NON_EMPTY_GROUP)
+    return group
+
+
+def require_group_delete(shard: GroupShard, group_id: str) -> ClassicGroup:
+    """The group that may be deleted.
+
+    Raises:
+        GroupRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; UNSUPPORTED_VERSION for a group of
+            another protocol.
+    """
+    if group_id in shard.other_groups:
+        raise GroupRequestError(GroupError.UNSUPPORTED_VERSION)
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
+    if group.state is not GroupState.EMPTY:
+        raise GroupRequestError(GroupError.NON_EMPTY_GROUP)
+    return group
+
+
+def all_offsets(shard: GroupShard, group_id: str) -> list[OffsetKey]:
+    """The offsets to delete with a group, pending transactional ones included."""
+    committed = [key for key, _ in shard.offsets.of_group(group_id)]
+    return list(dict.fromkeys([*committed, *shard.offsets.pending_of_group(group_id)]))
+
+
+def expired_offsets(
+    shard: GroupShard, group: ClassicGroup, *, now_ms: int, retention_ms: int
+) -> tuple[list[OffsetKey], bool]:
+    """The offsets whose time has come, and whether the group has none besides.
+
+    Source: OffsetMetadataManager.cleanupExpiredOffsets.
+    """
+    offsets = shard.offsets.of_group(group.group_id)
+    is_open = bool(shard.offsets.pending_of_group(group.group_id))
+    if not offsets:
+        return [], not is_open
+    base = _expiry_base(group)
+    if base is None:
+        return [], False
+    expired = [
+        key
+        for key, offset in offsets
+        if not group.is_subscribed_to(key.topic)
+        and offset.is_expired(now_ms, base(offset), retention_ms)
+        and not shard.offsets.is_pending(key)
+    ]
+    return expired, len(expired) == len(offsets) and not is_open
+
+
+def _expiry_base(group: ClassicGroup) -> Base | None:
+    """The start of an offset's retention; None if the group's offsets do not expire now.
+
+    In a group with members, offsets of subscribed topics do not expire. For an empty group the
+    retention starts when it became empty; for a group that never had members, at each commit.
+    """
+    if group.protocol_type is None:
+        return _commit_timestamp
+    if group.state is GroupState.EMPTY:
+        since = group.state_timestamp_ms
+        return _commit_timestamp if since is None else lambda _: since
+    if (
+        group.uses_consumer_protocol
+        and group.subscribed_topics is not None
+        and group.state is GroupState.STABLE
+    ):
+        return _commit_timestamp
+    return None
+
+
+def _commit_timestamp(offset: CommittedOffset) -> int:
+    return offset.commit_timestamp_ms

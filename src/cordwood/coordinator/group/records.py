@@ -1,0 +1,280 @@
+"""Records of `__consumer_offsets`: as values that are replayed into the state, and as bytes.
+
+Encoded records are decoded again before they are written: what is written must be readable when the
+groups are loaded. The functions that encode raise EncodingError for a value that does not fit.
+
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers,
+GroupCoordinatorRecordSerde (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.member import Client, Member, Protocol
+from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
+from cordwood.coordinator.runtime import EncodedRecord
+from cordwood.format.compression import Codec
+from cordwood.format.coordinator_record import CoordinatorKey
+from cordwood.format.group_metadata import (
+    GROUP_METADATA_TYPE,
+    GROUP_RECORDS,
+    OFFSET_COMMIT_TYPES,
+    decode_group_key,
+    decode_group_value,
+)
+from cordwood.format.message_schema import ZERO_UUID
+from cordwood.format.offset_commit import (
+    KEY_TYPE,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_offset_commit_key,
+    decode_offset_commit_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.errors import EncodingError, UnsupportedVersionError
+
+KeyValue = EncodedRecord
+
+_GROUP_METADATA_VERSION = 3
+_OTHER_PROTOCOLS = {3: "consumer", 11: "share", 17: "streams"}
+"""The protocol of a group, by the type of its first and its last record."""
+
+
+class OffsetRecord(NamedTuple):
+    """A committed offset; a value of None is a tombstone."""
+
+    key: OffsetKey
+    offset: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupRecord:
+    """A classic group; a value of None is a tombstone.
+
+    `group` is the group after this record. `fields` are those of the record in the log: members are
+    written only for a stable group, pending requests never.
+    """
+
+    group_id: str
+    group: ClassicGroup | None
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+class OtherGroupRecord(NamedTuple):
+    """A group of another protocol, of which only the name is known; None is a tombstone."""
+
+    group_id: str
+    protocol: str | None
+
+
+CoordinatorRecord = OffsetRecord | GroupRecord | OtherGroupRecord
+
+
+def encode(record: CoordinatorRecord) -> KeyValue:
+    """A record's key and value."""
+    if isinstance(record, OffsetRecord):
+        if record.offset is None:
+            return offset_tombstone(record.key)
+        return offset_commit(record.key, record.offset)
+    assert isinstance(record, GroupRecord), "records of other protocols are not written"
+    if record.group is None:
+        return KeyValue(_group_key(record.group_id), None)
+    value = GROUP_RECORDS.encode_readable_value(
+        GROUP_METADATA_TYPE, _GROUP_METADATA_VERSION, record.fields
+    )
+    return KeyValue(_group_key(record.group_id), value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
+    """The record of a key and a value; None for one of a type that is not used here.
+
+    Raises:
+        UnknownRecordTypeError: the key is of an unknown type.
+        CorruptError: it is malformed, or its value is of an unknown version.
+    """
+    known = decode_offset_commit_key(key)
+    if known is not None:  # an offset as Kafka writes it now
+        if value is None:
+            return OffsetRecord(OffsetKey(*known), None)
+        quick = decode_offset_commit_value(value)
+        if quick is not None:
+            return OffsetRecord(OffsetKey(*known), CommittedOffset(*quick))
+    decoded_key = _decode_key(key)
+    if decoded_key.record_type in OFFSET_COMMIT_TYPES:
+        return _decode_offset(decoded_key, value)
+    if decoded_key.record_type == GROUP_METADATA_TYPE:
+        decoded = decode_group_value(GROUP_METADATA_TYPE, value)
+        group_id = decoded_key.fields["group"]
+        group = None if decoded is None else _group_of(group_id, decoded.fields)
+        return GroupRecord(group_id=group_id, group=group)
+    protocol = _OTHER_PROTOCOLS.get(decoded_key.record_type)
+    if protocol is None:
+        return None
+    return OtherGroupRecord(decoded_key.fields["groupId"], None if value is None else protocol)
+
+
+class UnknownRecordTypeError(UnsupportedVersionError):
+    """A record of a type that this release does not know."""
+
+
+def _decode_key(key: bytes | None) -> CoordinatorKey:
+    try:
+        return decode_group_key(key)
+    except UnsupportedVersionError as error:
+        raise UnknownRecordTypeError(error.reason) from error
+
+
+def _decode_offset(key: CoordinatorKey, value: bytes | None) -> OffsetRecord:
+    offset_key = OffsetKey(key.fields["group"], key.fields["topic"], key.fields["partition"])
+    decoded = decode_group_value(key.record_type, value)
+    if decoded is None:
+        return OffsetRecord(offset_key, None)
+    fields = decoded.fields
+    return OffsetRecord(
+        offset_key,
+        CommittedOffset(
+            offset=fields["offset"],
+            leader_epoch=fields.get("leaderEpoch", -1),
+            metadata=fields["metadata"],
+            commit_timestamp_ms=fields["commitTimestamp"],
+            expire_timestamp_ms=fields.get("expireTimestamp", -1),
+            topic_id=fields.get("topicId", ZERO_UUID),
+        ),
+    )
+
+
+def _group_of(group_id: str, fields: Mapping[str, Any]) -> ClassicGroup:
+    """A group as it was written; its members are members still.
+
+    Source: GroupMetadataManager.replay(GroupMetadataKey, GroupMetadataValue).
+    """
+    members = fields["members"]
+    timestamp = fields["currentStateTimestamp"]
+    group = ClassicGroup(
+        group_id,
+        state=GroupState.STABLE if members else GroupState.EMPTY,
+        generation_id=fields["generation"],
+        protocol_type=fields["protocolType"] or None,
+        protocol_name=fields["protocol"],
+        leader_id=fields["leader"],
+        state_timestamp_ms=None if timestamp == -1 else timestamp,
+    )
+    for member in members:
+        rebalance_timeout_ms = member["rebalanceTimeout"]
+        group.add(
+            Member(
+                member_id=member["memberId"],
+                group_instance_id=member["groupInstanceId"],
+                client=Client(member["clientId"], member["clientHost"]),
+                rebalance_timeout_ms=(
+                    member["sessionTimeout"] if rebalance_timeout_ms == -1 else rebalance_timeout_ms
+                ),
+                session_timeout_ms=member["sessionTimeout"],
+                protocol_type=fields["protocolType"],
+                protocols=(Protocol(fields["protocol"], member["subscription"]),),
+                assignment=member["assignment"],
+            )
+        )
+    group.subscribed_topics = group.compute_subscribed_topics()
+    return group
+
+
+def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
+    """A committed offset; version 1 if it has an expiry timestamp."""
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_timestamp_ms,
+        expire_timestamp=offset.expire_timestamp_ms,
+        topic_id=offset.topic_id,
+    )
+    data = encode_offset_commit_value(value)
+    # The fast reader does not support the version with an expiry timestamp.
+    if value.expire_timestamp != -1:
+        decode_group_value(KEY_TYPE, data)
+    elif decode_offset_commit_value(data) != value:
+        raise EncodingError(f"{value} does not read back as it is written")
+    return KeyValue(_offset_key(key), data)
+
+
+def offset_tombstone(key: OffsetKey) -> KeyValue:
+    """The tombstone of a committed offset."""
+    return KeyValue(_offset_key(key), None)
+
+
+def group_metadata(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
+    """A group with its members as they are now, and these assignments by member id."""
+    members = [
+        {
+            "memberId": member.member_id,
+            "groupInstanceId": member.group_instance_id,
+            "clientId": member.client.client_id,
+            "clientHost": member.client.client_host,
+            "rebalanceTimeout": member.rebalance_timeout_ms,
+            "sessionTimeout": member.session_timeout_ms,
+            "subscription": member.metadata(group.protocol_name),
+            "assignment": assignments.get(member.member_id, b""),
+        }
+        for member in group.members()
+    ]
+    return _group(
+        group,
+        {
+            "protocolType": group.protocol_type or "",
+            "generation": group.generation_id,
+            "protocol": group.protocol_name,
+            "leader": group.leader_id,
+            "members": members,
+        },
+    )
+
+
+def new_group_metadata(group: ClassicGroup) -> GroupRecord:
+    """A group that is about to be joined for the first time."""
+    return _group(
+        group,
+        {"protocolType": "", "generation": 0, "protocol": None, "leader": None, "members": []},
+    )
+
+
+def group_tombstone(group_id: str) -> GroupRecord:
+    """The tombstone of a group."""
+    return GroupRecord(group_id=group_id, group=None)
+
+
+def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes:
+    """The batch that writes them."""
+    return build_batch(
+        [Record(number, now_ms, key, value) for number, (key, value) in enumerate(records)],
+        base_offset=0,
+        base_sequence=0,  # as Kafka's, although there is no producer
+        codec=codec,
+    )
+
+
+def _offset_key(key: OffsetKey) -> bytes:
+    fields = OffsetCommitKey(key.group_id, key.topic, key.partition)
+    data = encode_offset_commit_key(fields)
+    if decode_offset_commit_key(data) != fields:
+        raise EncodingError(f"{fields} does not read back as it is written")
+    return data
+
+
+def _group_key(group_id: str) -> bytes:
+    return GROUP_RECORDS.encode_readable_key(GROUP_METADATA_TYPE, {"group": group_id})
+
+
+def _group(group: ClassicGroup, fields: Mapping[str, object]) -> GroupRecord:
+    timestamp = group.state_timestamp_ms
+    return GroupRecord(
+        group_id=group.group_id,
+        group=group,
+        fields={**fields, "currentStateTimestamp": -1 if timestamp is None else timestamp},
+    )

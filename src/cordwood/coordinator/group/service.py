@@ -1,0 +1,410 @@
+"""The coordinator of all groups whose partition of `__consumer_offsets` this broker leads.
+
+It turns requests into events of the runtime, and reads the committed state. It belongs to the
+thread that owns the broker's state.
+
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorService.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.group import events, offset_requests
+from cordwood.coordinator.group.errors import GroupError, error_of_append
+from cordwood.coordinator.group.events import DeletedOffsets
+from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.machine import GroupStateMachine
+from cordwood.coordinator.group.member import (
+    JoinAnswer,
+    JoinRequest,
+    LeaveReply,
+    LeavingMember,
+    SyncAnswer,
+    SyncRequest,
+)
+from cordwood.coordinator.group.offset_requests import CommitRequest, FetchedTopic, FetchTopic
+from cordwood.coordinator.group.records import CoordinatorRecord
+from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.group.shard import GroupShard
+from cordwood.coordinator.runtime import Appended, CoordinatorLog, CoordinatorRuntime, RuntimeHost
+from cordwood.coordinator.timers import Cancellable
+from cordwood.format.java_map import absolute_hash
+from cordwood.model.chance import Chance
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+
+CLASSIC = "classic"
+
+A = TypeVar("A")
+Reply = Callable[[A], object]
+"""Receives the answer to a request, immediately or later."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
+    """The log of groups, and the topics whose offsets they commit."""
+
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        """The ids of those of the topics that exist."""
+
+
+class GroupHost(RuntimeHost, Protocol):
+    """The functions of the process that a group coordinator uses."""
+
+    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Cancellable:
+        """Calls a function in every period of the movable clock."""
+
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups describes it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+class GroupCounts(NamedTuple):
+    """Classic groups by their state, and committed offsets of all groups."""
+
+    groups: Mapping[GroupState, int]
+    offsets: int
+
+
+class GroupCoordinator:
+    """Answers the requests of the group APIs.
+
+    Functions that change groups take a `reply`, which is called when the change is committed.
+    Functions that only read return the committed state.
+    """
+
+    def __init__(
+        self, log: GroupLog, host: GroupHost, settings: GroupSettings, chance: Chance
+    ) -> None:
+        """Creates the coordinator; no partition is loaded yet.
+
+        Args:
+            log: the log that the groups are written to.
+            host: clock, timers, and access to the thread that owns the broker's state.
+            settings: limits, delays, retention.
+            chance: makes the ids of members.
+        """
+        self.settings = settings
+        self._log = log
+        self._host = host
+        machine = GroupStateMachine(settings, lambda: str(UUID(hex=chance.unique_id())))
+        self._runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord] = (
+            CoordinatorRuntime(machine, log, host, write_timeout_ms=settings.commit_timeout_ms)
+        )
+        self._expiry: Cancellable | None = None
+
+    # ---- partitions
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that a group's records are in.
+
+        Source: GroupCoordinatorService.partitionFor.
+        """
+        count = len(self._log.partitions()) or self.settings.topic_partitions
+        return absolute_hash(group_id) % count
+
+    def start(self) -> None:
+        """Begins to load all groups, and to look regularly for offsets that expire."""
+        self._expiry = self._host.schedule(
+            "delete-expired-group-metadata",
+            self.settings.retention_check_interval_ms,
+            self.expire_offsets,
+        )
+        self._runtime.load_all(lambda: None)
+
+    def close(self) -> None:
+        """Unloads all groups: requests that wait are refused, timers are cancelled."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._runtime.unload()
+
+    def when_loaded(self, then: Callable[[], None]) -> None:
+        """Calls `then` once all groups are known, immediately if they are."""
+        self._runtime.load_all(then)
+
+    def require_loaded(self, partition: int) -> None:
+        """Checks that a partition's groups are known, and begins to load them if not.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, or NOT_COORDINATOR where they cannot be read.
+        """
+        self._runtime.read(partition)
+
+    def complete_transaction(
+        self, partition: int, batch: bytes, producer_id: int, *, commit: bool
+    ) -> Appended:
+        """Appends a transaction marker, and commits or drops the offsets of the transaction.
+
+        Raises:
+            KafkaError: the groups are not loaded, or the marker cannot be appended.
+
+        Source: GroupCoordinatorService.completeTransaction.
+        """
+        return self._runtime.complete_transaction(partition, batch, producer_id, commit=commit)
+
+    def on_resigned(self, partition: int) -> None:
+        """This broker does not lead a partition any more: its groups are unloaded.
+
+        Source: GroupCoordinatorService.onResignation.
+        """
+        self._runtime.resign(partition)
+
+    def on_high_watermark(self, partition: int, high_watermark: int) -> None:
+        """Records below an offset are committed: sends the answers that waited for that."""
+        self._runtime.on_high_watermark(partition, high_watermark)
+
+    def _write(self, group_id: str, event: events.GroupEvent) -> None:
+        self._runtime.write(self.partition_for(group_id), event)
+
+    def _read(self, group_id: str) -> tuple[GroupShard, int]:
+        return self._runtime.read(self.partition_for(group_id))
+
+    # ---- members
+
+    def join(self, request: JoinRequest, reply: Reply[JoinAnswer]) -> None:
+        """Adds a member to its group; answers when the group's next generation begins."""
+        settings = self.settings
+        error = GroupError.NONE
+        if not request.group_id:
+            error = GroupError.INVALID_GROUP_ID
+        elif not (
+            settings.min_session_timeout_ms
+            <= request.session_timeout_ms
+            <= settings.max_session_timeout_ms
+        ):
+            error = GroupError.INVALID_SESSION_TIMEOUT
+        if error:
+            reply(JoinAnswer(error_code=error, member_id=request.member_id))
+            return
+        reply_to = ReplyTo(reply, lambda error: JoinAnswer(error_code=error_of_append(error)))
+        self._write(request.group_id, events.Join(request=request, reply_to=reply_to))
+
+    def sync(self, request: SyncRequest, reply: Reply[SyncAnswer]) -> None:
+        """Answers with a member's assignment, once the leader has sent it."""
+        if not request.group_id:
+            reply(SyncAnswer(error_code=GroupError.INVALID_GROUP_ID))
+            return
+        reply_to = ReplyTo(reply, lambda error: SyncAnswer(error_code=error_of_append(error)))
+        self._write(request.group_id, events.Sync(request=request, reply_to=reply_to))
+
+    def heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        reply: Reply[int],
+    ) -> None:
+        """Resets a member's session timeout; answers with an error code."""
+        if not group_id:
+            reply(GroupError.INVALID_GROUP_ID)
+            return
+        event = events.Heartbeat(
+            group_id=group_id,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            generation_id=generation_id,
+            reply_to=ReplyTo(reply, _code_of_heartbeat),
+        )
+        self._write(group_id, event)
+
+    def leave(
+        self, group_id: str, members: Sequence[LeavingMember], reply: Reply[LeaveReply]
+    ) -> None:
+        """Removes members from their group."""
+        if not group_id:
+            reply(LeaveReply(GroupError.INVALID_GROUP_ID))
+            return
+        reply_to = ReplyTo(reply, lambda error: LeaveReply(error_of_append(error)))
+        event = events.Leave(group_id=group_id, members=tuple(members), reply_to=reply_to)
+        self._write(group_id, event)
+
+    # ---- offsets
+
+    def commit(self, request: CommitRequest, reply: Reply[int]) -> None:
+        """Commits offsets, without those whose metadata is too long; answers an error code."""
+        offsets = offset_requests.offsets_to_commit(
+            request,
+            now_ms=self._host.clock.now_ms(),
+            metadata_bytes_max=self.settings.offset_metadata_max_bytes,
+        )
+        event = events.Commit(
+            request=request,
+            offsets=tuple(offsets),
+            reply_to=ReplyTo(reply, error_of_append),
+        )
+        self._write(request.group_id, event)
+
+    def is_metadata_too_long(self, metadata: str | None) -> bool:
+        """Whether a commit with that metadata is refused because the metadata is too long."""
+        return offset_requests.is_too_long(metadata, self.settings.offset_metadata_max_bytes)
+
+    def fetch(
+        self, group_id: str, topics: Iterable[FetchTopic] | None, *, require_stable: bool
+    ) -> list[FetchedTopic]:
+        """The committed offsets of a group for these partitions, or for all if None.
+
+        Raises:
+            KafkaError: the group's partition is not loaded.
+        """
+        shard, at = self._read(group_id)
+        if topics is None:
+            return offset_requests.fetch_all_offsets(
+                shard, group_id, at=at, require_stable=require_stable
+            )
+        return offset_requests.fetch_offsets(
+            shard, group_id, topics, at=at, require_stable=require_stable
+        )
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]], reply: Reply[DeletedOffsets]
+    ) -> None:
+        """Deletes a group's offsets for these topics and partitions."""
+        if not group_id:
+            reply(DeletedOffsets(GroupError.INVALID_GROUP_ID))
+            return
+        event = events.DeleteOffsets(
+            group_id=group_id,
+            partitions=tuple(partitions),
+            reply_to=ReplyTo(reply, lambda error: DeletedOffsets(error_of_append(error))),
+        )
+        self._write(group_id, event)
+
+    # ---- groups
+
+    def list_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[ListedGroup]:
+        """The groups of all loaded partitions, filtered by state and type if these are given.
+
+        Raises:
+            KafkaError: a partition is still being loaded.
+        """
+        wanted_states = {state.lower().strip() for state in states}
+        wanted_types = {each.lower() for each in types}
+        return [
+            group
+            for _, shard, at in self._runtime.read_all()
+            for group in _listed(shard, at)
+            if not wanted_states or group.state.lower() in wanted_states
+            if not wanted_types or group.group_type in wanted_types
+        ]
+
+    def counts(self) -> GroupCounts:
+        """The number of groups and offsets in the loaded partitions.
+
+        Source: org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics.
+        """
+        try:
+            shards = self._runtime.read_all()
+        except KafkaError:
+            shards = []
+        states = Counter(
+            group.state for _, shard, at in shards for group in shard.groups.values(at)
+        )
+        return GroupCounts(dict(states), sum(len(shard.offsets) for _, shard, _ in shards))
+
+    def describe(self, group_id: str) -> ClassicGroup | None:
+        """A classic group; None if there is none of that name.
+
+        Raises:
+            KafkaError: the group's partition is not loaded.
+        """
+        shard, at = self._read(group_id)
+        return shard.groups.get(group_id, at)
+
+    def is_of_other_protocol(self, group_id: str) -> bool:
+        """Whether the log has a group of that name that is not a classic one."""
+        shard, at = self._read(group_id)
+        return shard.other_groups.get(group_id, at) is not None
+
+    def delete_group(self, group_id: str, reply: Reply[int]) -> None:
+        """Deletes an empty group and all its offsets; answers an error code."""
+        reply_to = ReplyTo(reply, error_of_append)
+        self._write(group_id, events.DeleteGroup(group_id=group_id, reply_to=reply_to))
+
+    # ---- what happens without a request
+
+    def expire_offsets(self) -> None:
+        """Deletes offsets that nobody has used for long enough, and groups that have none."""
+        self._runtime.load_all(self._expire_all)
+
+    def _expire_all(self) -> None:
+        partitions = [index for index, shard, _ in self._runtime.read_all() if len(shard.groups)]
+        self._expire_each(partitions)
+
+    def _expire_each(self, partitions: list[int]) -> None:
+        """Looks at one partition now, and at the others later: requests come between."""
+        while partitions:
+            partition = partitions.pop(0)
+            if self._runtime.is_active(partition):
+                event = events.ExpireOffsets(reply_to=self._logged(partition))
+                self._runtime.write(partition, event)
+                break
+        if partitions:
+            self._host.call_soon(partial(self._expire_each, partitions))
+
+    def on_topics_deleted(self, names: Iterable[str]) -> None:
+        """Deletes the offsets of deleted topics; there may be new topics with the same names.
+
+        Source: GroupCoordinatorService.onMetadataUpdate, OffsetMetadataManager.onTopicsDeleted.
+        """
+        gone = set(names)
+        if GROUP_METADATA_TOPIC in gone:
+            self._runtime.unload()
+            gone.discard(GROUP_METADATA_TOPIC)
+        if gone:
+            self._runtime.load_all(partial(self._delete_of_topics, frozenset(gone)))
+
+    def _delete_of_topics(self, names: frozenset[str]) -> None:
+        recreated = self._log.topic_ids(names)
+        for partition, _, _ in self._runtime.read_all():
+            event = events.TopicsDeleted(
+                names=names,
+                recreated=recreated,
+                reply_to=self._logged(partition),
+            )
+            self._runtime.write(partition, event)
+
+    @staticmethod
+    def _logged(partition: int) -> ReplyTo[None]:
+        """Logs the error of an event that no client has requested."""
+
+        def log(error: KafkaError) -> None:
+            _LOG.error(
+                "Cannot write tombstones to %s-%d", GROUP_METADATA_TOPIC, partition, exc_info=error
+            )
+
+        return ReplyTo(lambda _: None, log)
+
+
+def _code_of_heartbeat(error: KafkaError) -> int:
+    """A heartbeat succeeds while its group is being loaded, so that members do not rejoin."""
+    is_loading = error.code == GroupError.COORDINATOR_LOAD_IN_PROGRESS
+    return GroupError.NONE if is_loading else error_of_append(error)
+
+
+def _listed(shard: GroupShard, at: int) -> list[ListedGroup]:
+    classic = [
+        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+        for group in shard.groups.values(at)
+    ]
+    # Nobody can be a member of the others here: their sessions have run out.
+    others = [
+        ListedGroup(group_id, kind, GroupState.EMPTY.value, kind)
+        for group_id, kind in shard.other_groups.items(at)
+    ]
+    return classic + others

@@ -1,0 +1,553 @@
+"""Runs a coordinator's state machine over the partitions that this broker leads.
+
+The way of an event, the same for a request, a timer and a periodic task:
+
+1. The state machine takes the state, the event and the time, and returns effects. It changes the
+   state in memory only.
+2. The records are appended to the partition's log. If that fails, the state is reverted.
+3. The records are replayed into the state by the function that also replays them when the partition
+   is loaded.
+4. The timers are set.
+5. The answers are sent when the high watermark has passed the last record that the state depends
+   on. An event without records waits too, if what it has read is not committed.
+
+A partition is loaded from its log when it is first needed; a large one in a thread. Until then
+requests are answered COORDINATOR_LOAD_IN_PROGRESS. All else belongs to the thread that owns the
+broker's state.
+
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime (4.3); KIP-848.
+Differs: each event's records are one batch, appended at once (Kafka's
+`group.coordinator.append.linger.ms` collects those of several events).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from cordwood.coordinator.deferred_answers import DeferredAnswerQueue, DeferredAnswers
+from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.timeline import Timeline
+from cordwood.coordinator.timers import Cancellable, Timers
+from cordwood.model.clock import Clock
+from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import (
+    CoordinatorLoadInProgressError,
+    KafkaError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
+from cordwood.model.pauses import in_steps, is_pausing
+
+_BATCH_KEY_BYTES_MAX = 256 * 1024
+_LOADED_AT_ONCE_BYTES = 64 * 1024
+
+_LOG = logging.getLogger(__name__)
+
+
+class CoordinatorEvent(Protocol):
+    """Something that happens to a coordinator's state."""
+
+    @property
+    def reply_to(self) -> ReplyTo[Any] | None:
+        """Where the answer to the request goes; None if the event is no request."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it may have so many records that they are encoded in slices."""
+
+
+class EncodedRecord(NamedTuple):
+    """A record as the log has it; no value makes it a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+S = TypeVar("S")
+E = TypeVar("E", bound=CoordinatorEvent)
+R = TypeVar("R", bound=Hashable)
+S_contra = TypeVar("S_contra", contravariant=True)
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class StateMachine(Protocol[S, E, R]):
+    """The transitions of a coordinator's state. It does no I/O; its only clock is `now_ms`."""
+
+    def new_state(self, partition: int, timeline: Timeline, /) -> S:
+        """The state of a partition without records."""
+
+    def handle(self, state: S, event: E, now_ms: int, /) -> Effects[R]:
+        """Changes the state, and returns what follows."""
+
+    def replay(self, state: S, record: R, offset: int, producer_id: int = -1, /) -> None:
+        """Applies a record that is in the log."""
+
+    def end_transaction(self, state: S, producer_id: int, /, *, commit: bool) -> None:
+        """Applies a transaction marker that is in the log."""
+
+    def on_loaded(self, state: S, now_ms: int, /) -> Sequence[E]:
+        """Events that happen when a partition has been loaded."""
+
+    def on_unloaded(self, state: S, /) -> Sequence[Answer]:
+        """The answers of requests that wait in the state."""
+
+
+class Appended(NamedTuple):
+    """The offsets of an appended batch."""
+
+    first_offset: int
+    end_offset: int
+    high_watermark: int
+
+
+class PartitionLoader(Protocol[S_contra]):
+    """Reads the records of one partition."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the log that has to be read."""
+
+    def load(self, state: S_contra, timeline: Timeline, /) -> int:
+        """Replays all records and returns the log end offset.
+
+        Raises:
+            CordwoodError, OSError: the log cannot be read.
+        """
+
+
+class CoordinatorLog(Protocol[S_contra, R_contra]):
+    """The topic that a coordinator's records are in."""
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
+
+    @property
+    def contents(self) -> str:
+        """The kind of its records for log lines, such as "groups"."""
+
+    def partitions(self) -> Collection[int]:
+        """The partitions of the topic; none if there is no such topic."""
+
+    def loader(self, partition: int, /) -> PartitionLoader[S_contra]:
+        """Reads a partition that is led here; raises KafkaError for another."""
+
+    def encode(self, record: R_contra, /) -> EncodedRecord:
+        """A record's bytes; raises KafkaError if a value does not fit."""
+
+    def append(self, partition: int, records: Sequence[EncodedRecord], now_ms: int, /) -> Appended:
+        """Appends a batch; raises KafkaError, with the code that clients of the API are given."""
+
+    def append_marker(self, partition: int, batch: bytes, /) -> Appended:
+        """Appends the batch of a transaction marker; raises KafkaError."""
+
+    def high_watermark(self, partition: int, /) -> int:
+        """The offset below which records are committed."""
+
+
+class RuntimeHost(Protocol):
+    """The functions of the process that a runtime uses."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time of records, and when offsets expire."""
+
+    def call_soon(self, run: Callable[[], object], /) -> object:
+        """From any thread: calls a function on the thread that owns the broker's state."""
+
+    def call_later_ms(self, delay_ms: int, run: Callable[[], object], /) -> Cancellable:
+        """Schedules a function on that thread after `delay_ms` of wall-clock time."""
+
+    def after_input(self, run: Callable[[], None], /) -> None:
+        """Calls a function when the requests that have arrived by now have been read."""
+
+
+class _Partition(Generic[S]):
+    """A partition that is loaded."""
+
+    def __init__(self, index: int, state: S, timeline: Timeline, timers: Timers) -> None:
+        self.index = index
+        self.state = state
+        self.timeline = timeline
+        self.timers = timers
+        self.deferred = DeferredAnswerQueue()
+        self.last_written = 0
+        self.committed = 0
+
+
+class CoordinatorRuntime(Generic[S, E, R]):
+    """The partitions of a coordinator's topic: loaded, being loaded, or failed.
+
+    Invariant: a partition is in one of `_active`, `_loading` and `_failed`, or in none; except one
+    that was resigned while it was being loaded.
+    """
+
+    def __init__(
+        self,
+        machine: StateMachine[S, E, R],
+        log: CoordinatorLog[S, R],
+        host: RuntimeHost,
+        *,
+        write_timeout_ms: int,
+    ) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            machine: what happens to the state.
+            log: where its records are.
+            host: time, and the thread that owns the state.
+            write_timeout_ms: how long an answer waits until its records are committed.
+        """
+        self._machine = machine
+        self._log = log
+        self._host = host
+        self._write_timeout_ms = write_timeout_ms
+        self._active: dict[int, _Partition[S]] = {}
+        self._loading: set[int] = set()
+        self._failed: set[int] = set()
+        self._pending_loads: list[tuple[set[int], Callable[[], None]]] = []
+        self._thread: ThreadPoolExecutor | None = None
+        # Loads that began under a smaller number are of partitions that were unloaded since.
+        self._load_generation = 0
+
+    # ---- events
+
+    def write(self, partition: int, event: E) -> None:
+        """Handles an event; a request is refused if the partition is not loaded."""
+        try:
+            active = self._require_active(partition)
+            now_ms = self._host.clock.now_ms()
+            encoded: Mapping[R, EncodedRecord] = {}
+            if event.is_long and is_pausing():
+                encoded = self._encode_ahead(active, event, now_ms)
+                active = self._require_active(partition)  # it may be unloaded during a pause
+        except KafkaError as error:
+            _refuse(event, error)
+        else:
+            self._handle(active, event, now_ms, encoded)
+
+    def _encode_ahead(
+        self, active: _Partition[S], event: E, now_ms: int
+    ) -> Mapping[R, EncodedRecord]:
+        """The records of an event, encoded with pauses in which other events may come first.
+
+        The event is handled for its records only, and again after the last pause: then the records
+        that are still wanted are already encoded.
+        """
+        active.timeline.begin()
+        try:
+            records = self._machine.handle(active.state, event, now_ms).records
+        finally:
+            active.timeline.revert()
+        return {record: self._log.encode(record) for record in in_steps(records, every=16)}
+
+    def _handle(
+        self,
+        active: _Partition[S],
+        event: E,
+        now_ms: int,
+        encoded: Mapping[R, EncodedRecord] | None = None,
+    ) -> None:
+        """Handles one event from beginning to end, without a pause."""
+        effects, error = self._apply(active, event, now_ms, encoded or {})
+        if error is None:
+            self._set_timers(active, effects)
+            self._answer(active, effects.answers)
+        elif effects.on_failure is None:
+            _refuse(event, error)
+        else:
+            self._handle_failure(active, effects.on_failure(error), now_ms)
+
+    def _handle_failure(self, active: _Partition[S], event: object, now_ms: int) -> None:
+        """The event that follows a failure. Its answers are errors, which depend on no record."""
+        effects, error = self._apply(active, cast("E", event), now_ms, {})
+        if error is not None:  # it is refused again, and not endlessly
+            _refuse(cast("E", event), error)
+            return
+        self._set_timers(active, effects)
+        for reply_to, value in effects.answers:
+            reply_to.send(value)
+
+    def _apply(
+        self,
+        active: _Partition[S],
+        event: E,
+        now_ms: int,
+        encoded: Mapping[R, EncodedRecord],
+    ) -> tuple[Effects[R], KafkaError | None]:
+        """The effects of an event, and the error with which its changes were reverted, if any."""
+        timeline = active.timeline
+        timeline.begin()
+        try:
+            effects = self._machine.handle(active.state, event, now_ms)
+            try:
+                self._append(active, effects, now_ms, encoded)
+            except KafkaError as error:
+                if not effects.keeps_state:
+                    timeline.revert()
+                    return effects, error
+                self._end_change(active, active.last_written)
+        except BaseException:
+            if timeline.is_changing:
+                timeline.revert()
+            raise
+        return effects, None
+
+    def _append(
+        self,
+        active: _Partition[S],
+        effects: Effects[R],
+        now_ms: int,
+        encoded: Mapping[R, EncodedRecord],
+    ) -> None:
+        """Appends and replays the records of the open change, and closes the change.
+
+        Raises:
+            KafkaError: the records were not appended; the change is still open.
+        """
+        if not effects.records:
+            self._end_change(active, active.last_written)
+            return
+        made = [
+            (each, (encoded.get(each) if encoded else None) or self._log.encode(each))
+            for each in effects.records
+        ]
+        parts = [made] if effects.is_atomic else list(_parts(made))
+        for number, part in enumerate(parts):
+            if number:
+                active.timeline.begin()
+            appended = self._log.append(active.index, [record for _, record in part], now_ms)
+            for offset, (record, _) in enumerate(part, start=appended.first_offset):
+                self._machine.replay(active.state, record, offset)
+            self._end_change(active, appended.end_offset)
+            self._advance(active, appended.high_watermark)
+
+    def complete_transaction(
+        self, partition: int, batch: bytes, producer_id: int, *, commit: bool
+    ) -> Appended:
+        """Appends a transaction marker and applies it.
+
+        Raises:
+            KafkaError: the partition is not loaded, or the marker cannot be appended.
+        """
+        active = self._require_active(partition)
+        appended = self._log.append_marker(partition, batch)
+        active.timeline.begin()
+        self._machine.end_transaction(active.state, producer_id, commit=commit)
+        self._end_change(active, appended.end_offset)
+        self._advance(active, appended.high_watermark)
+        return appended
+
+    @staticmethod
+    def _end_change(active: _Partition[S], end_offset: int) -> None:
+        active.last_written = end_offset
+        active.timeline.end(end_offset)
+        active.timeline.commit(active.committed)
+
+    def _set_timers(self, active: _Partition[S], effects: Effects[R]) -> None:
+        for timer in effects.timers:
+            if isinstance(timer, SetTimer):
+                due = partial(self._due, active, timer.event)
+                active.timers.set(timer.key, timer.delay_ms, due)
+            else:
+                active.timers.cancel(timer.key)
+
+    def _due(self, active: _Partition[S], event: object) -> None:
+        """Handles a timer's event. The timers of a partition are cancelled when it is unloaded."""
+        self._handle(active, cast("E", event), self._host.clock.now_ms())
+
+    # ---- answers
+
+    def _answer(self, active: _Partition[S], answers: Sequence[Answer]) -> None:
+        if not answers:
+            return
+        if active.last_written <= active.committed:
+            DeferredAnswers(active.committed, answers).send()
+            return
+        deferred = DeferredAnswers(active.last_written, answers)
+        deferred.timeout = self._host.call_later_ms(
+            self._write_timeout_ms, partial(self._time_out, active, deferred)
+        )
+        active.deferred.add(deferred)
+
+    @staticmethod
+    def _time_out(active: _Partition[S], deferred: DeferredAnswers) -> None:
+        active.deferred.remove(deferred)
+        deferred.refuse(RequestTimedOutError("The records were not committed in time"))
+
+    def on_high_watermark(self, partition: int, high_watermark: int) -> None:
+        """Sends the answers whose records are now committed."""
+        active = self._active.get(partition)
+        if active is not None:
+            self._advance(active, high_watermark)
+
+    @staticmethod
+    def _advance(active: _Partition[S], high_watermark: int) -> None:
+        if high_watermark > active.committed:
+            active.committed = high_watermark
+            active.timeline.commit(high_watermark)
+            for deferred in active.deferred.take(high_watermark):
+                deferred.send()
+
+    # ---- reading
+
+    def read(self, partition: int) -> tuple[S, int]:
+        """A partition's state, and the offset up to which it is committed.
+
+        Raises:
+            CoordinatorLoadInProgressError: the partition is being loaded.
+            NotCoordinatorError: this broker does not lead the partition, or cannot load it.
+        """
+        active = self._require_active(partition)
+        return active.state, active.committed
+
+    def read_all(self) -> list[tuple[int, S, int]]:
+        """The partitions that are loaded, each as `read` gives it.
+
+        Raises:
+            CoordinatorLoadInProgressError: one is being loaded.
+        """
+        if self._loading:
+            raise CoordinatorLoadInProgressError("A partition is being loaded")
+        return [(active.index, active.state, active.committed) for active in self._active.values()]
+
+    def is_active(self, partition: int) -> bool:
+        """Whether a partition is loaded."""
+        return partition in self._active
+
+    def _require_active(self, partition: int) -> _Partition[S]:
+        """A loaded partition; begins to load another one."""
+        self._begin_load(partition)
+        found = self._active.get(partition)
+        if found is not None:
+            return found
+        if partition in self._loading:
+            raise CoordinatorLoadInProgressError(f"{self._log.topic}-{partition} is being loaded")
+        raise NotCoordinatorError(f"{self._log.topic}-{partition} is not led here")
+
+    # ---- loading and unloading
+
+    def load_all(self, then: Callable[[], None]) -> None:
+        """Loads all partitions that are not loaded yet, and calls `then` when all are loaded."""
+        for partition in in_steps(self._log.partitions()):
+            self._begin_load(partition)
+        if self._loading:
+            self._pending_loads.append((set(self._loading), then))
+        else:
+            then()
+
+    def resign(self, partition: int) -> None:
+        """Unloads a partition that is not led here any more; it is not loaded again."""
+        self._failed.add(partition)
+        active = self._active.pop(partition, None)
+        if active is not None:
+            self._end(active)
+
+    def unload(self) -> None:
+        """Unloads all partitions. Pending `load_all` callbacks run immediately."""
+        ended = list(self._active.values())
+        pending, self._pending_loads = self._pending_loads, []
+        self._load_generation += 1
+        self._active.clear()
+        self._loading.clear()
+        self._failed.clear()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+        for _, then in pending:
+            then()
+        for active in ended:
+            self._end(active)
+
+    def _end(self, active: _Partition[S]) -> None:
+        """Refuses the requests that wait; nothing happens to the state any more."""
+        active.timers.cancel_all()
+        error = NotCoordinatorError(f"{self._log.topic}-{active.index} is not led here")
+        for deferred in active.deferred.take_all():
+            deferred.refuse(error)
+        for reply_to, value in self._machine.on_unloaded(active.state):
+            reply_to.send(value)
+
+    def _begin_load(self, partition: int) -> None:
+        if partition in self._active or partition in self._loading or partition in self._failed:
+            return
+        try:
+            loader = self._log.loader(partition)
+        except KafkaError:
+            return
+        self._loading.add(partition)
+        if loader.size_bytes <= _LOADED_AT_ONCE_BYTES:
+            self._end_load(partition, self._load_generation, self._load(partition, loader))
+            return
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
+        self._thread.submit(self._load_in_thread, partition, self._load_generation, loader)
+
+    def _load_in_thread(self, partition: int, generation: int, loader: PartitionLoader[S]) -> None:
+        loaded = self._load(partition, loader)
+        self._host.call_soon(partial(self._end_load, partition, generation, loaded))
+
+    def _load(self, partition: int, loader: PartitionLoader[S]) -> _Partition[S] | None:
+        """A partition's state; None if its log cannot be read, which is logged."""
+        log, timeline = self._log, Timeline()
+        state = self._machine.new_state(partition, timeline)
+        try:
+            end_offset = loader.load(state, timeline)
+        except (CordwoodError, OSError) as error:
+            _LOG.error("Cannot load the %s of %s-%d: %s", log.contents, log.topic, partition, error)
+            return None
+        except Exception:  # otherwise clients would be answered forever that it is being loaded
+            _LOG.exception("Cannot load the %s of %s-%d", log.contents, log.topic, partition)
+            return None
+        timers = Timers(self._host.call_later_ms, self._host.after_input)
+        loaded = _Partition(partition, state, timeline, timers)
+        loaded.last_written = end_offset
+        return loaded
+
+    def _end_load(self, partition: int, generation: int, loaded: _Partition[S] | None) -> None:
+        if generation != self._load_generation:
+            return
+        self._loading.discard(partition)
+        if loaded is None or partition in self._failed:
+            self._failed.add(partition)
+        else:
+            self._activate(loaded)
+        ready = []
+        for waits_for, then in self._pending_loads:
+            waits_for.discard(partition)
+            if not waits_for:
+                ready.append(then)
+        self._pending_loads = [each for each in self._pending_loads if each[0]]
+        for then in ready:
+            then()
+
+    def _activate(self, loaded: _Partition[S]) -> None:
+        self._active[loaded.index] = loaded
+        try:
+            self._advance(loaded, self._log.high_watermark(loaded.index))
+            now_ms = self._host.clock.now_ms()
+            for event in self._machine.on_loaded(loaded.state, now_ms):
+                self._handle(loaded, event, now_ms)
+        except Exception:  # requests that wait for the load must be answered
+            _LOG.exception(
+                "Cannot resume the %s of %s-%d", self._log.contents, self._log.topic, loaded.index
+            )
+
+
+def _refuse(event: CoordinatorEvent, error: KafkaError) -> None:
+    if event.reply_to is not None:
+        event.reply_to.refuse(error)
+
+
+def _parts(made: Sequence[tuple[R, EncodedRecord]]) -> Iterator[Sequence[tuple[R, EncodedRecord]]]:
+    """Records in batches that any log accepts, by the size of their keys."""
+    start, size_bytes = 0, 0
+    for end, (_, record) in enumerate(made, start=1):
+        size_bytes += len(record.key)
+        if size_bytes >= _BATCH_KEY_BYTES_MAX or end == len(made):
+            yield made[start:end]
+            start, size_bytes = end, 0

@@ -1,0 +1,73 @@
+"""Named timers: setting a timer replaces the timer with the same name.
+
+A timer may fire late, after the event loop or the machine was stopped, and the input that would
+have cancelled it may have arrived in the meantime. So a due timer first lets the event loop read
+all input that has arrived, and fires only if it is still set after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+
+class Cancellable(Protocol):
+    """A scheduled call that can be cancelled."""
+
+    def cancel(self) -> object:
+        """Makes it not happen; without effect afterwards."""
+
+
+CallLater = Callable[[int, Callable[[], None]], Cancellable]
+"""Schedules a function after a delay of wall-clock time (ms), on the broker's thread."""
+
+
+AfterInput = Callable[[Callable[[], None]], None]
+"""Calls a function when the requests that have arrived by now have been read."""
+
+
+def at_once(run: Callable[[], None]) -> None:
+    """For timers whose owner has no input to wait for."""
+    run()
+
+
+class Timers:
+    """Timers by key."""
+
+    def __init__(self, call_later_ms: CallLater, after_input: AfterInput = at_once) -> None:
+        self._call_later_ms = call_later_ms
+        self._after_input = after_input
+        self._pending: dict[Hashable, Cancellable] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._pending
+
+    def set(self, key: Hashable, delay_ms: int, fn: Callable[[], None]) -> None:
+        """Calls `fn` after `delay_ms`, unless the timer is cancelled or set again before."""
+        self.cancel(key)
+
+        def ring() -> None:
+            if self._pending.get(key) is handle:
+                del self._pending[key]
+                fn()
+
+        def due() -> None:
+            if self._pending.get(key) is handle:
+                self._after_input(ring)
+
+        handle = self._call_later_ms(delay_ms, due)
+        self._pending[key] = handle
+
+    def cancel(self, key: Hashable) -> None:
+        """Stops a timer, if it is set."""
+        handle = self._pending.pop(key, None)
+        if handle is not None:
+            handle.cancel()
+
+    def cancel_all(self) -> None:
+        """Stops them all."""
+        for key in list(self._pending):
+            self.cancel(key)

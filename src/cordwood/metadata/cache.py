@@ -1,0 +1,42 @@
+"""The metadata that a broker reads: the newest image that its loader has published.
+
+Source: org.apache.kafka.metadata.KRaftMetadataCache, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cordwood.metadata.feature_levels import KRAFT_VERSION, served_level
+from cordwood.metadata.image import MetadataImage
+from cordwood.metadata.publisher import MetadataUpdate
+
+
+class MetadataCache:
+    """Holds the current image. It is a `MetadataPublisher`; install it before its readers."""
+
+    def __init__(self, kraft_version: Callable[[], int]) -> None:
+        """The image is empty until the loader has published the first.
+
+        Args:
+            kraft_version: returns the level of `kraft.version`, which is in no image.
+        """
+        self.image = MetadataImage()
+        self._kraft_version = kraft_version
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        """As `MetadataPublisher`."""
+        self.image = update.after
+
+    def finalized_features(self) -> Mapping[str, int]:
+        """The finalized levels as ApiVersions shows them, `kraft.version` among them.
+
+        The metadata log of a Kafka may hold levels that are not served here. They stay in the log,
+        and clients see the highest level that is served.
+        """
+        served = {name: served_level(name, level) for name, level in self.image.features.items()}
+        found = {name: level for name, level in served.items() if level}
+        kraft_version = self._kraft_version()
+        if kraft_version:
+            found[KRAFT_VERSION] = kraft_version
+        return found

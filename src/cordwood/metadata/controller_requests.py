@@ -1,0 +1,120 @@
+"""The values of requests to the controller, and of its answers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cordwood.format.java_map import spread_hash
+from cordwood.metadata.image import Endpoint, QuotaEntity
+from cordwood.model.kafka_errors import KafkaError
+
+#: Types of updates of features, as UpdateFeatures numbers them.
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create; -1 means the broker's default.
+
+    `assignments` are the brokers of each partition, by partition number, for a manual assignment.
+    `configs` are valid already; a value of None is refused.
+    """
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was made, or with validate_only would have been."""
+
+    name: str
+    topic_id: uuid.UUID
+    num_partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartitions:
+    """The new total number of partitions of a topic; `assignments` are those of the new ones."""
+
+    topic: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """Settings of one resource; None takes one away. Names and values are valid already."""
+
+    resource_type: int
+    name: str
+    values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaChange:
+    """Quotas of an entity, a name for each kind; None takes one away."""
+
+    entity: Mapping[str, str | None]
+    ops: Sequence[tuple[str, float | None]]
+
+    @property
+    def key(self) -> QuotaEntity:
+        """The entity as images have it."""
+        return frozenset(self.entity.items())
+
+    @property
+    def in_kafkas_order(self) -> list[tuple[str, str | None]]:
+        """The kinds and names in the order of a java.util.HashMap of four buckets."""
+        return sorted(self.entity.items(), key=lambda item: spread_hash(item[0]) & 3)
+
+
+class FeatureUpdate(NamedTuple):
+    """A level that a feature is to have; `upgrade_type` as in UpdateFeatures."""
+
+    name: str
+    level: int
+    upgrade_type: int = UPGRADE
+
+
+class Reassignment(NamedTuple):
+    """The target replicas of a partition; None cancels a reassignment in progress."""
+
+    topic: str
+    partition: int
+    replicas: Sequence[int] | None
+
+
+class ElectionResult(NamedTuple):
+    """The result of an election; None if there is a new leader."""
+
+    topic: str
+    partition: int
+    error: KafkaError | None
+
+
+class QuorumReplica(NamedTuple):
+    """A voter as DescribeQuorum shows it; times in ms."""
+
+    replica_id: int
+    directory_id: uuid.UUID
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumInfo:
+    """The state of the quorum: one voter, which leads."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    endpoints: tuple[Endpoint, ...]

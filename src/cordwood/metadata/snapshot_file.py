@@ -1,0 +1,121 @@
+"""Files of snapshots: of a metadata log, of the voters at format time, of the first records.
+
+Source: org.apache.kafka.snapshot.RecordsSnapshotWriter, FileRawSnapshotWriter, Snapshots; KIP-630.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cordwood.format.control_record import ControlType, build_control_key, build_kraft_control_value
+from cordwood.format.file_names import metadata_snapshot_name
+from cordwood.format.record import Record
+from cordwood.format.record_batch import build_batch
+from cordwood.metadata.records import ApiRecord
+from cordwood.storage.filesystem import FileSystem
+
+_BATCH_RECORDS_MAX = 1024
+_PART_SUFFIX = ".part"
+_SNAPSHOT_MODE = 0o400
+ControlRecord = tuple[ControlType, Mapping[str, Any]]
+
+
+def control_batch(
+    controls: Sequence[ControlRecord], *, base_offset: int, timestamp_ms: int, epoch: int
+) -> bytes:
+    """A batch of KRaft's own records."""
+    records = [
+        Record(base_offset + number, timestamp_ms, build_control_key(kind), value)
+        for number, (kind, value) in enumerate(
+            (kind, build_kraft_control_value(kind, 0, fields)) for kind, fields in controls
+        )
+    ]
+    return build_batch(
+        records, base_offset=base_offset, is_control=True, partition_leader_epoch=epoch
+    )
+
+
+def data_batch(
+    values: Sequence[bytes], *, base_offset: int, timestamp_ms: int, epoch: int
+) -> bytes:
+    """A batch of metadata records."""
+    records = [
+        Record(base_offset + number, timestamp_ms, None, value)
+        for number, value in enumerate(values)
+    ]
+    return build_batch(records, base_offset=base_offset, partition_leader_epoch=epoch)
+
+
+def kraft_controls(
+    kraft_version: int, voters: Sequence[Mapping[str, Any]] | None
+) -> list[ControlRecord]:
+    """The control records at the start of a log with dynamic voters; none for static voters."""
+    if kraft_version == 0:
+        return []
+    return [
+        (ControlType.KRAFT_VERSION, {"kRaftVersion": kraft_version}),
+        (ControlType.KRAFT_VOTERS, {"voters": list(voters or ())}),
+    ]
+
+
+def snapshot_batches(
+    records: Iterable[ApiRecord],
+    *,
+    epoch: int,
+    now_ms: int,
+    last_contained_ms: int,
+    controls: Sequence[ControlRecord] = (),
+) -> Iterator[bytes]:
+    """The batches of a snapshot; offsets in the file start at 0.
+
+    `last_contained_ms` is the timestamp of the last batch that the snapshot covers.
+    """
+    header = [(ControlType.SNAPSHOT_HEADER, {"lastContainedLogTimestamp": last_contained_ms})]
+    first = [*header, *controls]
+    yield control_batch(first, base_offset=0, timestamp_ms=now_ms, epoch=epoch)
+    offset = len(first)
+    values: list[bytes] = []
+    for record in records:
+        values.append(record.encode())
+        if len(values) == _BATCH_RECORDS_MAX:
+            yield data_batch(values, base_offset=offset, timestamp_ms=now_ms, epoch=epoch)
+            offset += len(values)
+            values = []
+    if values:
+        yield data_batch(values, base_offset=offset, timestamp_ms=now_ms, epoch=epoch)
+        offset += len(values)
+    footer: list[ControlRecord] = [(ControlType.SNAPSHOT_FOOTER, {})]
+    yield control_batch(footer, base_offset=offset, timestamp_ms=now_ms, epoch=epoch)
+
+
+def write_snapshot(
+    directory: Path, end_offset: int, epoch: int, batches: Iterable[bytes], fs: FileSystem
+) -> Path:
+    """Writes a snapshot that ends at `end_offset`, exclusive; the write is atomic.
+
+    Raises:
+        NoSpaceError: the disk is full; no partial file is left.
+        OSError: the disk returned an error.
+    """
+    path = directory / metadata_snapshot_name(end_offset, epoch)
+    part = path.with_name(path.name + _PART_SUFFIX)
+    try:
+        file = fs.create(part)
+        try:
+            position = 0
+            for batch in batches:
+                file.write_at([batch], position)
+                position += len(batch)
+            file.sync()
+        finally:
+            file.close()
+        fs.take_after(part, replace(fs.facts_of(part), mode=_SNAPSHOT_MODE))
+        fs.rename(part, path)
+    except BaseException:
+        fs.remove(part)
+        raise
+    fs.sync_directory(directory)
+    return path

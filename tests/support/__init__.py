@@ -1,0 +1,1 @@
+"""What the tests, the tools and the benchmarks of Cordwood share; not part of the package."""

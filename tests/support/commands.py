@@ -1,0 +1,120 @@
+"""Runs the command line many times: each run is forked from a process that has imported it.
+
+A run costs milliseconds instead of half a second, so that every command can be given every kind of
+bad input.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+CLOSED_PIPE = "a pipe without a reader"
+FULL = "a full disk"
+
+
+class Outcome(NamedTuple):
+    """How a run ended; `code` is negative where a signal killed it."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Commands:
+    """Runs `cordwood` with arguments; a context manager."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.commands"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.communicate()
+
+    def run(self, arguments: Sequence[str], *, stdout: str = "", cwd: Path = Path()) -> Outcome:
+        """Runs a command; `stdout` may be `CLOSED_PIPE` or `FULL`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = {"arguments": list(arguments), "stdout": stdout, "cwd": str(cwd.absolute())}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return Outcome(*json.loads(self._process.stdout.readline()))
+
+
+def _run(order: dict[str, str]) -> Outcome:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if child == 0:
+            _be_command(order, out.fileno(), err.fileno())
+        _, status = os.waitpid(child, 0)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode(errors="backslashreplace"))
+        return Outcome(os.waitstatus_to_exitcode(status), *texts)
+
+
+def _be_command(order: dict[str, str], out: int, err: int) -> None:
+    from cordwood.surfaces.cli.entry import main  # noqa: PLC0415  # loaded by now
+
+    code: object = 99
+    try:
+        os.chdir(order["cwd"])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(err, 2)
+        os.dup2(_stdout(order["stdout"], out), 1)
+        sys.argv = ["cordwood", *order["arguments"]]
+        main()
+    except SystemExit as stop:
+        code = stop.code
+    finally:
+        os._exit(code if isinstance(code, int) else 98)
+
+
+def _stdout(kind: str, out: int) -> int:
+    if kind == CLOSED_PIPE:
+        reader, writer = os.pipe()
+        os.close(reader)
+        return writer
+    return os.open("/dev/full", os.O_WRONLY) if kind == FULL else out
+
+
+def serve() -> None:
+    """Answers an outcome for each order on stdin."""
+    from cordwood.surfaces.cli import main  # noqa: PLC0415  # imported here alone
+    from cordwood.surfaces.cli.tools import table  # noqa: PLC0415
+
+    # What a fork finds imported it need not import.
+    for name in ("clean", "cleaner", "clock", "serve", "dump_log"):
+        importlib.import_module(f"cordwood.surfaces.cli.{name}")
+    for tool in table.TOOLS.values():
+        importlib.import_module(f"cordwood.surfaces.cli.tools.{tool.module}")
+    for name in ("cordwood.node", "cordwood.surfaces.client.group", "uvloop"):
+        importlib.import_module(name)
+    assert main.app is not None
+    for line in iter(sys.stdin.readline, ""):
+        print(json.dumps(_run(json.loads(line))), flush=True)  # noqa: T201  # the answer
+
+
+if __name__ == "__main__":
+    serve()

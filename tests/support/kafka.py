@@ -1,0 +1,599 @@
+"""A real Apache Kafka for tests: fetched once from Maven Central, run on loopback.
+
+Role: the other side of every comparison. `kafka_tool` runs one of Kafka's command line programs;
+`RealKafka` is a broker and controller in one process on directories of the caller's choice.
+
+The jars are found, or put, in `$CORDWOOD_KAFKA_HOME`, by default `~/.cache/cordwood/kafka-4.3.0`.
+Needs Java, and for the first fetch Maven and the files in `tools/realkafka` of a source checkout.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
+
+from cordwood.model.errors import CordwoodError
+from support.class_archive import quick_start
+from support.downloads import DownloadError, copy_dependencies
+from support.ports import free_port
+
+T = TypeVar("T")
+
+KAFKA_VERSION: Final = "4.3.0"
+_RESOURCES: Final = Path(__file__).resolve().parents[2] / "tools" / "realkafka"
+_CLUSTER_ID: Final = "Y29yZHdvb2QtdGVzdHMtMQ"
+_START_SECONDS_MAX: Final = 300
+_STOP_SECONDS_MAX: Final = 300
+_QUIET_SECONDS_MAX: Final = 600
+_POLL_SECONDS: Final = 0.1
+
+_TOOLS: Final = "org.apache.kafka.tools"
+TOOL_CLASSES: Final[Mapping[str, str]] = {
+    "server": "kafka.Kafka",
+    "storage": "kafka.tools.StorageTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "topics": f"{_TOOLS}.TopicCommand",
+    "console-producer": f"{_TOOLS}.ConsoleProducer",
+    "console-consumer": f"{_TOOLS}.consumer.ConsoleConsumer",
+    "consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
+    "delete-records": f"{_TOOLS}.DeleteRecordsCommand",
+    "dump-log": f"{_TOOLS}.DumpLogSegments",
+    "get-offsets": f"{_TOOLS}.GetOffsetShell",
+    "log-dirs": f"{_TOOLS}.LogDirsCommand",
+    "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
+    "transactions": f"{_TOOLS}.TransactionsCommand",
+    "cluster": f"{_TOOLS}.ClusterTool",
+    "broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",
+}
+
+
+class KafkaUnavailableError(CordwoodError):
+    """Java or Maven is missing, or Maven Central cannot be reached."""
+
+
+class KafkaRunError(CordwoodError):
+    """A real Kafka that did not start, stop or settle in the time it was given."""
+
+
+def kafka_home() -> Path:
+    """The directory that holds, or will hold, Kafka's jars."""
+    default = Path.home() / ".cache" / "cordwood" / f"kafka-{KAFKA_VERSION}"
+    return Path(os.environ.get("CORDWOOD_KAFKA_HOME") or default)
+
+
+def kafka_jars() -> Path:
+    """The directory of Kafka's jars, fetched if it is not there yet.
+
+    Callers in other processes wait for one fetch, by a lock file beside the jars.
+
+    Raises:
+        KafkaUnavailableError: what is missing, in words.
+    """
+    if shutil.which("java") is None:
+        raise KafkaUnavailableError(
+            "a real Kafka needs Java 17 or newer, and `java` is not on PATH"
+        )
+    home = kafka_home()
+    jars = home / "jars"
+    if _is_complete(jars):
+        return jars
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _is_complete(jars):
+            _fetch(jars)
+    return jars
+
+
+def _pom() -> Path:
+    pom = _RESOURCES / "pom.xml"
+    if not pom.exists():
+        raise KafkaUnavailableError(f"{pom} is missing: run from a source checkout of Cordwood")
+    return pom
+
+
+def _stamp(jars: Path) -> Path:
+    return jars / f".complete-{hashlib.sha256(_pom().read_bytes()).hexdigest()[:16]}"
+
+
+def _is_complete(jars: Path) -> bool:
+    return _stamp(jars).exists()
+
+
+def _fetch(jars: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise KafkaUnavailableError(
+            f"`mvn` is not on PATH, and {jars} does not hold Apache Kafka {KAFKA_VERSION} yet"
+        )
+    partial = jars.with_name("jars.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        copy_dependencies(_pom(), partial)
+    except DownloadError as error:
+        raise KafkaUnavailableError(str(error)) from error
+    _stamp(partial).touch()
+    shutil.rmtree(jars, ignore_errors=True)
+    partial.rename(jars)
+
+
+def _java(jars: Path, log4j: Path, tool: str, *, heap: str, flags: Sequence[str]) -> list[str]:
+    quick = quick_start(jars, kafka_home(), _RESOURCES / "log4j2-server.xml")
+    java = ["java", f"-Xmx{heap}", *flags, *quick, f"-Dlog4j2.configurationFile={log4j}"]
+    return [*java, "-cp", f"{jars}/*", TOOL_CLASSES.get(tool, tool)]
+
+
+def kafka_tool(
+    name: str, *args: str, heap: str = "1g", timeout_s: float = 900
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's command line programs, such as `dump-log`, and returns what it printed.
+
+    `name` is a key of `TOOL_CLASSES` or a Java class. Arguments may be of any length: they are
+    given to Java in a file. The exit code is the caller's to judge.
+    """
+    flags = ["-XX:+UseSerialGC", "-Dfile.encoding=UTF-8"]
+    log4j = _RESOURCES / "log4j2-tools.xml"
+    _, *command = [*_java(kafka_jars(), log4j, name, heap=heap, flags=flags), *args]
+    with tempfile.NamedTemporaryFile("w", prefix="kafka-args-", encoding="utf-8") as arguments:
+        for part in command:
+            escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+            arguments.write(f'"{escaped}"\n')
+        arguments.flush()
+        return subprocess.run(
+            ["java", f"@{arguments.name}"],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=timeout_s,
+            check=False,
+        )
+
+
+def tools_resource(name: str) -> Path:
+    """A file of `tools/realkafka` in a source checkout."""
+    return _RESOURCES / name
+
+
+def java_command(program: str, *, heap: str = "1g") -> list[str]:
+    """The command that runs a class of Kafka's, or a source file that uses them."""
+    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+    log4j = _RESOURCES / "log4j2-tools.xml"
+    return _java(kafka_jars(), log4j, program, heap=heap, flags=flags)
+
+
+def poll_until(
+    observe: Callable[[], T | None],
+    *,
+    timeout_s: float,
+    what: str,
+    interval_s: float = _POLL_SECONDS,
+) -> T:
+    """The first result of `observe` that is neither None nor False.
+
+    Raises:
+        KafkaRunError: `timeout_s` passed before that; `what` says what was waited for.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        seen = observe()
+        if seen is not None and seen is not False:
+            return seen
+        if time.monotonic() > deadline:
+            raise KafkaRunError(f"waited {timeout_s:.0f} s in vain: {what}")
+        time.sleep(interval_s)
+
+
+_BASE_PROPERTIES: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.message.timestamp.before.max.ms": str(2**63 - 1),
+    "log.segment.delete.delay.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "auto.create.topics.enable": "false",
+}
+_CLEANER_OFF: Final[Mapping[str, str]] = {
+    "log.cleaner.enable": "false",
+    "log.retention.check.interval.ms": "86400000",
+    "log.initial.task.delay.ms": "86400000",
+}
+_CLEANER_ON: Final[Mapping[str, str]] = {
+    "log.cleaner.enable": "true",
+    "log.cleaner.backoff.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+}
+
+_WORK = re.compile(
+    r"Beginning cleaning of log|Deleting segment|Incremented log start offset"
+    r"|Rolled new log segment|Rolling the active segment|Truncating to offset"
+)
+_LOOKED_AT = re.compile(r"Finding range of cleanable offsets for log=(\S+?)\. Last clean offset")
+_RETENTION_PASS = re.compile(r"Log cleanup completed\. 0 files deleted")
+_STARTED = re.compile(r"Kafka Server started")
+_PASSES_WITHOUT_WORK: Final = 3
+
+_ERROR: Final = re.compile(r"\] (?:ERROR|FATAL) ")
+_ASSIGNED: Final = re.compile(r"\[ControllerApis .*\(apiKey=ASSIGN_REPLICAS_TO_DIRS,")
+_SLOW: Final = re.compile(r"EventPerformanceMonitor|CONTROLLER_REGISTRATION")
+_TRIED_AGAIN: Final = re.compile(r"\[AssignmentsManager .* STALE_BROKER_EPOCH\. Retrying\.")
+
+
+def cleaner_is_quiet(log: str) -> bool:
+    """True when the broker whose log since its start is `log` has found nothing more to clean.
+
+    That is: since the broker was started, and since the last line that says something was cleaned
+    or deleted, each compacted log was looked at three times and retention passed three times.
+    """
+    last_work = -1
+    looked_at: dict[str, int] = {}
+    retention_passes = 0
+    for number, line in enumerate(log.splitlines()):
+        if _STARTED.search(line) or _WORK.search(line):
+            last_work = number
+            looked_at = dict.fromkeys(looked_at, 0)
+            retention_passes = 0
+        elif seen := _LOOKED_AT.search(line):
+            looked_at[seen[1]] = looked_at.get(seen[1], 0) + 1
+        elif _RETENTION_PASS.search(line):
+            retention_passes += 1
+    return (
+        last_work >= 0
+        and _STARTED.search(log) is not None
+        and retention_passes >= _PASSES_WITHOUT_WORK
+        and all(times >= _PASSES_WITHOUT_WORK for times in looked_at.values())
+    )
+
+
+class RealKafka:
+    """A single-node Apache Kafka 4.3 on loopback: a context manager that leaves nothing running.
+
+    `log_dirs` may hold data already: they are formatted only where `meta.properties` is missing.
+    `properties` are lines of server.properties on top of small defaults. With `user`, Kafka
+    runs as that user (which takes root), and what is formatted here is given to it, once.
+    Entering the context does not start the broker: `start` does, as often as wanted.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        log_dirs: Sequence[Path] | None = None,
+        properties: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> None:
+        self.root = root
+        self.log_dirs = list(log_dirs) if log_dirs is not None else [root / "data"]
+        self.properties = dict(properties or {})
+        self.user = user
+        self.port = free_port()
+        self._controller_port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_position = 0
+        root.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.is_running:
+            self.kill()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def config_file(self) -> Path:
+        """The server.properties of the last start."""
+        return self.root / "server.properties"
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """True between `start` and the end of the process."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def server_log(self) -> str:
+        """All that the broker has logged, over all its starts."""
+        path = self.root / "server.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @property
+    def log_since_start(self) -> str:
+        """What the broker has logged since it was last started."""
+        path = self.root / "server.log"
+        if not path.exists():
+            return ""
+        with path.open("rb") as log:
+            log.seek(self._log_position)
+            return log.read().decode(errors="replace")
+
+    @property
+    def errors_since_start(self) -> list[str]:
+        """The errors that the broker has logged since it was last started.
+
+        Left out are those that depend on the speed of the machine: a broker that says in which
+        directories its partitions are while it registers is refused for its epoch, and tries again;
+        and a controller complains of an event, or of its registration, that took long.
+        """
+        lines = [*self.log_since_start.splitlines(), ""]
+        return [
+            line
+            for line, following in pairwise(lines)
+            if _ERROR.search(line)
+            and not (_SLOW.search(line) or _TRIED_AGAIN.search(line))
+            and not (_ASSIGNED.search(line) and "StaleBrokerEpochException" in following)
+        ]
+
+    def client(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """A librdkafka configuration for this broker, quiet about brokers that come and go."""
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **(settings or {})}
+
+    def admin(self) -> AdminClient:
+        """A new admin client of this broker."""
+        return AdminClient(self.client())
+
+    def start(self, properties: Mapping[str, str] | None = None) -> AdminClient:
+        """Starts the broker and waits until each partition has a leader.
+
+        `properties` hold for this start only, above those given to the constructor.
+
+        Raises:
+            KafkaRunError: the process ended, or did not answer in time.
+        """
+        assert not self.is_running, "started twice"
+        jars, resources = self.programs()
+        self._write_config(properties or {})
+        if any(not (d / "meta.properties").exists() for d in self.log_dirs):
+            self._format()
+        log_path = self.root / "server.log"
+        self._log_position = log_path.stat().st_size if log_path.exists() else 0
+        command = _java(
+            jars, resources / "log4j2-server.xml", "server", heap="768m", flags=["-XX:+UseSerialGC"]
+        )
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._launcher(), *command, str(self.config_file)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self.root,
+            )
+        return poll_until(self.serving, timeout_s=_START_SECONDS_MAX, what="Kafka starts")
+
+    def stop(self) -> None:
+        """Stops the broker cleanly (SIGTERM)."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise KafkaRunError("Kafka did not stop on SIGTERM") from error
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends the broker as a power cut would (SIGKILL)."""
+        assert self._process is not None, "not started"
+        self._process.kill()
+        self._process.wait(_STOP_SECONDS_MAX)
+        self._process = None
+
+    def start_cleaning(self, properties: Mapping[str, str] | None = None) -> AdminClient:
+        """Starts the broker with its cleaner and its retention on, both in short intervals."""
+        return self.start({**_CLEANER_ON, **(properties or {})})
+
+    def start_without_cleaning(self, properties: Mapping[str, str] | None = None) -> AdminClient:
+        """Starts the broker with neither cleaner nor retention."""
+        return self.start({**_CLEANER_OFF, **(properties or {})})
+
+    def wait_until_clean(
+        self,
+        *,
+        timeout_s: float = _QUIET_SECONDS_MAX,
+        also: Callable[[], bool] | None = None,
+    ) -> None:
+        """Waits until the running broker has cleaned and deleted all that it ever will.
+
+        `also` is a further condition, such as a line of a checkpoint file.
+
+        Raises:
+            KafkaRunError: there was still work after `timeout_s`.
+        """
+
+        def quiet() -> bool:
+            if not self.is_running:
+                raise KafkaRunError(f"Kafka ended while cleaning: {self._last_words()}")
+            return cleaner_is_quiet(self.log_since_start) and (also is None or also())
+
+        poll_until(quiet, timeout_s=timeout_s, what="Kafka's cleaner comes to rest", interval_s=0.5)
+
+    def run_cleaner_until(
+        self,
+        condition: Callable[[], bool] | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float = _QUIET_SECONDS_MAX,
+    ) -> None:
+        """Starts the stopped broker, lets it clean until nothing is left to do, and stops it."""
+        self.start_cleaning(properties)
+        self.wait_until_clean(timeout_s=timeout_s, also=condition)
+        self.stop()
+
+    def checkpoint(self, name: str, log_dir: Path | None = None) -> dict[str, int]:
+        """The offsets in a log directory's checkpoint file by `<topic>-<partition>`."""
+        path = (log_dir or self.log_dirs[0]) / name
+        return read_checkpoint(path)
+
+    def copy_data(self, target: Path) -> list[Path]:
+        """Copies the log directories of the stopped broker below `target`, and returns the copies.
+
+        A single directory becomes `target` itself, several become `target/<name>`. Files on their
+        way out (`*.deleted`) and the lock are left behind; modification times are kept.
+        """
+        assert not self.is_running, "stop Kafka first"
+        if len(self.log_dirs) == 1:
+            copy_log_dir(self.log_dirs[0], target)
+            return [target]
+        for log_dir in self.log_dirs:
+            copy_log_dir(log_dir, target / log_dir.name)
+        return [target / log_dir.name for log_dir in self.log_dirs]
+
+    def programs(self) -> tuple[Path, Path]:
+        """The directory of Kafka's jars and that of log4j's configuration; may be overridden."""
+        jars = kafka_jars()
+        if self.user is None:
+            return jars, _RESOURCES
+        # Another user may not be able to look into this one's home directory.
+        own = self.root / "kafka"
+        if not own.exists():
+            shutil.copytree(jars, own / "jars")
+            for config in _RESOURCES.glob("*.xml"):
+                shutil.copy(config, own)
+        return own / "jars", own
+
+    def _launcher(self) -> list[str]:
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            if self.user is not None:
+                raise KafkaUnavailableError("`setpriv` is needed to run Kafka as another user")
+            return []
+        identity = []
+        if self.user is not None:
+            identity = [f"--reuid={self.user}", f"--regid={_group_of(self.user)}", "--clear-groups"]
+        return [setpriv, *identity, "--pdeathsig=KILL", "--"]
+
+    def _write_config(self, properties: Mapping[str, str]) -> None:
+        broker, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._controller_port}"
+        lines = {
+            **_BASE_PROPERTIES,
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{broker}",
+            "log.dirs": ",".join(str(d) for d in self.log_dirs),
+            **self.properties,
+            **properties,
+        }
+        self.config_file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+
+    def _format(self) -> None:
+        for log_dir in self.log_dirs:
+            log_dir.mkdir(parents=True, exist_ok=True)
+        config = ["-c", str(self.config_file), "--ignore-formatted"]
+        done = kafka_tool("storage", "format", "-t", _CLUSTER_ID, *config)
+        if done.returncode != 0:
+            raise KafkaRunError(f"kafka-storage format failed: {done.stdout}{done.stderr}")
+        if self.user is not None:
+            for top in (self.root, *self.log_dirs):
+                for path in (top, *top.rglob("*")):
+                    shutil.chown(path, self.user, _group_of(self.user))
+
+    def serving(self) -> AdminClient | None:
+        """A client once Kafka serves; None while it does not. May be overridden.
+
+        Raises:
+            KafkaRunError: Kafka has ended.
+        """
+        if not self.is_running:
+            raise KafkaRunError(f"Kafka ended while starting: {self._last_words()}")
+        admin = self.admin()
+        try:
+            metadata = admin.list_topics(timeout=2)
+        except KafkaException:
+            return None
+        partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
+        if not metadata.brokers or any(p.leader < 0 for p in partitions):
+            return None
+        return admin if _are_led(admin, metadata) else None
+
+    def _last_words(self) -> str:
+        return self.log_since_start[-3000:]
+
+
+def _are_led(admin: AdminClient, metadata: ClusterMetadata) -> bool:
+    """True when each partition is served: a broker shows its leaders before it leads."""
+    asked = {
+        TopicPartition(name, number): OffsetSpec.latest()
+        for name, topic in metadata.topics.items()
+        for number in topic.partitions
+    }
+    try:
+        for found in admin.list_offsets(asked).values() if asked else ():
+            found.result()
+    except KafkaException:
+        return False
+    return True
+
+
+def _group_of(user: str) -> str:
+    import grp  # noqa: PLC0415  # neither module exists outside POSIX
+    import pwd  # noqa: PLC0415
+
+    return grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_name
+
+
+def read_checkpoint(path: Path) -> dict[str, int]:
+    """The offsets in a checkpoint file of Kafka's by `<topic>-<partition>`; empty if missing."""
+    if not path.exists():
+        return {}
+    entries = (line.split(" ") for line in path.read_text().splitlines()[2:] if line)
+    return {f"{topic}-{partition}": int(offset) for topic, partition, offset in entries}
+
+
+def copy_log_dir(source: Path, target: Path) -> Path:
+    """Copies a log directory without its lock and without files that are on their way out."""
+    left_behind = shutil.ignore_patterns("*.deleted", ".lock")
+    shutil.copytree(source, target, ignore=left_behind, symlinks=True)
+    return target
+
+
+@contextmanager
+def running(kafka: RealKafka, properties: Mapping[str, str] | None = None) -> Iterator[AdminClient]:
+    """A started broker without cleaning, stopped cleanly at the end of a block that succeeds."""
+    admin = kafka.start_without_cleaning(properties)
+    try:
+        yield admin
+    except BaseException:
+        if kafka.is_running:
+            kafka.kill()
+        raise
+    kafka.stop()

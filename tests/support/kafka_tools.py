@@ -1,0 +1,107 @@
+"""Kafka's own command line tools, many runs in one virtual machine.
+
+Role: the other side of the comparisons of tools. A tool of its own takes a second or two to start;
+here only the first one does.
+
+Needs a JDK (`tools/realkafka/ToolRunner.java` is compiled when it is started); where Java cannot
+compile, or a tool ends the virtual machine, each tool is run in a machine of its own.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from types import TracebackType
+from typing import IO, NamedTuple, Self
+
+from support.kafka import TOOL_CLASSES, java_command, tools_resource
+
+_INT = struct.Struct(">i")
+
+
+class ToolResult(NamedTuple):
+    """What a tool printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+class KafkaTools:
+    """Runs Kafka's tools; a context manager that leaves no process behind."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def run(self, tool: str, *args: str, stdin: bytes = b"") -> ToolResult:
+        """Runs a tool by its key in `TOOL_CLASSES`, or its class."""
+        try:
+            return self._run_here(tool, args, stdin)
+        except EOFError:
+            self._stop()
+            return _run_alone(tool, args, stdin)
+
+    def _run_here(self, tool: str, args: tuple[str, ...], stdin: bytes) -> ToolResult:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                java_command(str(tools_resource("ToolRunner.java"))),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None, "a pipe"
+        assert answers is not None, "a pipe"
+        message = _INT.pack(len(args) + 1)
+        for text in (TOOL_CLASSES.get(tool, tool), *args):
+            data = text.encode()
+            message += struct.pack(">H", len(data)) + data
+        try:
+            requests.write(message + _INT.pack(len(stdin)) + stdin)
+            requests.flush()
+        except BrokenPipeError as error:
+            raise EOFError from error
+        code = _read_int(answers)
+        out = _read(answers, _read_int(answers))
+        err = _read(answers, _read_int(answers))
+        return ToolResult(code, out.decode(), err.decode())
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.communicate()
+        self._process = None
+
+
+def _run_alone(tool: str, args: tuple[str, ...], stdin: bytes) -> ToolResult:
+    done = subprocess.run(
+        [*java_command(TOOL_CLASSES.get(tool, tool)), *args],
+        input=stdin,
+        capture_output=True,
+        check=False,
+    )
+    return ToolResult(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _read_int(stream: IO[bytes]) -> int:
+    (number,) = _INT.unpack(_read(stream, _INT.size))
+    return int(number)
+
+
+def _read(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data

@@ -1,0 +1,389 @@
+"""Clients in other languages: small programs that take jobs as lines of JSON and answer likewise.
+
+Role: `ProgramClient` is the driver of them all. A job is {"op", "topic", …}, an answer {"ok": …} or
+{"error": kind, "message": text}; bytes are in base64. The programs are in `tests/compat/clients` of
+a source checkout, and are built below `~/.cache/cordwood/clients`, again when they change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+from support.downloads import (
+    DOWNLOAD_ATTEMPTS,
+    DOWNLOAD_SECONDS_MAX,
+    DownloadError,
+    copy_dependencies,
+)
+from support.kafka import kafka_jars
+from support.stock_clients.base import (
+    READ_SECONDS_MAX,
+    ClientUnavailableError,
+    Codec,
+    NoOffsetError,
+    Start,
+    StockClientError,
+    StockRecord,
+    TopicExistsError,
+    record_from_json,
+    record_to_json,
+)
+
+_SOURCES: Final = Path(__file__).resolve().parents[2] / "compat" / "clients"
+_ANSWER_SECONDS_MAX: Final = READ_SECONDS_MAX + 60
+_START_SECONDS_MAX: Final = 300
+_ERRORS: Final = {"no_offset": NoOffsetError, "topic_exists": TopicExistsError}
+
+
+class ProgramClient:
+    """A client that is a program: started by the first job, and again after it failed to answer."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        command: Sequence[str],
+        *,
+        name: str,
+        lacks: Mapping[str, str],
+        cannot_write: Mapping[str, str],
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.lacks = lacks
+        self.cannot_write = cannot_write
+        #: The client's own configs, on top of those that a job asks for.
+        self.settings = dict(settings or {})
+        self._command = [*command, bootstrap_servers]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[StockRecord],
+        *,
+        codec: Codec = "none",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+        transactional_id: str | None = None,
+    ) -> None:
+        """Writes the records, in one transaction where an id is given (Java and franz-go alone)."""
+        self._ask(
+            "produce",
+            topic,
+            codec=codec,
+            idempotent=idempotent,
+            maxBytes=max_bytes,
+            transactionalId=transactional_id,
+            records=[record_to_json(record) for record in records],
+        )
+
+    def consume(
+        self,
+        topic: str,
+        start: Start,
+        count: int,
+        *,
+        reset: str = "none",
+        fetch_bytes: int | None = None,
+    ) -> list[StockRecord]:
+        """Reads records."""
+        begin = {"start": start.kind, "at": start.at}
+        told = self._ask(
+            "consume", topic, count=count, reset=reset, fetchBytes=fetch_bytes, **begin
+        )
+        return [record_from_json(record) for record in told]
+
+    def consume_group(
+        self, topic: str, group: str, count: int, *, reset: str = "earliest"
+    ) -> list[StockRecord]:
+        """Reads records as a group's only member."""
+        told = self._ask("consume_group", topic, group=group, count=count, reset=reset)
+        return [record_from_json(record) for record in told]
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Creates a topic."""
+        self._ask("create_topic", topic, partitions=partitions, configs=dict(configs))
+
+    def describe_topic(self, topic: str) -> tuple[int, dict[str, str | None]]:
+        """Partitions and configs."""
+        told = self._ask("describe_topic", topic)
+        return told["partitions"], told["configs"]
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic."""
+        self._ask("delete_topic", topic)
+
+    def close(self) -> None:
+        """Ends the program."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _ask(self, operation: str, topic: str, **fields: Any) -> Any:
+        job = {
+            "op": operation,
+            "topic": topic,
+            "timeoutMs": int(READ_SECONDS_MAX * 1000),
+            "settings": self.settings,
+            **fields,
+        }
+        seconds_max = _ANSWER_SECONDS_MAX
+        if self._process is None:
+            seconds_max += _START_SECONDS_MAX
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            self._process.stdin.flush()
+            line = _line(self._process.stdout, seconds_max)
+        except OSError as error:
+            line = b""
+            said: object = error
+        else:
+            said = "no answer"
+        if not line.endswith(b"\n"):
+            self.close()
+            raise StockClientError(f"{self.name}, {operation}: {said}")
+        answer = json.loads(line)
+        if "error" in answer:
+            kind = _ERRORS.get(answer["error"], StockClientError)
+            raise kind(f"{self.name}, {operation}: {answer['message']}")
+        return answer["ok"]
+
+
+def _line(source: IO[bytes], seconds_max: float) -> bytes:
+    """A whole line, or what there was when the program ended or took too long."""
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([source], [], [], seconds_max)
+        read = os.read(source.fileno(), 2**20) if ready else b""
+        if not read:
+            break
+        line += read
+    return line
+
+
+def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> ProgramClient:
+    """Kafka's own clients. Needs Java, with its compiler among its modules."""
+    jars = kafka_jars()
+
+    def build(source: Path, target: Path) -> None:
+        if "jdk.compiler" not in _run(["java", "--list-modules"], source):
+            raise ClientUnavailableError("Java without the module jdk.compiler: install a JDK")
+        # Without the launcher `javac`, nothing expands a wildcard in the class path.
+        libraries = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", libraries]
+        _run([*compiler, "-d", str(target), "Program.java"], source)
+
+    classes = built("java", build)
+    log4j = _SOURCES.parents[2] / "tools" / "realkafka" / "log4j2-tools.xml"
+    flags = ["-Xmx512m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}"]
+    return ProgramClient(
+        bootstrap_servers,
+        ["java", *flags, "-cp", f"{classes}:{jars}/*", "Program"],
+        name="java",
+        lacks=JAVA_LACKS,
+        cannot_write={},
+        settings=settings,
+    )
+
+
+def go_client(bootstrap_servers: str) -> ProgramClient:
+    """franz-go. Needs Go, and for the first build the Go module proxy."""
+
+    def build(source: Path, target: Path) -> None:
+        _need("go", "install Go")
+        _fetch(["go", "mod", "download"], source)
+        _run(["go", "build", "-mod=readonly", "-o", str(target / "client"), "."], source)
+
+    return ProgramClient(
+        bootstrap_servers,
+        [str(built("go", build) / "client")],
+        name="franz-go",
+        lacks=GO_LACKS,
+        cannot_write={},
+    )
+
+
+def js_client(bootstrap_servers: str) -> ProgramClient:
+    """KafkaJS. Needs Node.js and npm, and for the first build the npm registry."""
+    _need("node", "install Node.js")
+
+    def build(source: Path, target: Path) -> None:
+        _need("npm", "install npm")
+        for path in source.iterdir():
+            if path.is_file():
+                shutil.copy(path, target)
+        _fetch(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], target)
+
+    return ProgramClient(
+        bootstrap_servers,
+        ["node", str(built("js", build) / "main.js")],
+        name="kafkajs",
+        lacks=JS_LACKS,
+        cannot_write=JS_CANNOT_WRITE,
+    )
+
+
+class SparkClient(ProgramClient):
+    """Spark: batches through the common interface, and streams from one topic to another."""
+
+    def stream(
+        self,
+        topic: str,
+        to: str,
+        checkpoint: Path,
+        *,
+        start: Start,
+        reset: str = "none",
+        per_trigger: int | None = None,
+    ) -> list[int]:
+        """Copies what there is from where the checkpoint ends; how many records in each batch.
+
+        Raises:
+            NoOffsetError: records are gone that were not read, and `reset` is none.
+        """
+        begin = {"start": start.kind, "at": start.at, "checkpoint": str(checkpoint)}
+        batches: list[int] = self._ask(
+            "stream", topic, to=to, reset=reset, perTrigger=per_trigger, **begin
+        )
+        return batches
+
+
+def spark_client(bootstrap_servers: str) -> SparkClient:
+    """Spark 4.0 in an environment of its own. Needs Java and Maven, and at first PyPI."""
+    _need("java", "install Java 17 or newer")
+
+    def build(source: Path, target: Path) -> None:
+        _need("mvn", "install Maven")
+        uv = [sys.executable, "-m", "uv"]
+        python = ["--python", str(target / "venv" / "bin" / "python")]
+        _run([*uv, "venv", "-q", "--python", sys.executable, str(target / "venv")], source)
+        pinned = ["--require-hashes", "-r", "requirements.txt"]
+        _fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
+        try:
+            copy_dependencies(source / "pom.xml", target / "jars")
+        except DownloadError as error:
+            raise ClientUnavailableError(str(error)) from error
+
+    home = built("spark", build, ("pom.xml", "requirements.txt"))
+    python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
+    return SparkClient(
+        bootstrap_servers,
+        [str(python), "-E", str(main), str(home / "jars")],
+        name="spark",
+        lacks=SPARK_LACKS,
+        cannot_write=SPARK_CANNOT_WRITE,
+    )
+
+
+JAVA_LACKS: Final[Mapping[str, str]] = {}
+GO_LACKS: Final[Mapping[str, str]] = {
+    "reset_by_duration": "franz-go looks back from the newest record, not from now",
+}
+JS_LACKS: Final[Mapping[str, str]] = {
+    "reset_none": "KafkaJS always resets",
+    "reset_by_duration": "KafkaJS resets to either end",
+    "group_reset_none": "KafkaJS always resets",
+    "group_of_two": "KafkaJS divides partitions by an assignor of its own",
+}
+JS_CANNOT_WRITE: Final[Mapping[str, str]] = {
+    "null_headers": "KafkaJS takes only texts and bytes as a header's value",
+}
+
+SPARK_LACKS: Final[Mapping[str, str]] = {
+    "reset_earliest_from_past_the_end": "Spark never begins past the end",
+    "reset_latest": "a batch ends where the log does",
+    "reset_by_duration": "Spark goes on at the log start",
+    "start_from_now": "a batch ends where the log does",
+    "admin": "Spark makes no topics",
+    "group": "Spark keeps its offsets itself",
+    "group_of_two": "Spark keeps its offsets itself",
+    "group_reset_earliest": "Spark keeps its offsets itself",
+    "group_reset_latest": "Spark keeps its offsets itself",
+    "group_reset_none": "Spark keeps its offsets itself",
+}
+SPARK_CANNOT_WRITE: Final[Mapping[str, str]] = {"timestamps": "the sink has no such column"}
+
+
+def built(
+    name: str, build: Callable[[Path, Path], None], inputs: Sequence[str] | None = None
+) -> Path:
+    """The directory of a built program; `build(source, target)` is called where it is not there.
+
+    It is built from the files `inputs` of its sources, or from all.
+
+    Raises:
+        ClientUnavailableError: a source, a tool or the network is missing.
+        StockClientError: the build failed.
+    """
+    source = _SOURCES / name
+    if not source.is_dir():
+        raise ClientUnavailableError(f"{source} is missing: run from a source checkout of Cordwood")
+    digest = hashlib.sha256()
+    for path in sorted(source / name for name in inputs or os.listdir(source)):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    home = Path.home() / ".cache" / "cordwood" / "clients"
+    target = home / f"{name}-{digest.hexdigest()[:16]}"
+    if target.exists():
+        return target
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            partial = home / f"{name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            build(source, partial)
+            partial.rename(target)
+    return target
+
+
+def _need(tool: str, what_to_do: str) -> None:
+    if shutil.which(tool) is None:
+        raise ClientUnavailableError(f"`{tool}` is not on PATH: {what_to_do}")
+
+
+def _fetch(command: Sequence[str], directory: Path) -> None:
+    """Runs what may need the network, again if it failed: without it there is no client."""
+    for attempts_left in reversed(range(DOWNLOAD_ATTEMPTS)):
+        try:
+            _run(command, directory)
+        except StockClientError as error:
+            if not attempts_left:
+                raise ClientUnavailableError(str(error)) from error
+        else:
+            return
+
+
+def _run(command: Sequence[str], directory: Path) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env=os.environ | {"GOTOOLCHAIN": "local"},
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_SECONDS_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StockClientError(f"{command[0]}: {error}") from error
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip()[-1500:]
+        raise StockClientError(f"`{' '.join(command[:3])}` failed: {said}")
+    return done.stdout

@@ -1,0 +1,121 @@
+"""Which tests each of `make test`, `make compat` and `make nightly` runs; see tests/README.md.
+
+A test belongs to exactly one tier, the first of these that holds:
+
+1. `nightly`: it has the mark `nightly`. The mark stands at the test or at one of its parameters.
+2. `test`: an entry of `SMALL_FORMS` names it.
+3. `compat`: an entry of `COMPAT` names it. `tests/conftest.py` then gives it the mark `compat`, and
+   no test file does.
+4. `test`: every other test.
+
+An entry names a directory (it ends with `/`), a file, a test with all its parameters, a test with
+these parameters, or the tests whose parameters start with it (it ends with `-`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import pytest
+
+Tier = Literal["test", "compat", "nightly"]
+
+#: What `make compat` runs: comparisons with a real Kafka and real clients, Spark, and what takes
+#: long.
+COMPAT: Final[Sequence[str]] = (
+    "tests/compat/",
+    "tests/spark/",
+    "tests/crash/test_chaos.py",
+    "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
+    "tests/unit/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
+)
+
+#: What `make test` runs of the above: for each comparison, by its name in tests/README.md, a form
+#: of it that takes seconds.
+SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
+    "golden": ("tests/compat/test_clean_golden.py::test_each_golden_topic_agrees_with_kafka[1]",),
+    "live": ("tests/compat/test_clean_live.py::test_a_few_random_topics_agree_with_kafka",),
+    "replay": ("tests/compat/test_replay.py",),
+    "walkthrough": (
+        "tests/compat/test_walkthrough.py::test_cordwoods_tools_show_what_kafkas_showed_at_kafka",
+    ),
+    "differential": ("tests/compat/test_differential.py::test_random_requests_are_answered_alike",),
+    "tools": (
+        "tests/compat/test_tools_kafka.py::test_tools_answer_as_kafkas_do[topics]",
+        "tests/compat/test_tools_kafka.py::test_tools_answer_as_kafkas_do[configs]",
+        "tests/compat/test_tools_kafka.py::test_tools_answer_as_kafkas_do[offsets]",
+    ),
+    "storage tool": ("tests/compat/test_storage_kafka.py",),
+    "dump-log": (
+        "tests/compat/test_dump_log.py::test_batches_of_every_kind",
+        "tests/compat/test_dump_log.py::test_producer_snapshots",
+    ),
+    "clients": (
+        "tests/compat/test_clients_python.py::"
+        "test_a_client_in_python_does[cordwood-confluent-kafka-",
+    ),
+    "recovery": ("tests/compat/test_recovery_kafka.py",),
+    "directories": (
+        "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
+    ),
+    "controller": ("tests/unit/metadata/test_golden_log.py",),
+    "settings": (
+        "tests/unit/broker/configs/test_as_recorded.py",
+        "tests/unit/broker/configs/test_values_as_recorded.py",
+    ),
+    "groups": ("tests/unit/broker/groups/test_as_recorded.py",),
+    "metrics": ("tests/unit/surfaces/metrics/test_served.py",),
+    "Spark": (
+        "tests/spark/test_engines.py::"
+        "test_logs_split_over_tasks_have_the_bytes_of_the_reference[local[2]]",
+        "tests/spark/test_engines.py::"
+        "test_logs_done_by_one_task_each_have_the_bytes_of_the_reference[local[2]]",
+        "tests/spark/test_spark_process.py::"
+        "test_a_warm_child_cleans_a_log_beside_appends_and_reads",
+    ),
+    "chaos": ("tests/crash/test_broker_kill.py",),
+    "interruption": ("tests/crash/test_interrupt_clean.py", "tests/crash/test_kill_clean.py"),
+}
+
+#: Files that take longest, the longest first: they are started first, so that no worker is left
+#: with one of them at the end.
+LONGEST: Final[Sequence[str]] = (
+    "tests/crash/test_chaos.py",
+    "tests/compat/test_clean_live.py",
+    "tests/spark/test_stop_signals.py",
+    "tests/spark/test_interrupted.py",
+    "tests/spark/test_engines.py",
+    "tests/spark/test_spark_process.py",
+    "tests/spark/test_bounds.py",
+    "tests/compat/test_tools_kafka.py",
+    "tests/compat/test_clean_golden.py",
+    "tests/compat/test_kafka_goes_on.py",
+    "tests/compat/test_log_kafka.py",
+    "tests/crash/test_kill_clean.py",
+)
+
+#: The tier of each collected test by its node id, before any is deselected.
+COLLECTED: Final = pytest.StashKey[dict[str, Tier]]()
+
+
+def tier_of(node_id: str, *, is_nightly: bool) -> Tier:
+    """The tier of a test, by its node id and whether it has the mark `nightly`."""
+    if is_nightly:
+        return "nightly"
+    if any(names(entry, node_id) for entries in SMALL_FORMS.values() for entry in entries):
+        return "test"
+    return "compat" if any(names(entry, node_id) for entry in COMPAT) else "test"
+
+
+def names(entry: str, node_id: str) -> bool:
+    """Whether an entry names this test."""
+    if not node_id.startswith(entry):
+        return False
+    return entry[-1] in "/-" or node_id[len(entry) :][:1] in {"", ":", "["}
+
+
+def place_of(node_id: str) -> int:
+    """Where the test's file stands in `LONGEST`; the number of its entries if it does not."""
+    file = node_id.partition("::")[0]
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)

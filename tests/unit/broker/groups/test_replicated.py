@@ -1,0 +1,121 @@
+"""Groups whose records other replicas have to get: answers wait, readers see what is committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.coordinator.group.errors import GroupError
+from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.member import LeaveReply, LeavingMember
+from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.model.kafka_errors import StorageError
+from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
+
+DELAY_MS = 3_000
+COMMIT_TIMEOUT_MS = 5_000
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> GroupBroker:
+    return GroupBroker(tmp_path)
+
+
+@pytest.fixture
+def run(broker: GroupBroker) -> GroupRun:
+    return GroupRun(broker)
+
+
+def commit(run: GroupRun, offset: int, **fields: Any) -> list[int]:
+    """Asks to commit an offset; the list is empty while the answer is waited for."""
+    answers: list[int] = []
+    topic = CommitTopic("t", (CommitPartition(0, offset),))
+    run.groups.commit(CommitRequest(group_id="g", topics=(topic,), **fields), answers.append)
+    return answers
+
+
+def test_offset_is_seen_and_answered_when_it_is_committed(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    run.commit(1)
+    broker.is_replicated = True
+    answers = commit(run, 2)
+    assert answers == []
+    assert run.offset() == 1
+    run.commit_log()
+    assert answers == [GroupError.NONE]
+    assert run.offset() == 2
+
+
+def test_commit_that_is_not_replicated_in_time_is_refused(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    broker.is_replicated = True
+    answers = commit(run, 2)
+    run.timers.advance(COMMIT_TIMEOUT_MS)
+    assert answers == [GroupError.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_assignments_reach_no_member_before_they_are_committed(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    ids = [run.member_id() for _ in range(2)]
+    joins = [run.join(member_id) for member_id in ids]
+    run.timers.advance(2 * DELAY_MS)
+    leader = joins[0][0].leader
+    follower = next(each for each in ids if each != leader)
+    broker.is_replicated = True
+    waiting = run.sync(follower, 1)
+    brought = run.sync(leader, 1, {each: assigned(each) for each in ids})
+    again = run.sync(follower, 1)
+    assert waiting == brought == again == []
+    assert run.state() is GroupState.COMPLETING_REBALANCE, "as readers see it"
+    run.commit_log()
+    assert codes(waiting) == codes(brought) == codes(again) == [GroupError.NONE]
+    assert waiting[0].assignment == again[0].assignment == assigned(follower)
+    assert run.state() is GroupState.STABLE
+
+
+def test_failed_append_leaves_what_is_not_committed_yet(run: GroupRun, broker: GroupBroker) -> None:
+    broker.is_replicated = True
+    first = commit(run, 1)
+    broker.fails_with = StorageError("disk")
+    assert commit(run, 2) == [GroupError.NOT_COORDINATOR]
+    broker.fails_with = None
+    assert first == []
+    run.commit_log()
+    assert first == [GroupError.NONE]
+    assert run.offset() == 1
+
+
+def test_resigned_coordinator_refuses_what_is_not_committed(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    broker.is_replicated = True
+    answers = commit(run, 1)
+    left: list[LeaveReply] = []
+    run.groups.leave("g", [LeavingMember("nobody")], left.append)
+    assert answers == []
+    assert left == []
+    run.groups.on_resigned(0)
+    assert answers == [GroupError.NOT_COORDINATOR]
+    assert left == [LeaveReply(GroupError.NOT_COORDINATOR)]
+    assert run.timers.pending == 0
+
+
+def test_deleted_group_is_listed_until_its_tombstones_are_committed(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    run.commit(1)
+    broker.is_replicated = True
+    answers: list[int] = []
+    run.groups.delete_group("g", answers.append)
+    assert answers == []
+    assert [group.group_id for group in run.groups.list_groups()] == ["g"]
+    assert run.offset() == 1
+    run.commit_log()
+    assert answers == [GroupError.NONE]
+    assert run.groups.list_groups() == []
+    assert run.offset() == -1

@@ -1,0 +1,79 @@
+"""The channel to a controller in the same process: what it answers, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.controller.controller import Controller
+from cordwood.controller.local_channel import LocalControllerChannel
+from cordwood.metadata.controller_channel import ControllerChannel
+from cordwood.metadata.controller_requests import CreatedTopic, NewTopic, QuotaChange
+from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
+from support.controller_under_test import ControllerUnderTest
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    return ControllerUnderTest(tmp_path / "d").serve()
+
+
+async def at_once(run: Callable[[], Any]) -> Any:
+    return run()
+
+
+async def not_waited_for(_offset: int) -> None:
+    return
+
+
+def test_an_answer_comes_when_the_change_is_published(controller: Controller) -> None:
+    async def main() -> None:
+        reached = asyncio.Event()
+        offsets: list[int] = []
+
+        async def published(offset: int) -> None:
+            offsets.append(offset)
+            await reached.wait()
+
+        channel: ControllerChannel = LocalControllerChannel(
+            controller, run=at_once, published=published
+        )
+        asked = asyncio.ensure_future(channel.create_topics([NewTopic(name="t")]))
+        while not offsets:
+            await asyncio.sleep(0)
+        assert list(controller.image.topics) == ["t"]
+        assert offsets == [controller.log.end_offset]
+        assert not asked.done()
+        reached.set()
+        (made,) = await asked
+        assert isinstance(made, CreatedTopic)
+
+    asyncio.run(main())
+
+
+def test_a_refusal_is_the_controllers(controller: Controller) -> None:
+    async def main() -> None:
+        channel = LocalControllerChannel(controller, run=at_once, published=not_waited_for)
+        with pytest.raises(BrokerIdNotRegisteredError):
+            await channel.unregister_broker(77)
+
+    asyncio.run(main())
+
+
+def test_hosts_of_quotas_are_looked_up(controller: Controller) -> None:
+    async def main() -> None:
+        channel = LocalControllerChannel(controller, run=at_once, published=not_waited_for)
+        changes = [
+            QuotaChange(entity={"ip": name}, ops=[("connection_creation_rate", 1.0)])
+            for name in ("localhost", "not an ip")
+        ]
+        known, unknown = await channel.alter_client_quotas(changes)
+        assert known is None
+        assert isinstance(unknown, KafkaError)
+        assert list(controller.image.client_quotas) == [frozenset({("ip", "localhost")})]
+
+    asyncio.run(main())

@@ -1,0 +1,43 @@
+"""Images that are taken of records on their way."""
+
+from __future__ import annotations
+
+from cordwood.format.metadata_records import with_defaults
+from cordwood.metadata.delta import ImageDelta
+from cordwood.metadata.image import MetadataImage, PartitionImage
+from cordwood.metadata.records import ApiRecord, partition_record, topic_record
+from cordwood.metadata.uuids import uuid_of
+
+TOPIC_ID = uuid_of("Y29yZHdvb2QtdGVzdHMtMQ")
+PARTITION = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
+
+
+def apply(delta: ImageDelta, *records: ApiRecord) -> None:
+    for record in records:
+        delta.apply(record.name, with_defaults(record.name, record.fields))
+
+
+def taken(delta: ImageDelta) -> MetadataImage:
+    return delta.image(next_offset=0, epoch=0)
+
+
+def partition(number: int) -> ApiRecord:
+    return partition_record(TOPIC_ID, number, PARTITION, 30)
+
+
+def test_an_image_does_not_change_when_further_records_are_applied() -> None:
+    delta = ImageDelta()
+    apply(delta, topic_record("t", TOPIC_ID), partition(0))
+    first = taken(delta)
+    apply(delta, partition(1))
+    assert list(first.topics["t"].partitions) == [0]
+    assert list(taken(delta).topics["t"].partitions) == [0, 1]
+
+
+def test_an_image_has_nothing_of_a_transaction_that_is_open() -> None:
+    delta = ImageDelta()
+    apply(delta, topic_record("t", TOPIC_ID), ApiRecord("BeginTransactionRecord", 0, {"name": "x"}))
+    apply(delta, partition(0))
+    assert not taken(delta).topics["t"].partitions
+    apply(delta, ApiRecord("EndTransactionRecord", 0, {}))
+    assert list(taken(delta).topics["t"].partitions) == [0]

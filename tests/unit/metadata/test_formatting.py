@@ -1,0 +1,98 @@
+"""Directories formatted as `kafka-storage format --standalone` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cordwood.format.clean_shutdown import build_clean_shutdown
+from cordwood.metadata.formatting import (
+    format_directories,
+    read_directory,
+    read_previous_broker_epoch,
+)
+from cordwood.metadata.image import Endpoint
+from cordwood.model.errors import ConfigError
+from cordwood.testing.manual_clock import ManualClock
+from support.controller_under_test import CLUSTER_ID, batches_in, names_of
+
+ENDPOINT = Endpoint(name="CONTROLLER", host="localhost", port=9093)
+
+
+def formatted(*log_dirs: Path, node_id: int = 1, cluster_id: str = CLUSTER_ID) -> list[str]:
+    """Formats directories; their ids."""
+    ids = format_directories(
+        log_dirs,
+        node_id=node_id,
+        cluster_id=cluster_id,
+        clock=ManualClock(),
+        controller_endpoints=[ENDPOINT],
+    )
+    return [str(each) for each in ids]
+
+
+def files_below(path: Path) -> set[str]:
+    return {str(each.relative_to(path)) for each in path.rglob("*") if each.is_file()}
+
+
+VOTERS = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+
+
+def test_the_first_directory_holds_the_voters_and_each_its_properties(tmp_path: Path) -> None:
+    first, second = formatted(tmp_path / "d", tmp_path / "e")
+    assert first != second
+    assert files_below(tmp_path) == {
+        "d/meta.properties",
+        "d/bootstrap.checkpoint",
+        f"d/{VOTERS}",
+        "e/meta.properties",
+        "e/bootstrap.checkpoint",
+    }
+    properties = read_directory(tmp_path / "e")
+    assert properties is not None
+    assert (properties.version, properties.node_id, properties.cluster_id) == (1, 1, CLUSTER_ID)
+    batches = batches_in((tmp_path / "d/bootstrap.checkpoint").read_bytes())
+    assert [names_of(batch) for batch in batches] == [
+        ["SNAPSHOT_HEADER"],
+        ["FeatureLevelRecord"] * 2,
+        ["SNAPSHOT_FOOTER"],
+    ]
+    assert [names_of(batch) for batch in batches_in((tmp_path / "d" / VOTERS).read_bytes())] == [
+        ["SNAPSHOT_HEADER", "KRAFT_VERSION", "KRAFT_VOTERS"],
+        ["SNAPSHOT_FOOTER"],
+    ]
+
+
+def test_formatted_ones_stay_as_they_are_and_new_ones_are_added(tmp_path: Path) -> None:
+    (first,) = formatted(tmp_path / "d")
+    before = {name: (tmp_path / name).read_bytes() for name in files_below(tmp_path)}
+    again, second = formatted(tmp_path / "d", tmp_path / "e")
+    assert again == first != second
+    for name, data in before.items():
+        assert (tmp_path / name).read_bytes() == data, name
+    assert not (tmp_path / "e/__cluster_metadata-0").exists()
+
+
+def test_directories_of_others_are_refused(tmp_path: Path) -> None:
+    formatted(tmp_path / "d")
+    with pytest.raises(ConfigError, match=r"Invalid cluster\.id"):
+        formatted(tmp_path / "d", cluster_id="b3RoZXItY2x1c3Rlci1pZA")
+    with pytest.raises(ConfigError, match="Stored node id 1 doesn't match"):
+        formatted(tmp_path / "d", node_id=2)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"), [((5, 5), 5), ((5, 6), -1), ((5, None), -1), ((None, None), -1)]
+)
+def test_the_last_stop_was_clean_if_all_directories_say_so(
+    tmp_path: Path, epochs: tuple[int | None, ...], expected: int
+) -> None:
+    log_dirs = []
+    for number, epoch in enumerate(epochs):
+        log_dir = tmp_path / str(number)
+        log_dir.mkdir()
+        log_dirs.append(log_dir)
+        if epoch is not None:
+            (log_dir / ".kafka_cleanshutdown").write_bytes(build_clean_shutdown(epoch))
+    assert read_previous_broker_epoch(log_dirs) == expected
