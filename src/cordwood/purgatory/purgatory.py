@@ -10,21 +10,12 @@ for each append; it leaves all its watch lists when it completes, so that nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from cordwood.model.timers import CallLater, Timer
+
 K = TypeVar("K", bound=Hashable)
-
-
-class Cancellable(Protocol):
-    """A timer that can be cancelled."""
-
-    def cancel(self) -> object:
-        """Has it not happen; without effect afterwards."""
-
-
-CallLater = Callable[[int, Callable[[], None]], Cancellable]
-"""Calls a function after so many ms of real time, on the purgatory's thread."""
 
 
 class Operation(Protocol):
@@ -51,11 +42,11 @@ class Delayed(Generic[K]):
     def __init__(self, purgatory: Purgatory[K], operation: Operation) -> None:
         self._purgatory = purgatory
         self._operation = operation
-        self._timer: Cancellable | None = None
+        self._timer: Timer | None = None
         self.keys: list[K] = []
         self.is_completed = False
 
-    def start_timer(self, timer: Cancellable) -> None:
+    def start_timer(self, timer: Timer) -> None:
         """Keeps the timer that ends the wait."""
         self._timer = timer
 
