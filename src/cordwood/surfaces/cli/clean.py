@@ -338,7 +338,7 @@ def show_report(report: Report, screen: Screen) -> None:
     for each in report.in_use:
         screen.line(
             f"process {each['pid']} uses {each['log_dir']}, a running broker or another cleaning: "
-            "the result is a snapshot of its files at one moment",
+            "this is a snapshot of its files at one moment",
             style="yellow",
         )
     for warning in report.warnings:

@@ -176,7 +176,7 @@ class HttpEndpoint:
         if not isinstance(clock, MovableClock):
             raise Refusal(
                 403,
-                "this broker uses the machine's clock, which cannot be advanced: start it with  "
+                "this broker uses the machine's clock, which cannot be advanced: start it with "
                 "--test-clock",
             )
         ms = _milliseconds(request.one("ms"))
