@@ -232,7 +232,7 @@ class GroupRun:
         self.broker = broker
         self.timers = broker.timers
         chosen = GroupSettings(**settings)
-        log = GroupMetadataLog(broker, chosen.topic_codec)
+        log = GroupMetadataLog(broker, broker, chosen.topic_codec)
         self.groups = GroupCoordinator(log, broker, chosen, FixedChance(0))
 
     def join(self, member_id: str = "", *, group: str = "g", **fields: Any) -> list[JoinAnswer]:

@@ -24,11 +24,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 from uuid import uuid4
 
-from cordwood.broker import turns
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import ConfigError, NotCompactedError
+from cordwood.network import turns
 from cordwood.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -122,7 +122,7 @@ class RunningBroker:
             self._thread.start()
             node = self._started.result(_START_S)
             # Else that pass would come at any later moment, and remove records with old timestamps.
-            node.broker.cleaner.wait_for_first_retention(_START_S)
+            node.cleaner.wait_for_first_retention(_START_S)
         except BaseException:
             self.stop()
             raise

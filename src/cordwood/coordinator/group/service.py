@@ -34,10 +34,10 @@ from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, CoordinatorLog, CoordinatorRuntime, RuntimeHost
-from cordwood.coordinator.timers import Cancellable
 from cordwood.format.java_map import absolute_hash
 from cordwood.model.chance import Chance
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.timers import Timer
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 CLASSIC = "classic"
@@ -59,7 +59,7 @@ class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
 class GroupHost(RuntimeHost, Protocol):
     """The functions of the process that a group coordinator uses."""
 
-    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Cancellable:
+    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Timer:
         """Calls a function in every period of the movable clock."""
 
 
@@ -104,7 +104,7 @@ class GroupCoordinator:
         self._runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord] = (
             CoordinatorRuntime(machine, log, host, write_timeout_ms=settings.commit_timeout_ms)
         )
-        self._expiry: Cancellable | None = None
+        self._expiry: Timer | None = None
 
     # ---- partitions
 

@@ -188,7 +188,7 @@ def _from_options(
 def _run_until_stopped(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
-    from cordwood.broker import turns  # noqa: PLC0415
+    from cordwood.network import turns  # noqa: PLC0415
 
     try:
         turns.run(_serve(settings, clock, http_port, screen))

@@ -92,7 +92,7 @@ class HttpEndpoint:
             )
         self._server = HttpServer(sock, self._answer, limits=limits)
         configs = node.broker.configs
-        node.broker.call_soon(lambda: setattr(configs, "http_url", self.url))
+        node.broker.thread.call_soon(lambda: setattr(configs, "http_url", self.url))
 
     @property
     def identity(self) -> BrokerIdentity:
@@ -163,7 +163,7 @@ class HttpEndpoint:
         return Answer(encode(self._registry), content_type)
 
     def _cleaner(self, _: Request) -> Answer:
-        return _json(self._node.broker.cleaner.status())
+        return _json(self._node.cleaner.status())
 
     def _clock(self, _: Request) -> Answer:
         clock = self._node.clock
@@ -195,7 +195,7 @@ class HttpEndpoint:
 
     def _health(self, _: Request) -> Answer:
         connections = self._on_loop(lambda: self._node.server.connection_count)
-        offline = self._node.broker.logs.context.failures.offline
+        offline = self._node.broker.replicas.logs.context.failures.offline
         return _json(
             {
                 "status": "ok",
@@ -228,7 +228,7 @@ class HttpEndpoint:
                     done.set_exception(error)
 
         try:
-            self._node.broker.call_soon(run)
+            self._node.broker.thread.call_soon(run)
             return done.result(_LOOP_ANSWERS_S)
         except concurrent.futures.TimeoutError:
             done.cancel()

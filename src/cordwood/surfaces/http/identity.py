@@ -49,7 +49,7 @@ class BrokerIdentity:
             node_id=node.broker.node_id,
             cluster_id=node.broker.cluster_id,
             pid=os.getpid(),
-            log_dirs=tuple(str(each) for each in node.broker.log_dirs),
+            log_dirs=tuple(str(each) for each in node.broker.replicas.log_dirs),
             http_url=http_url,
         )
 

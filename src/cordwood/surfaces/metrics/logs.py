@@ -68,7 +68,7 @@ def min_isr(partition: Partition, image: PartitionImage) -> int:
 
 
 def _flushes(snapshot: Snapshot) -> Iterator[Times]:
-    count, seconds, recent = snapshot.broker.logs.context.flushes.read()
+    count, seconds, recent = snapshot.broker.replicas.logs.context.flushes.read()
     yield Times({}, count, 1000 * seconds, [1000 * each for each in recent])
 
 
@@ -81,7 +81,7 @@ def _directories(snapshot: Snapshot) -> list[Path]:
 
 
 def _offline(snapshot: Snapshot) -> Mapping[Path, str]:
-    return snapshot.broker.logs.context.failures.offline
+    return snapshot.broker.replicas.logs.context.failures.offline
 
 
 def _cordoned(snapshot: Snapshot) -> set[Path]:
@@ -90,7 +90,7 @@ def _cordoned(snapshot: Snapshot) -> set[Path]:
     cordoned = set() if own is None else set(own.cordoned_log_dirs or ())
     return {
         each.path
-        for each in snapshot.broker.logs.directories
+        for each in snapshot.broker.replicas.logs.directories
         if each.directory_id is not None and uuid_of(each.directory_id) in cordoned
     }
 

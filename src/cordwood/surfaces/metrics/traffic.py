@@ -38,7 +38,7 @@ def _topics(name: str, field: str, text: str) -> Metric:
 
 def _refused(name: str, field: str, text: str) -> Metric:
     def read(snapshot: Snapshot) -> Iterator[Value]:
-        metrics: ValidationMetrics = snapshot.broker.logs.context.metrics
+        metrics: ValidationMetrics = snapshot.broker.replicas.logs.context.metrics
         yield Value({}, getattr(metrics, field))
 
     return Metric(
