@@ -59,13 +59,13 @@ def plain(name: str, *timestamps: int) -> LogBuilder:
 def compacted() -> LogBuilder:
     """Several groups, transactions that span them, tombstones old and new, expired markers."""
     log = LogBuilder("compact-0", index_interval_bytes=100)
-    chance = random.Random(5)
+    rng = random.Random(5)
     log.put(b"gone", None, delete_horizon_ms=OLD_MS)
     log.batch([(b"a", b"aborted")] * 3, producer=(1, 0), transactional=True)
     log.batch([(b"b", b"committed")] * 2, producer=(2, 0), transactional=True)
     for number in range(14):
-        records = [(b"k%d" % chance.randrange(9), chance.randbytes(30)) for _ in range(4)]
-        log.batch(records, codec=chance.choice(list(Codec)))
+        records = [(b"k%d" % rng.randrange(9), rng.randbytes(30)) for _ in range(4)]
+        log.batch(records, codec=rng.choice(list(Codec)))
         log.put(b"t%d" % (number % 3), None)
         if number == 8:
             log.marker((1, 0), commit=False)
