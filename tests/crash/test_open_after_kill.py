@@ -20,7 +20,7 @@ from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.replace import JOURNAL_NAME
 from cordwood.testing.manual_clock import ManualClock
-from support.killing import OWNER, TASK, clean_here, clean_killed
+from support.killing import OWNER, TASK, KillableCleanings, clean_here
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import newest, read_records
 from support.stored_log import StoredLogs
@@ -104,13 +104,19 @@ def producers(logs: StoredLogs) -> dict[str, dict[int, tuple[int, int]]]:
     }
 
 
+@pytest.fixture(scope="module")
+def cleanings() -> Iterator[KillableCleanings]:
+    with KillableCleanings() as cleanings:
+        yield cleanings
+
+
 @pytest.mark.parametrize("side", [OWNER, TASK])
 def test_a_broker_that_starts_after_a_killed_clean_serves_the_same_values(
-    scratch: Path, side: str
+    scratch: Path, cleanings: KillableCleanings, side: str
 ) -> None:
     before = write_log_dir(scratch / "before", [keyed("compact-0"), keyed("both-0")])
-    clean_here(shutil.copytree(before, scratch / "compiled"), CONFIGS, now_ms=NOW_MS)
-    steps = clean_killed(
+    cleanings.load(shutil.copytree(before, scratch / "loaded"), CONFIGS, now_ms=NOW_MS)
+    steps = cleanings.clean(
         shutil.copytree(before, scratch / "undisturbed"), CONFIGS, now_ms=NOW_MS
     ).steps[side]
     undisturbed = broker(shutil.copytree(before, scratch / "looked at"))
@@ -124,7 +130,7 @@ def test_a_broker_that_starts_after_a_killed_clean_serves_the_same_values(
     for step in rng.sample(range(1, steps + 1), 12):
         for clean in (True, False):
             root = shutil.copytree(before, scratch / "work")
-            ended = clean_killed(root, CONFIGS, now_ms=NOW_MS, side=side, kill_at=step)
+            ended = cleanings.clean(root, CONFIGS, now_ms=NOW_MS, side=side, kill_at=step)
             assert ended.killed, step
             journals += sum(1 for _ in root.glob(f"*/{JOURNAL_NAME}"))
             if not clean:
