@@ -132,7 +132,7 @@ def test_interrupted_it_leaves_whole_segments_and_the_next_run_cleans_the_rest(
     root = shutil.copytree(before, tmp_path / "logs")
     code, words = cut_off(root, after_groups=3, with_signal=with_signal)
     assert code == 128 + with_signal
-    assert words.endswith("; what was put in place stays, the next run goes on\n")
+    assert words.endswith("; replaced segments are kept, the next run continues\n")
     halfway = records(root)
     assert not [p for p in root.rglob("*") if p.suffix in {".cleaned", ".swap"}]
     run_clean([root], *OPTIONS, now_ms=NOW_MS)
