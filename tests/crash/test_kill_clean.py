@@ -232,7 +232,5 @@ def test_killed_twice_at_many_pairs_of_steps_the_third_run_ends_as_an_undisturbe
     rng = random.Random(seed)
     print(f"seed {seed}")
     first_steps = range(1, case.steps[OWNER] + 1)
-    tried = sum(
-        killed_twice(case, scratch, first, one_in=10, rng=rng) for first in first_steps
-    )
+    tried = sum(killed_twice(case, scratch, first, one_in=10, rng=rng) for first in first_steps)
     assert tried > case.steps[OWNER]
