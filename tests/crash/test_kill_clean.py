@@ -59,13 +59,13 @@ def plain(name: str, *timestamps: int) -> LogBuilder:
 def compacted() -> LogBuilder:
     """Several groups, transactions that span them, tombstones old and new, expired markers."""
     log = LogBuilder("compact-0", index_interval_bytes=100)
-    chance = random.Random(5)
+    rng = random.Random(5)
     log.put(b"gone", None, delete_horizon_ms=OLD_MS)
     log.batch([(b"a", b"aborted")] * 3, producer=(1, 0), transactional=True)
     log.batch([(b"b", b"committed")] * 2, producer=(2, 0), transactional=True)
     for number in range(14):
-        records = [(b"k%d" % chance.randrange(9), chance.randbytes(30)) for _ in range(4)]
-        log.batch(records, codec=chance.choice(list(Codec)))
+        records = [(b"k%d" % rng.randrange(9), rng.randbytes(30)) for _ in range(4)]
+        log.batch(records, codec=rng.choice(list(Codec)))
         log.put(b"t%d" % (number % 3), None)
         if number == 8:
             log.marker((1, 0), commit=False)
@@ -193,17 +193,17 @@ def test_killed_at_any_step_the_next_run_ends_as_an_undisturbed_one(
 
 
 def killed_twice(
-    case: Case, scratch: Path, first: int, *, one_in: int = 1, chance: random.Random | None = None
+    case: Case, scratch: Path, first: int, *, one_in: int = 1, rng: random.Random | None = None
 ) -> int:
     """Kills at step `first`, then the run after it at one in `one_in` of its first 29 steps.
 
-    Which of each `one_in` steps it is, `chance` decides. How many runs were killed.
+    Which of each `one_in` steps it is, `rng` decides. How many runs were killed.
     """
     broken = shutil.copytree(case.before, scratch / "broken")
     case.cleanings.clean(broken, CONFIGS, now_ms=NOW_MS, kill_at=first)
     tried = 0
     for second in range(1, 30, one_in):
-        second_at = second + (chance.randrange(one_in) if chance else 0)
+        second_at = second + (rng.randrange(one_in) if rng else 0)
         work = shutil.copytree(broken, scratch / "work")
         ended = case.cleanings.clean(work, CONFIGS, now_ms=NOW_MS, kill_at=second_at)
         if ended.killed:
@@ -229,10 +229,8 @@ def test_killed_twice_at_many_pairs_of_steps_the_third_run_ends_as_an_undisturbe
 ) -> None:
     """Each first step, and one in ten of the second: other ones each night."""
     seed = random.randrange(1 << 30)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     print(f"seed {seed}")
     first_steps = range(1, case.steps[OWNER] + 1)
-    tried = sum(
-        killed_twice(case, scratch, first, one_in=10, chance=chance) for first in first_steps
-    )
+    tried = sum(killed_twice(case, scratch, first, one_in=10, rng=rng) for first in first_steps)
     assert tried > case.steps[OWNER]

@@ -33,14 +33,14 @@ SLOWLY = ["--throttle", "600K"]
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two partitions of thirty segments each, nearly all of them to be rewritten."""
-    chance = random.Random(3)
+    rng = random.Random(3)
     made = []
     for name in ("t-0", "t-1"):
         log = LogBuilder(name)
         for number in range(30):
             for _ in range(25):
-                keys = [b"k%d" % chance.randrange(4_000) for _ in range(20)]
-                log.batch([(key, chance.randbytes(60)) for key in keys])
+                keys = [b"k%d" % rng.randrange(4_000) for _ in range(20)]
+                log.batch([(key, rng.randbytes(60)) for key in keys])
             log.put(b"only-%d" % number, None)
             log.roll()
         log.put(b"end", b"v")

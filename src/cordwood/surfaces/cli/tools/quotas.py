@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from cordwood.model.chance import SystemChance
+from cordwood.model.rng import SystemRng
 from cordwood.surfaces.cli.tools.config_entities import CLIENTS, IPS, USERS, Entities
 from cordwood.surfaces.cli.tools.java_order import java_order, text_hash
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
@@ -149,7 +149,7 @@ def _set_passwords(
         user,
         deletions=deleted,
         credentials=credentials,
-        salt=bytes.fromhex(SystemChance().unique_id()),
+        salt=bytes.fromhex(SystemRng().unique_id()),
     )
 
 

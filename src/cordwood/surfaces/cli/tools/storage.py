@@ -28,9 +28,9 @@ from cordwood.metadata.releases import (
     release_of,
 )
 from cordwood.metadata.uuids import fresh_uuid
-from cordwood.model.chance import SystemChance
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.properties import parse_properties
+from cordwood.model.rng import SystemRng
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
 from cordwood.surfaces.cli.tools.tool import (
@@ -232,7 +232,7 @@ def _read_config(path: str) -> _Config:
 
 
 def _random_uuid(options: Options, terminal: Terminal) -> int:
-    text = uuid_text(fresh_uuid(SystemChance()).bytes)
+    text = uuid_text(fresh_uuid(SystemRng()).bytes)
     if options.has("json"):
         terminal.document({"uuid": text})
     else:
