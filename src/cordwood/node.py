@@ -63,12 +63,12 @@ from cordwood.metadata.image import Endpoint
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.metadata.uuids import fresh_uuid
-from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.pauses import background
+from cordwood.model.rng import SystemRng
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server, ServerLimits
@@ -235,7 +235,7 @@ class Node:
             GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
             thread,
             of_groups,
-            SystemChance(),
+            SystemRng(),
         )
         replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
         return Broker(
@@ -250,7 +250,7 @@ class Node:
             groups=groups,
             topic_creation=AutoTopicCreation(channel, settings),
             fetch_sessions=FetchSessionCache(
-                settings.max_incremental_fetch_session_cache_slots, self.clock, logs.context.chance
+                settings.max_incremental_fetch_session_cache_slots, self.clock, logs.context.rng
             ),
             producer_ids=ProducerIds(channel),
             refused_transactions=RefusedTransactions(),
@@ -344,7 +344,7 @@ class Node:
             for each in log_dirs:
                 _require_empty(each, fs)
         cluster_id = (found[0].cluster_id if found else None) or uuid_text(
-            fresh_uuid(SystemChance()).bytes
+            fresh_uuid(SystemRng()).bytes
         )
         try:
             ids = format_directories(

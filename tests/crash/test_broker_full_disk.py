@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.record_batch import iter_batches
-from cordwood.storage.room_reserve import RESERVE
+from cordwood.storage.disk_reserve import RESERVE
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import break_directory, fill, may_mount, small_disk
 from support.faulty_filesystem import Faults, FaultyFileSystem, Site

@@ -35,8 +35,8 @@ from cordwood.storage.replace import (
     Dispose,
     RoundJournal,
     dispose_deleted,
+    mark_deleted,
     put_in_place,
-    retire,
 )
 
 
@@ -64,7 +64,7 @@ def commit_retention(
         raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
     if plan.roll:
         make_empty_segment(captured, view.log_end_offset, fs=fs)
-    retire(directory, bases, fs=fs)
+    mark_deleted(directory, bases, fs=fs)
     fs.sync_directory(directory)
     dispose_deleted(directory, dispose, fs=fs)
     truncate_leader_epochs(directory, plan.log_start_offset, fs=fs)
@@ -79,7 +79,9 @@ def restart_log(
     """
     directory = captured.directory
     make_empty_segment(captured, offset, fs=fs)
-    retire(directory, [s.base_offset for s in captured.sources if s.base_offset != offset], fs=fs)
+    mark_deleted(
+        directory, [s.base_offset for s in captured.sources if s.base_offset != offset], fs=fs
+    )
     fs.sync_directory(directory)
     dispose_deleted(directory, dispose, fs=fs)
     path = directory / LEADER_EPOCH_CHECKPOINT

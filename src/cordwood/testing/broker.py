@@ -34,7 +34,7 @@ from cordwood.storage.filesystem import OS, FileSystem
 
 _START_S = 60.0
 _ADVICE = (
-    "The clock was moved, and everything else that is due by then is done. Give `compact=False` to "
+    "The clock was advanced, and all other work that is due was done. Use `compact=False` to "
     "leave compaction out."
 )
 

@@ -1,7 +1,7 @@
-"""What a broker counts at one moment, taken so that other threads may read it.
+"""A snapshot of a broker's counters that other threads may read.
 
-The broker's own state belongs to the event loop's thread: `take` runs there, and copies no more
-than references and small dicts. What is worked out from them is worked out by who reads.
+The broker's state belongs to the event loop's thread: `take` runs there, and copies only references
+and small dicts. The reader computes everything else.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DelayedCounts(NamedTuple):
 
     @classmethod
     def of(cls, purgatory: Purgatory[PartitionName]) -> DelayedCounts:
-        """Those of one kind of request."""
+        """The counts of one kind of request."""
         return cls(purgatory.delayed_count, purgatory.watched_count, purgatory.expired_count)
 
 
@@ -112,7 +112,7 @@ class Snapshot:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """What one walk over all partitions finds."""
+        """The result of one pass over all partitions."""
         node_id, logs = self.broker.node_id, self.broker.replicas.logs
         counts: Counter[str] = Counter()
         for topic in self.image.topics.values():
