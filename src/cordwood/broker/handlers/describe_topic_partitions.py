@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
-    TOPIC_OPERATIONS,
     is_internal,
     partition_fields,
 )
 from cordwood.broker.request_context import RequestContext
-from cordwood.model.kafka_errors import InvalidTopicError
+from cordwood.model.kafka_errors import InvalidTopicError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.network.api import Api, Response, always
@@ -36,6 +36,14 @@ def handle(context: RequestContext, request: Any) -> Response:
         if first_partition < 0 or is_amiss:
             refused = {"error_code": _INVALID_REQUEST}
             return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
+    denied: list[dict[str, Any]] = []
+    if request.topics:
+        denied = [
+            _unauthorized(name)
+            for name in sorted(names)
+            if not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ]
+    names = context.authorized(Operation.DESCRIBE, ResourceType.TOPIC, names)
     limit = max(
         1,
         min(
@@ -48,12 +56,12 @@ def handle(context: RequestContext, request: Any) -> Response:
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
         if limit <= 0:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": at},
             }
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(context, name))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= at]
         shown, rest = indexes[:limit], indexes[limit:]
@@ -67,18 +75,24 @@ def handle(context: RequestContext, request: Any) -> Response:
                     partition_fields(image, index, topic.partitions[index], context.listener)
                     for index in in_steps(shown, every=8)
                 ],
-                "topic_authorized_operations": TOPIC_OPERATIONS,
+                "topic_authorized_operations": context.authorized_operations(
+                    ResourceType.TOPIC, name
+                ),
             }
         )
         if rest:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": rest[0]},
             }
-    return {"topics": topics}
+    return {"topics": topics + denied}
 
 
-def _unknown(name: str) -> dict[str, Any]:
+def _unauthorized(name: str) -> dict[str, Any]:
+    return {"name": name, "error_code": TopicAuthorizationError.code}
+
+
+def _unknown(context: RequestContext, name: str) -> dict[str, Any]:
     code = _UNKNOWN_TOPIC_OR_PARTITION
     try:
         require_topic_name(name)
@@ -88,7 +102,7 @@ def _unknown(name: str) -> dict[str, Any]:
         "name": name,
         "error_code": code,
         "is_internal": is_internal(name),
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": context.authorized_operations(ResourceType.TOPIC, name),
     }
 
 

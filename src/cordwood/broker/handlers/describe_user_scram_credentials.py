@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.network.api import Api, Response, always
 
@@ -19,6 +20,7 @@ _DUPLICATE_RESOURCE = 92
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Lists mechanisms and iterations, never a digest."""
+    context.require_cluster(Operation.DESCRIBE)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (mechanism, user), record in context.broker.metadata.image.scram_credentials.items():
         found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})

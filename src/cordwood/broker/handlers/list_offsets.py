@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
 from cordwood.storage.log.log_reader import (
@@ -53,13 +54,16 @@ def handle(context: RequestContext, request: Any) -> Response:
     )
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in in_steps(request.topics):
+        is_allowed = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
-            topics.setdefault(topic.name, {})[index] = (
-                {"partition_index": index, "error_code": _INVALID_REQUEST}
-                if asked[topic.name, index] > 1
-                else _look_up(context, topic.name, each, isolation, context.api_version)
-            )
+            if not is_allowed:
+                answer = {"partition_index": index, "error_code": TopicAuthorizationError.code}
+            elif asked[topic.name, index] > 1:
+                answer = {"partition_index": index, "error_code": _INVALID_REQUEST}
+            else:
+                answer = _look_up(context, topic.name, each, isolation, context.api_version)
+            topics.setdefault(topic.name, {})[index] = answer
     return {
         "topics": [
             {"name": name, "partitions": list(partitions.values())}
