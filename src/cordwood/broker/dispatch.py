@@ -24,6 +24,7 @@ from cordwood.broker.api import (
 )
 from cordwood.broker.error_answers import error_answer
 from cordwood.broker.request_errors import UnansweredRequestError, UnservedRequestError
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
 from cordwood.protocol.messages import (
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_SERVER_ERROR = -1
-_UNSUPPORTED_VERSION = 35
 _COPIED_BYTES_MAX = 1 << 20
 _NOTED_S = 0.001
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
@@ -160,8 +159,8 @@ class Dispatcher:
         """
         if isinstance(error, UnansweredRequestError):
             raise error
-        code = error.code if isinstance(error, KafkaError) else _UNKNOWN_SERVER_ERROR
-        if code == _UNKNOWN_SERVER_ERROR:
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             expected = isinstance(error, KafkaError | MalformedMessageError)
             _log.error(
                 "Unexpected error handling %s version %s: %s",
@@ -199,7 +198,7 @@ class Dispatcher:
         """A version of ApiVersions that is not known is answered in version 0 (KIP-511)."""
         only = {"api_key": API_VERSIONS, "min_version": api.min_version}
         fields: Fields = {
-            "error_code": _UNSUPPORTED_VERSION,
+            "error_code": ErrorCode.UNSUPPORTED_VERSION,
             "api_keys": [only | {"max_version": api.max_version}],
         }
         call = Call(0, header.client_id, Peer("", "", ""), header.correlation_id)
