@@ -60,7 +60,7 @@ Compare = Callable[..., None]
 
 
 @pytest.fixture
-def compare(capfdbinary: pytest.CaptureFixture[bytes]) -> Compare:
+def compare(capsysbinary: pytest.CaptureFixture[bytes]) -> Compare:
     """Runs both tools over files; with `is_broken` stderr holds an exception, ours in our words."""
 
     def run(files: Iterable[Path], *flags: str, is_broken: bool = False) -> None:
@@ -70,7 +70,7 @@ def compare(capfdbinary: pytest.CaptureFixture[bytes]) -> Compare:
             arguments = ["--files", ",".join(every[start : start + FILES_PER_RUN]), *flags]
             theirs = kafka_tool("dump-log", *arguments)
             code = dump_log(arguments)
-            captured = capfdbinary.readouterr()
+            captured = capsysbinary.readouterr()
             ours, our_errors = _text(captured.out), _text(captured.err)
             _require_same(theirs.stdout, ours)
             assert code == theirs.returncode

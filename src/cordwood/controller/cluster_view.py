@@ -1,4 +1,4 @@
-"""What operations see: the image, the settings, and questions that several of them ask.
+"""The view of the cluster that controller operations share: image, settings, common queries.
 
 Source: org.apache.kafka.controller.ClusterControlManager, ReplicationControlManager.
 """
@@ -48,7 +48,7 @@ class ClusterView:
         return broker is not None and broker.has_online_directory(directory)
 
     def directory_of(self, broker_id: int) -> uuid.UUID:
-        """Where a new replica on a broker goes, as far as the controller can say.
+        """The directory of a new replica on a broker, or a reserved id while the broker chooses.
 
         Source: ClusterControlManager.defaultDir.
         """
@@ -58,7 +58,7 @@ class ClusterView:
         return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
     def change_context(self, may_lead: Callable[[int], bool] | None = None) -> ChangeContext:
-        """What changes of partitions share."""
+        """The context that changes of partitions share."""
         return ChangeContext(
             may_lead=may_lead or self.is_active,
             directory_of=self.directory_of,
@@ -87,7 +87,7 @@ class ClusterView:
         return value
 
     def place(self, count: int, replication_factor: int) -> list[list[int]]:
-        """Brokers for `count` new partitions, in turn from a random one on, unfenced ones first.
+        """Brokers for `count` new partitions, round-robin from a random one; unfenced first.
 
         Raises:
             InvalidReplicationFactorError: there are too few brokers, or none that is unfenced.
@@ -121,11 +121,11 @@ class ClusterView:
     def require_assignable(
         self, replicas: Sequence[int], replication_factor: int | None = None
     ) -> None:
-        """Checks replicas that were chosen by hand.
+        """Validates a manual replica assignment.
 
         Raises:
-            InvalidReplicaAssignmentError: they are none, unknown, twice the same, or not as many as
-                other partitions have.
+            InvalidReplicaAssignmentError: the list is empty, has an unknown or duplicate broker, or
+                a different number of replicas than the topic's other partitions.
 
         Source: ReplicationControlManager.validateManualPartitionAssignment.
         """

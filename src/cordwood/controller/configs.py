@@ -1,4 +1,4 @@
-"""Settings recorded: what the controller itself has to say of them.
+"""Changes of configs in the metadata log, and the checks that the controller makes.
 
 Source: org.apache.kafka.controller.ConfigurationControlManager; KIP-966.
 """
@@ -21,10 +21,10 @@ _VALUE_BYTES_MAX = 32767
 def alter_configs(
     view: ClusterView, changes: Sequence[ConfigChange]
 ) -> tuple[Records, list[KafkaError | None]]:
-    """The records of settings that change, and what is wrong with each resource's.
+    """The records for changed configs, and the error of each resource that is refused.
 
     Raises:
-        PolicyViolationError: they need more than 10,000 records.
+        PolicyViolationError: the change needs more than 10,000 records.
     """
     records: Records = []
     results: list[KafkaError | None] = []

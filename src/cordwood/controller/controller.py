@@ -1,9 +1,9 @@
 """The controller of a node that is its own quorum: a change is committed once it is on disk.
 
 Every operation checks the image, makes records, and writes them as one batch; the controller's
-image has them when the batch is on disk. An operation that fails changes nothing. Operations follow
-one another, although a long one is done in slices (`model.pauses`). Brokers do not read this image:
-a `MetadataLoader` gives them what the log has committed.
+image includes them when the batch is on disk. An operation that fails changes nothing. Operations
+run one after another; a long operation runs in slices (`model.pauses`). Brokers do not read this
+image: a `MetadataLoader` gives them what the log has committed.
 
 Source: org.apache.kafka.controller.QuorumController, ActivationRecordsGenerator; KIP-631, KIP-919.
 """
@@ -57,8 +57,8 @@ _log = logging.getLogger(__name__)
 class Controller:
     """The active controller; `image` is that of its log, up to its end.
 
-    `broker_epoch` is that of this node's broker, which `.kafka_cleanshutdown` has to name after a
-    clean stop. `check_topic_configs` refuses the settings of a new topic by a `KafkaError`.
+    `broker_epoch` is the epoch of this node's broker; `.kafka_cleanshutdown` must name it after a
+    clean shutdown. `check_topic_configs` raises a `KafkaError` if it refuses a new topic's configs.
     """
 
     def __init__(
@@ -99,25 +99,25 @@ class Controller:
 
         Args:
             metadata_dir: the log directory that holds `__cluster_metadata-0`, formatted.
-            node_id: of broker and controller alike.
-            cluster_id: of the cluster.
+            node_id: the id of both the broker and the controller.
+            cluster_id: the id of the cluster.
             directory_ids: of all directories, that of `metadata_dir` first.
-            online_directory_ids: of those of log.dirs that can be used; all if None.
+            online_directory_ids: the usable directories among them; None for all.
             listeners: where clients reach the broker (advertised.listeners).
-            clock: what time it is.
+            clock: the time source.
             rack: broker.rack.
-            controller_listeners: what is registered of the controller; the voter's own endpoints,
-                or those of the last registration, when empty.
-            previous_broker_epoch: what `read_previous_broker_epoch` gave; -1 after a crash.
-            settings: of the broker's configuration.
-            context: what its logs share with others: clock, open files, failed directories.
-            fs: where the files are, without a context.
+            controller_listeners: the controller endpoints to register. If empty, the voter's own
+                endpoints are used, or those of the last registration.
+            previous_broker_epoch: the result of `read_previous_broker_epoch`; -1 after a crash.
+            settings: the broker's configuration.
+            context: shared with the broker's logs: clock, open files, failed directories.
+            fs: the file system to use if there is no context.
 
         Raises:
             ConfigError: the log is that of a quorum with other voters.
             CorruptError: a file of the log cannot be read.
             UnsupportedVersionError: the log is of a later Kafka.
-            StorageError: the disk refused.
+            StorageError: the disk returned an error.
         """
         settings = settings or ControllerSettings()
         context = context or LogContext(clock=clock, resources=ResourceCache(fs=fs))
@@ -239,14 +239,14 @@ class Controller:
 
     @property
     def is_log_open(self) -> bool:
-        """Whether the metadata log can be read: it has not been closed, nor given up."""
+        """Whether the metadata log can be read: it is neither closed nor failed."""
         return not self._is_log_closed
 
     def shut_down_broker(self) -> None:
         """Takes the broker out of service as a controlled shutdown does.
 
-        To be called when the broker no longer serves requests, before its logs are closed. Where
-        the disk refuses, that is logged, and the next start finds the log as after a crash.
+        Call it when the broker no longer serves requests and before its logs are closed. If the
+        disk returns an error, the error is logged, and the next start treats it as a crash.
         """
         if not self._is_open:
             return
@@ -322,11 +322,11 @@ class Controller:
 
     @one_at_a_time
     def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> list[KafkaError | None]:
-        """Deletes topics by id or name: what went wrong with each, in their order.
+        """Deletes topics by id or name, and returns the error of each, in their order.
 
         Raises:
             TopicDeletionDisabledError: delete.topic.enable is false.
-            StorageError: the disk refused; none is gone.
+            StorageError: the disk returned an error; no topic was deleted.
         """
         if not self.settings.delete_topic_enable:
             raise TopicDeletionDisabledError("Topic deletion is disabled.")
@@ -354,15 +354,15 @@ class Controller:
     def elect_leaders(
         self, wanted: Iterable[tuple[str, int]] | None, *, election_type: int
     ) -> list[ElectionResult]:
-        """Elects leaders: preferred ones (type 0) or, where there is none, any (1).
+        """Elects leaders: preferred ones (type 0), or any for leaderless partitions (1).
 
         Args:
-            wanted: partitions; None for all, of which those that need none are left out.
+            wanted: partitions; None for all, without results for those that need no election.
             election_type: 0 or 1.
 
         Raises:
             InvalidRequestError: there is no such type.
-            StorageError: the disk refused; nothing changed.
+            StorageError: the disk returned an error; nothing changed.
         """
         records, results = partitions.elect_leaders(self._view(), wanted, election_type)
         self._commit_in_parts(records)
@@ -387,12 +387,12 @@ class Controller:
 
     @one_at_a_time
     def assign_directories(self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]) -> None:
-        """Records in which directory this broker has put partitions: (topic id, number, directory).
+        """Records the directories of this broker's partitions: (topic id, number, directory).
 
-        Those that are known already, or are not there any more, are passed over.
+        Assignments that are already recorded, and deleted topics, are skipped.
 
         Raises:
-            StorageError: the disk refused; nothing changed.
+            StorageError: the disk returned an error; nothing changed.
         """
         self._commit_parts_at_need(
             partitions.assign_directories(self._view(), self._node.node_id, assigned)
@@ -400,12 +400,12 @@ class Controller:
 
     @one_at_a_time
     def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
-        """Takes directories of this broker out of its registration, and the leaders from there.
+        """Removes failed directories from this broker's registration, and their leaders.
 
-        Those that are known to have failed are passed over.
+        Directories that are already known to have failed are skipped.
 
         Raises:
-            StorageError: the disk refused; nothing changed.
+            StorageError: the disk returned an error; nothing changed.
         """
         broker = self.image.brokers[self._node.node_id]
         records = registration.directories_failed(self._view(), broker, directories)
@@ -465,8 +465,8 @@ class Controller:
         """Sets levels of features, all or none.
 
         Raises:
-            InvalidUpdateVersionError: one of them cannot be.
-            StorageError: the disk refused; nothing changed.
+            InvalidUpdateVersionError: one of the levels is not possible.
+            StorageError: the disk returned an error; nothing changed.
         """
         records = features.update_features(
             self._view(), self._node.node_id, updates, kraft_version=self.log.kraft_version
@@ -499,7 +499,7 @@ class Controller:
         self._commit_in_parts(registration.unregistering(self._view(), broker_id))
 
     def describe_quorum(self) -> QuorumInfo:
-        """Who votes, who leads, and how far the log is."""
+        """The voters, the leader, and the end of the metadata log."""
         now_ms = self.context.clock.now_ms()
         directory = self._node.directory_ids[0] if self.log.kraft_version else uuid.UUID(int=0)
         own = QuorumReplica(self._node.node_id, directory, self.log.end_offset, now_ms, now_ms)
@@ -528,7 +528,7 @@ class Controller:
         )
 
     def _commit_at_need(self, records: Sequence[ApiRecord]) -> None:
-        """As `_commit`; on a full disk the reserve is released first, for this frees space."""
+        """As `_commit`; on a full disk it releases the disk reserve first and retries."""
         try:
             self._commit(records)
         except StorageError as error:
@@ -544,7 +544,7 @@ class Controller:
             self._commit_at_need(records[start : start + BATCH_RECORDS_MAX])
 
     def _commit_in_parts(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records that need not be seen at once, in as many batches as they take."""
+        """Writes records that need not be applied together, in batches of limited size."""
         for start in range(0, len(records), BATCH_RECORDS_MAX):
             self._commit(records[start : start + BATCH_RECORDS_MAX])
 

@@ -46,10 +46,10 @@ _LEVELS_THAT_CHANGED_METADATA = frozenset({8, 10, 11, 12, 13, 15, 17, 23, 30})
 def update_features(
     view: ClusterView, node_id: int, updates: Sequence[FeatureUpdate], *, kraft_version: int
 ) -> Records:
-    """The records of levels that change.
+    """The records for the levels that change.
 
     Raises:
-        InvalidUpdateVersionError: one of them cannot be.
+        InvalidUpdateVersionError: one of the levels is not possible.
     """
     proposed = {**view.image.features, **{each.name: each.level for each in updates}}
     records: Records = []

@@ -23,7 +23,7 @@ _ZEROS_BEFORE_DIGITS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 
 class HostText(enum.Enum):
-    """What a text is without a look-up."""
+    """What can be said about a text without a DNS lookup."""
 
     ADDRESS = enum.auto()
     NAME = enum.auto()
@@ -53,7 +53,7 @@ def classify_host(text: str) -> HostText:
 
 
 async def look_up_hosts(texts: Iterable[str]) -> frozenset[str]:
-    """Those of the texts that are names of hosts with an address, by the system's resolver."""
+    """Those of the texts that are host names which the system's resolver can resolve."""
     loop = asyncio.get_running_loop()
     found = set()
     for text in dict.fromkeys(texts):
@@ -66,9 +66,9 @@ async def look_up_hosts(texts: Iterable[str]) -> frozenset[str]:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is an IP address, or a name that the system's resolver knows.
+    """Whether a text is an IP address, or a host name that the system's resolver can resolve.
 
-    The answer of the resolver may take seconds.
+    The lookup may take seconds.
     """
     kind = classify_host(text)
     if kind is not HostText.NAME:
@@ -81,7 +81,7 @@ def is_host(text: str) -> bool:
 
 
 def _is_decimal_ipv4(text: str) -> bool:
-    """One to four decimal numbers, of which the last stands for all bytes that are left."""
+    """One to four decimal numbers; the last one fills all remaining bytes."""
     parts = text.split(".")
     if len(text) > _IPV4_LENGTH_MAX or len(parts) > _IPV4_PARTS_MAX:
         return False

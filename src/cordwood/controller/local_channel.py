@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class RunInSlices(Protocol):
-    """Runs work beside the event loop, which goes on meanwhile."""
+    """Runs work in slices, between which the event loop serves other requests."""
 
     def __call__(self, run: Callable[[], T], /) -> Awaitable[T]:
         """The result of `run`."""
@@ -49,10 +49,10 @@ class LocalControllerChannel:
         run: RunInSlices,
         published: Callable[[int], Awaitable[None]],
     ) -> None:
-        """Nothing is asked yet.
+        """Creates the channel; it sends no request yet.
 
         Args:
-            controller: of this process.
+            controller: the controller in this process.
             run: runs an operation of the controller.
             published: returns when this node has applied all records below an offset.
         """

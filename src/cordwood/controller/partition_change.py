@@ -1,4 +1,4 @@
-"""How a partition changes when a broker comes, goes, or is asked to lead: one record, or none.
+"""The record of a partition's change when a broker starts or stops, or an election is requested.
 
 Source: org.apache.kafka.controller.PartitionChangeBuilder, PartitionReassignmentReplicas,
 PartitionReassignmentRevert; KIP-455, KIP-966.
@@ -28,15 +28,15 @@ class Election(enum.Enum):
     PREFERRED = enum.auto()
     """The first replica."""
     UNCLEAN = enum.auto()
-    """Any that is alive, if none is eligible."""
+    """Any live replica, if no eligible one is available."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeContext:
-    """What is the same for all partitions of an operation.
+    """The part of an operation that is the same for all its partitions.
 
-    `may_lead` says of a broker whether it is active, `has_online_directory` whether a directory of
-    it has not failed. `directory_of` gives the directory of a new replica.
+    `may_lead` returns whether a broker is active, `has_online_directory` whether a directory of a
+    broker is online. `directory_of` returns the directory of a new replica.
     """
 
     may_lead: Callable[[int], bool]
@@ -48,7 +48,7 @@ class ChangeContext:
 
 @dataclass(kw_only=True)
 class PartitionChange:
-    """One partition's change: set what is wanted, then `record`."""
+    """A change of one partition: set the wanted fields, then call `record`."""
 
     topic_id: uuid.UUID
     number: int

@@ -93,10 +93,10 @@ def alter_reassignments(
     *,
     allow_replication_factor_change: bool = True,
 ) -> tuple[Records, list[KafkaError | None]]:
-    """The records of partitions that move, and what is wrong with each.
+    """The records for reassigned partitions, and the error of each partition that is refused.
 
     Raises:
-        PolicyViolationError: they need more than 10,000 records.
+        PolicyViolationError: the change needs more than 10,000 records.
     """
     records: Records = []
     results: list[KafkaError | None] = []
@@ -177,7 +177,7 @@ def _change(
 def assign_directories(
     view: ClusterView, broker_id: int, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
 ) -> Records:
-    """The records that say in which directory a broker has put partitions."""
+    """The records of the directories in which a broker has put partitions."""
     records: Records = []
     version = partition_version(view.image.metadata_version)
     if version < 1:

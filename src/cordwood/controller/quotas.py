@@ -32,12 +32,12 @@ _IP_KEYS: Mapping[str, tuple[str, int] | None] = {"connection_creation_rate": ("
 def alter_client_quotas(
     view: ClusterView, changes: Sequence[QuotaChange], known_hosts: Container[str]
 ) -> tuple[Records, list[KafkaError | None]]:
-    """The records of quotas that change, and what is wrong with each entity's.
+    """The records for changed quotas, and the error of each entity that is refused.
 
     `known_hosts` are the names among `hosts_to_look_up` that have an address.
 
     Raises:
-        PolicyViolationError: they need more than 10,000 records.
+        PolicyViolationError: the change needs more than 10,000 records.
     """
     records: Records = []
     by_entity: dict[QuotaEntity, KafkaError | None] = {}
@@ -58,7 +58,7 @@ def alter_client_quotas(
 
 
 def hosts_to_look_up(changes: Sequence[QuotaChange]) -> list[str]:
-    """The names of hosts that quotas of addresses are asked for by."""
+    """The host names in changes of IP quotas; they must be looked up before the change."""
     names = [each.entity[IP] for each in changes if set(each.entity) == {IP}]
     return [name for name in names if name and classify_host(name) is HostText.NAME]
 
@@ -128,7 +128,7 @@ def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: 
 
 
 def _ignored(change: QuotaChange) -> InvalidRequestError:
-    """What Kafka says of an entity that is there twice, and of one with a key twice."""
+    """Kafka's error for a duplicate entity, or an entity with a duplicate key."""
     entries = ", ".join(
         f"{kind}={'null' if name is None else name}" for kind, name in change.in_kafkas_order
     )

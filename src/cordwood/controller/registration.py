@@ -106,7 +106,7 @@ def registering(view: ClusterView, node: Node, end_offset: int) -> Iterator[Reco
         end_offset += 1
     old = view.image.brokers.get(node.node_id)
     if old is not None and not old.fenced:
-        # It ended without a word: what a session that runs out would have done.
+        # Unclean shutdown: fence the broker, as a session timeout would.
         fenced = fencing(view, old)
         yield fenced
         view, end_offset = _after(view, fenced), end_offset + len(fenced)
@@ -145,19 +145,19 @@ def shutting_down(view: ClusterView, broker: BrokerImage) -> Records:
 
 
 def fencing_again(view: ClusterView, image: MetadataImage, broker: BrokerImage) -> Records:
-    """A controlled shutdown ends."""
+    """The records that fence a broker again after a controlled shutdown was cancelled."""
     return fencing(replace(view, image=image), broker)
 
 
 def fencing(view: ClusterView, broker: BrokerImage) -> Records:
-    """The broker is gone."""
+    """The records that fence a broker that has stopped."""
     return [*_leaving(view, broker.broker_id), registration_change(broker, 0, fenced=FENCE)]
 
 
 def directories_failed(
     view: ClusterView, broker: BrokerImage, directories: Collection[uuid.UUID]
 ) -> Records:
-    """The partitions in directories that have failed have no leader; the directories are gone.
+    """The records for failed directories: their partitions lose this leader, the broker the ids.
 
     Source: ReplicationControlManager.handleDirectoriesOffline; KIP-858.
     """
@@ -229,7 +229,7 @@ def _leaving(view: ClusterView, broker_id: int) -> Records:
 
 
 def _after_unclean_shutdown(view: ClusterView, broker_id: int) -> Records:
-    """What the broker had may be lost: it is no longer known to have all records (KIP-966)."""
+    """The broker may have lost records: it is no longer an eligible leader (KIP-966)."""
     if not has_elr(view.image.features):
         return []
     changes = _Changes(view, lambda each: each != broker_id and view.is_active(each))

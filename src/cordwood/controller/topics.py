@@ -193,10 +193,10 @@ def _placed(view: ClusterView, count: int, factor: int) -> list[PartitionImage]:
 def create_partitions(
     view: ClusterView, topics: Sequence[NewPartitions]
 ) -> tuple[Records, list[KafkaError | None]]:
-    """The records of partitions to be added, and what is wrong with each topic's.
+    """The records for new partitions, and the error of each topic that is refused.
 
     Raises:
-        PolicyViolationError: they need more than 10,000 records.
+        PolicyViolationError: the change needs more than 10,000 records.
     """
     records: Records = []
     results: list[KafkaError | None] = []
@@ -248,7 +248,7 @@ def _more_partitions(view: ClusterView, wanted: NewPartitions) -> Records:
 def delete_topics(
     view: ClusterView, wanted: Sequence[uuid.UUID | str]
 ) -> tuple[Records, list[KafkaError | None]]:
-    """The records of topics to be deleted, by id or name, and which of them are not there."""
+    """The records that delete topics by id or name, and the error of each that does not exist."""
     records: Records = []
     results: list[KafkaError | None] = []
     image = view.image

@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class ReplyTo(Generic[A_contra]):
-    """Where the answer to a request goes.
+    """The destination of the answer to a request.
 
     A state machine keeps it and names it in its effects; only the runtime calls it.
     """
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """An event that is due after `delay_ms`; it replaces the timer that had the same key."""
+    """A timer event that is due after `delay_ms`; it replaces the timer with the same key."""
 
     key: Hashable
     delay_ms: int
@@ -67,7 +67,7 @@ class CancelTimer(NamedTuple):
 
 
 class Effects(NamedTuple, Generic[R]):
-    """What follows from an event.
+    """The consequences of an event.
 
     If the records of an atomic event cannot be appended, its changes of the state are reverted and
     its other effects are dropped. Then `on_failure` gives the event that handles the error;

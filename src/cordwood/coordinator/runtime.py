@@ -53,11 +53,11 @@ class CoordinatorEvent(Protocol):
 
     @property
     def reply_to(self) -> ReplyTo[Any] | None:
-        """Where its request is answered, if it is one."""
+        """Where the answer to the request goes; None if the event is no request."""
 
     @property
     def is_long(self) -> bool:
-        """Whether it may have so many records that they are encoded with pauses."""
+        """Whether it may have so many records that they are encoded in slices."""
 
 
 class EncodedRecord(NamedTuple):
@@ -75,7 +75,7 @@ R_contra = TypeVar("R_contra", contravariant=True)
 
 
 class StateMachine(Protocol[S, E, R]):
-    """What happens to a coordinator's state. It does no I/O and knows no time but `now_ms`."""
+    """The transitions of a coordinator's state. It does no I/O; its only clock is `now_ms`."""
 
     def new_state(self, partition: int, timeline: Timeline, /) -> S:
         """The state of a partition without records."""
@@ -97,7 +97,7 @@ class StateMachine(Protocol[S, E, R]):
 
 
 class Appended(NamedTuple):
-    """Where the records of a batch are in the log."""
+    """The offsets of an appended batch."""
 
     first_offset: int
     end_offset: int
@@ -109,10 +109,10 @@ class PartitionLoader(Protocol[S_contra]):
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
+        """The size of the log that has to be read."""
 
     def load(self, state: S_contra, timeline: Timeline, /) -> int:
-        """Replays all records; the log end offset.
+        """Replays all records and returns the log end offset.
 
         Raises:
             CordwoodError, OSError: the log cannot be read.
@@ -128,7 +128,7 @@ class CoordinatorLog(Protocol[S_contra, R_contra]):
 
     @property
     def contents(self) -> str:
-        """What its records are of, for log lines: such as "groups"."""
+        """The kind of its records for log lines, such as "groups"."""
 
     def partitions(self) -> Collection[int]:
         """The partitions of the topic; none if there is no such topic."""
@@ -150,7 +150,7 @@ class CoordinatorLog(Protocol[S_contra, R_contra]):
 
 
 class RuntimeHost(Protocol):
-    """What a runtime needs of the process."""
+    """The functions of the process that a runtime uses."""
 
     @property
     def clock(self) -> Clock:
@@ -160,7 +160,7 @@ class RuntimeHost(Protocol):
         """From any thread: calls a function on the thread that owns the broker's state."""
 
     def call_later_ms(self, delay_ms: int, run: Callable[[], object], /) -> Cancellable:
-        """Calls a function on that thread after so many ms of real time."""
+        """Schedules a function on that thread after `delay_ms` of wall-clock time."""
 
     def after_input(self, run: Callable[[], None], /) -> None:
         """Calls a function when the requests that have arrived by now have been read."""
@@ -252,7 +252,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
         now_ms: int,
         encoded: Mapping[R, EncodedRecord] | None = None,
     ) -> None:
-        """One event from beginning to end. There is no pause in it."""
+        """Handles one event from beginning to end, without a pause."""
         effects, error = self._apply(active, event, now_ms, encoded or {})
         if error is None:
             self._set_timers(active, effects)
@@ -304,10 +304,10 @@ class CoordinatorRuntime(Generic[S, E, R]):
         now_ms: int,
         encoded: Mapping[R, EncodedRecord],
     ) -> None:
-        """Appends and replays the records of the change that has begun, and ends it.
+        """Appends and replays the records of the open change, and closes the change.
 
         Raises:
-            KafkaError: they are not in the log; the change has not ended.
+            KafkaError: the records were not appended; the change is still open.
         """
         if not effects.records:
             self._end_change(active, active.last_written)
@@ -357,7 +357,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
                 active.timers.cancel(timer.key)
 
     def _due(self, active: _Partition[S], event: object) -> None:
-        """A timer's event; the timers of a partition end with it."""
+        """Handles a timer's event. The timers of a partition are cancelled when it is unloaded."""
         self._handle(active, cast("E", event), self._host.clock.now_ms())
 
     # ---- answers
@@ -396,11 +396,11 @@ class CoordinatorRuntime(Generic[S, E, R]):
     # ---- reading
 
     def read(self, partition: int) -> tuple[S, int]:
-        """A partition's state, and the offset at which it is to be read: what is committed.
+        """A partition's state, and the offset up to which it is committed.
 
         Raises:
-            CoordinatorLoadInProgressError: it is being loaded.
-            NotCoordinatorError: it is not led here, or cannot be loaded.
+            CoordinatorLoadInProgressError: the partition is being loaded.
+            NotCoordinatorError: this broker does not lead the partition, or cannot load it.
         """
         active = self._require_active(partition)
         return active.state, active.committed
@@ -432,7 +432,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
     # ---- loading and unloading
 
     def load_all(self, then: Callable[[], None]) -> None:
-        """Loads what is not loaded, and calls `then` when all is: at once, or later."""
+        """Loads all partitions that are not loaded yet, and calls `then` when all are loaded."""
         for partition in in_steps(self._log.partitions()):
             self._begin_load(partition)
         if self._loading:

@@ -1,8 +1,8 @@
-"""State of which the committed version can be read while later changes are not committed.
+"""State whose committed version can be read while later changes are not committed.
 
-Each change of a timeline's maps is noted with the value before it. So a change can be reverted, and
-a reader that names an offset sees the state at that offset. Nothing is noted, and a read costs what
-it costs in a dict, while everything is committed.
+For each change of a timeline's maps, the previous value is kept. So a change can be reverted, and
+a reader can read the state as of an offset. While everything is committed, no previous values are
+kept, and a read costs as much as a read of a dict.
 
 Source: org.apache.kafka.timeline.SnapshotRegistry, TimelineHashMap, SnapshottableHashTable.
 """
@@ -38,7 +38,7 @@ class Restorable(Protocol):
 
 
 class _Delta:
-    """What one change replaced: by map, the value of each key before the change."""
+    """The values that one change replaced: per map, the value of each key before the change."""
 
     __slots__ = ("before", "end_offset")
 
@@ -59,12 +59,12 @@ class Timeline:
 
     @property
     def uncommitted_count(self) -> int:
-        """How many changes are not committed."""
+        """The number of uncommitted changes."""
         return len(self._deltas)
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change has begun and not ended."""
+        """Whether a change is open."""
         return self._open is not None
 
     def begin(self) -> None:
@@ -91,7 +91,7 @@ class Timeline:
             changed.restore(before)
 
     def commit(self, high_watermark: int) -> None:
-        """Forgets what was before the changes that are committed."""
+        """Drops the previous values of changes that are committed."""
         while self._deltas and self._deltas[0].end_offset <= high_watermark:
             self._deltas.popleft()
 
@@ -145,14 +145,14 @@ class TimelineMap(Generic[K, V]):
         return found
 
     def items(self, at: int = LATEST) -> Iterator[tuple[K, V]]:
-        """The keys and values at an offset; the map may change meanwhile."""
+        """The keys and values as of an offset; the map may change during the iteration."""
         if at == LATEST or not self._timeline.uncommitted_count:
             return iter(list(self._values.items()))
         found = {**self._values, **self._timeline.before(self, at)}
         return iter([(key, value) for key, value in found.items() if value is not MISSING])
 
     def values(self, at: int = LATEST) -> Iterator[V]:
-        """The values at an offset; the map may change meanwhile."""
+        """The values as of an offset; the map may change during the iteration."""
         return (value for _, value in self.items(at))
 
     def restore(self, before: Before) -> None:

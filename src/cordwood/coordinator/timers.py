@@ -1,8 +1,8 @@
-"""Timers with names: one that is set again takes the place of the one before.
+"""Named timers: setting a timer replaces the timer with the same name.
 
-A timer may ring late, after the event loop or the machine stood still, and what would have stopped
-it may have arrived meanwhile. So when it is due, all input that has arrived is read first, and it
-rings if it is still set then.
+A timer may fire late, after the event loop or the machine was stopped, and the input that would
+have cancelled it may have arrived in the meantime. So a due timer first lets the event loop read
+all input that has arrived, and fires only if it is still set after that.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Protocol
 
 
 class Cancellable(Protocol):
-    """What is to happen later, and need not."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> object:
         """Makes it not happen; without effect afterwards."""
 
 
 CallLater = Callable[[int, Callable[[], None]], Cancellable]
-"""Calls a function after so many ms of real time, on the thread that owns the broker's state."""
+"""Schedules a function after a delay of wall-clock time (ms), on the broker's thread."""
 
 
 AfterInput = Callable[[Callable[[], None]], None]

@@ -1,4 +1,4 @@
-"""A cursor over bytes whose every read is checked against the end first."""
+"""A cursor over bytes; every read is checked against the end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ByteReader:
         """
         start = self.position
         if not 0 <= size_bytes <= self.remaining:
-            # The words of Kafka's ByteBufferAccessor, which its tools pass on.
+            # The text is that of Kafka's ByteBufferAccessor; Kafka's tools show it.
             raise CorruptError(
                 f"Error reading byte array of {size_bytes} byte(s): "
                 f"only {self.remaining} byte(s) available",

@@ -49,8 +49,8 @@ def log_start_order(partitions: Collection[TopicPartition]) -> list[TopicPartiti
 def high_watermark_order(partitions: Collection[TopicPartition]) -> list[TopicPartition]:
     """Partitions in the order of the lines of `replication-offset-checkpoint`.
 
-    `partitions` are in the order in which the broker got to know them, which decides between those
-    that compete for a slot.
+    `partitions` are in the order in which the broker added them, which decides the order of
+    partitions that collide in a slot.
     """
     slots = _Slots()
     for partition in _concurrent_hash_map_order(partitions):
@@ -69,7 +69,7 @@ def cleaner_offset_order(
     Args:
         lines: all lines before it, in the order of the file.
         update: the partition whose line is set.
-        gone: the partitions whose lines are taken out.
+        gone: the partitions whose lines are removed.
     """
     kept = [partition for partition in truncated_cleaner_order(lines) if partition not in gone]
     collected = _hash_map_order(kept, buckets=_BUCKETS_FIRST)
@@ -107,7 +107,7 @@ def _spread(partition: TopicPartition) -> int:
 
 
 def _hash_map_order(partitions: Sequence[TopicPartition], *, buckets: int) -> list[TopicPartition]:
-    """The order of a java.util.HashMap of so many buckets, after these were put into it."""
+    """The order of a java.util.HashMap with `buckets` buckets after inserting the partitions."""
     while len(partitions) > buckets * 3 // 4:
         buckets *= 2
     return sorted(partitions, key=lambda each: _spread(each) & (buckets - 1))

@@ -14,10 +14,10 @@ VERSION = 0
 
 
 def parse_checkpoint_text(data: Buffer | str, *, fields_per_entry: int) -> list[list[str]]:
-    """The fields of every entry; an empty file, or one of a version line alone, has none.
+    """The fields of every entry; none if the file is empty or has only a version line.
 
     Raises:
-        CorruptError: a line is malformed, or the entries are not as many as declared.
+        CorruptError: a line is malformed, or the number of entries differs from the declared one.
         UnsupportedVersionError: the version is not 0.
     """
     lines = _decode(data).splitlines()
@@ -47,10 +47,10 @@ def build_checkpoint_text(lines: Iterable[str]) -> bytes:
 
 
 def parse_number(text: str) -> int:
-    """The integer (int64) that `text` is.
+    """The int64 that `text` represents.
 
     Raises:
-        CorruptError: it is none.
+        CorruptError: it is not an int64.
     """
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:

@@ -1,4 +1,4 @@
-"""`.kafka_cleanshutdown`: its presence says that the last stop was a clean one.
+"""`.kafka_cleanshutdown`: its presence means that the last shutdown was clean.
 
 Source: org.apache.kafka.storage.internals.log.CleanShutdownFileHandler.
 """
@@ -15,10 +15,10 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def parse_clean_shutdown(data: Buffer | str) -> int:
-    """The broker epoch at the clean stop; -1 where the file (of an older Kafka) names none.
+    """The broker epoch at the clean shutdown; -1 if the file (of an older Kafka) has none.
 
     Raises:
-        CorruptError: it is neither empty nor the JSON that Kafka writes.
+        CorruptError: the file is neither empty nor valid JSON of Kafka's form.
     """
     text = data if isinstance(data, str) else bytes(data)
     if not text:

@@ -1,6 +1,6 @@
 """Columns of fixed-size entries: big-endian fields at a fixed stride, to and from arrays.
 
-Each byte of a field is copied for all entries at once, so that neither way loops over entries.
+Each byte of a field is copied for all entries at once, so there is no loop over entries.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from cordwood.format.varint import Buffer
 
 
 def gather(buffer: Buffer, *, typecode: Literal["i", "q"], start: int, stride: int) -> array[int]:
-    """The integers at `start`, `start + stride`, ... of `buffer`, as many as are whole.
+    """The integers at `start`, `start + stride`, ... of `buffer`; a partial last one is left out.
 
-    `typecode` is that of the array, and gives the width of a field: "i" four bytes, "q" eight.
+    `typecode` is the type code of the array and gives the field width: "i" 4 bytes, "q" 8 bytes.
     """
     column = array(typecode)
     width = column.itemsize

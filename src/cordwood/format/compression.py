@@ -21,13 +21,13 @@ import lz4.block  # type: ignore[import-untyped]
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import BatchTooLargeError, CorruptError
 
-# A batch that claims to hold more than this is refused: no honest batch's payload is longer.
+# A batch that claims a larger size is refused: no valid batch has a larger payload.
 DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
 
 _SNAPPY_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 _SNAPPY_MAGIC = _SNAPPY_HEADER[:8]
 _SNAPPY_BLOCK_BYTES = 32 * 1024
-# Snappy's densest element copies 64 bytes and takes 2: what claims to expand more is corrupt.
+# Snappy's densest element copies 64 bytes and takes 2: a larger claimed expansion is corrupt.
 _SNAPPY_EXPANSION_MAX = 64
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -39,7 +39,7 @@ _LZ4_INCOMPRESSIBLE = 1 << 31
 
 _GZIP_LEVEL_DEFAULT = 6
 _LZ4_LEVEL_DEFAULT = 9
-_LZ4_LEVEL_DENSEST = 12  # Kafka allows 17, which the compressor takes for this one
+_LZ4_LEVEL_DENSEST = 12  # Kafka allows 17; the compressor treats it as 12
 _ZSTD_LEVEL_DEFAULT = 3
 
 _MASK_32 = (1 << 32) - 1
@@ -61,10 +61,10 @@ class Codec(enum.IntEnum):
 
 
 def codec_of(attributes: int, *, position: int | None = None) -> Codec:
-    """The codec that the low three bits of `attributes` name.
+    """The codec in the low three bits of `attributes`.
 
     Raises:
-        CorruptError: they name none.
+        CorruptError: the codec is unknown.
     """
     try:
         return Codec(attributes & 0x07)
@@ -76,7 +76,7 @@ def codec_of(attributes: int, *, position: int | None = None) -> Codec:
 def compress(codec: Codec, data: Buffer, *, level: int | None = None, magic: int = 2) -> bytes:
     """`data` compressed; `level` None is Kafka's default for that codec.
 
-    With magic 0 the LZ4 header checksum is the wrong one that such old batches carry.
+    For magic 0 the LZ4 header checksum is computed as old Kafka clients did, which is wrong.
     """
     if codec is Codec.GZIP:
         gzip_level = _GZIP_LEVEL_DEFAULT if level is None or level < 0 else level
@@ -93,12 +93,12 @@ def compress(codec: Codec, data: Buffer, *, level: int | None = None, magic: int
 def decompress(
     codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """What was compressed.
+    """The decompressed data.
 
-    Memory grows with what the stream really expands to, not with what it claims.
+    Memory grows with the actual size of the output, not with the size that the stream claims.
 
     Raises:
-        BatchTooLargeError: the stream expands to over `size_max` bytes.
+        BatchTooLargeError: the output exceeds `size_max` bytes.
         CorruptError: it is malformed or cut off.
     """
     payload = data if isinstance(data, bytes) else bytes(data)
@@ -115,9 +115,9 @@ def decompress(
 
 
 def decompress_into(codec: Codec, data: Buffer, target: memoryview) -> int | None:
-    """Decompresses to the start of `target`, which is all the memory that this takes.
+    """Decompresses to the start of `target`, without further memory.
 
-    Returns how many bytes that are, or None if `target` is too small for them.
+    Returns the number of bytes written, or None if `target` is too small.
 
     Raises:
         CorruptError: the stream is malformed or cut off.
@@ -147,7 +147,7 @@ def decompress_into(codec: Codec, data: Buffer, target: memoryview) -> int | Non
 
 
 def _is_too_small(error: Exception) -> bool:
-    """Whether these are the library's words for an output buffer that is too small."""
+    """Whether the error is the library's error for an output buffer that is too small."""
     return "whole buffer" in str(error)
 
 
@@ -156,7 +156,7 @@ def _decompress_stream(
 ) -> bytes:
     if not data:
         raise CorruptError(f"empty {name} stream")
-    # All of the output is filled with zeros first: the less of it, the sooner.
+    # The library zeroes the whole output buffer first, so a smaller buffer is faster.
     size = min(size_max, 65_536 + 8 * len(data))
     if guess is not None:
         size = min(size, guess)
@@ -198,7 +198,7 @@ def _decompress_snappy(data: bytes, size_max: int) -> bytes:
 
 
 def _snappy_blocks(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """(block, bytes that it expands to) of a stream in snappy-java's framing, or of a raw one."""
+    """(block, uncompressed size) for each block of a snappy-java stream, or of a raw stream."""
     if not data.startswith(_SNAPPY_MAGIC):
         yield data, _size_of_snappy_block(data)
         return
@@ -272,7 +272,7 @@ def _compress_lz4(data: Buffer, level: int, magic: int) -> bytes:
 
 
 def _lz4_size_max(frame: bytes) -> int | None:
-    """What a frame of independent 64 KiB blocks expands to at most; None for any other."""
+    """The maximum decompressed size of a frame of independent 64 KiB blocks; None for others."""
     if len(frame) < len(_LZ4_HEADER) or not frame.startswith(_LZ4_HEADER[:-1]):
         return None
     blocks, position = 0, len(_LZ4_HEADER)
@@ -286,7 +286,7 @@ def _lz4_size_max(frame: bytes) -> int | None:
 
 
 def _with_right_lz4_checksum(data: bytes) -> bytes:
-    """The frame with the header checksum it should have; for magic 0 Kafka ignores it."""
+    """The frame with the correct header checksum; for magic 0 Kafka ignores it."""
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
         return data
     has_content_size = data[4] & 0x08

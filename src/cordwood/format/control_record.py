@@ -25,7 +25,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(enum.IntEnum):
-    """What a control record says; `UNKNOWN` stands for types of the future."""
+    """The type of a control record; `UNKNOWN` stands for future types."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -39,7 +39,7 @@ class ControlType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxnMarker:
-    """The end of a transaction: COMMIT or ABORT, and the epoch of the coordinator that said so."""
+    """The end of a transaction: COMMIT or ABORT, and the epoch of the coordinator that ended it."""
 
     control_type: ControlType
     version: int
@@ -94,7 +94,7 @@ _SCHEMA_OF_TYPE = {
 
 
 def parse_control_type_id(key: bytes | None) -> int:
-    """The number of a control record's type.
+    """The numeric type of a control record.
 
     Raises:
         CorruptError: the key is null, shorter than 4 bytes, or of a negative version.
@@ -111,7 +111,7 @@ def parse_control_type_id(key: bytes | None) -> int:
 
 
 def parse_control_key(key: bytes | None) -> ControlType:
-    """What a control record says; `UNKNOWN` for a type that Kafka 4.3 does not know.
+    """The type of a control record; `UNKNOWN` for a type that Kafka 4.3 does not know.
 
     Raises:
         CorruptError: the key is null, shorter than 4 bytes, or of a negative version.
@@ -162,7 +162,7 @@ def build_end_txn_marker(
     coordinator_epoch: int,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """The batch that holds one transaction marker; `timestamp` is in ms.
+    """A batch with one transaction marker; `timestamp` is in ms.
 
     Source: MemoryRecords.withEndTransactionMarker.
     """
@@ -181,7 +181,7 @@ def build_end_txn_marker(
 
 
 def parse_kraft_control_value(control_type: ControlType, value: bytes | None) -> MessageValue:
-    """The value of a KRaft control record, decoded by the version it begins with.
+    """The decoded value of a KRaft control record; the value begins with its version.
 
     Raises:
         CorruptError: the value is null or malformed.
@@ -201,7 +201,7 @@ def parse_kraft_control_value(control_type: ControlType, value: bytes | None) ->
 def build_kraft_control_value(
     control_type: ControlType, version: int, fields: Mapping[str, Any]
 ) -> bytes:
-    """The value of a KRaft control record; fields that are not given have their defaults.
+    """The value of a KRaft control record; omitted fields have their defaults.
 
     Raises:
         UnsupportedVersionError: the record has no such version.

@@ -1,7 +1,7 @@
-"""Keys and values of the topics that coordinators keep their state in.
+"""Keys and values of the records in which coordinators store their state.
 
 A key is `int16 record type | fields`, a value `int16 version | fields`; a null value is a
-tombstone. As in Kafka, bytes after the last field are not looked at.
+tombstone. As in Kafka, bytes after the last field are ignored.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRecordSerde.
 """
@@ -39,14 +39,14 @@ class CoordinatorKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSchemas:
-    """The record types of one coordinator's topic, by the number that begins their keys."""
+    """The record types of one coordinator's topic, by the type number in their keys."""
 
     keys: Mapping[int, MessageSchema]
     values: Mapping[int, MessageSchema]
 
     @classmethod
     def parse(cls, *, keys: str, values: str) -> CoordinatorSchemas:
-        """The types that two texts of schemas describe."""
+        """The types that the schemas of two texts describe."""
         return cls(
             keys={schema.key: schema for schema in schemas(keys).values()},
             values={schema.key: schema for schema in schemas(values).values()},
@@ -56,8 +56,8 @@ class CoordinatorSchemas:
         """The key of a record.
 
         Raises:
-            UnsupportedVersionError: no type has the number it begins with.
-            CorruptError: it is null or malformed.
+            UnsupportedVersionError: the record type is unknown.
+            CorruptError: the key is null or malformed.
         """
         record_type = _prefix_of(key, "key")
         schema = self.keys.get(record_type)

@@ -50,7 +50,7 @@ EPOCH_DIGITS = 10
 
 
 class FileKind(enum.Enum):
-    """What a file of a partition directory is; the value is its suffix, or its whole name."""
+    """The kind of a file in a partition directory; the value is its suffix or whole name."""
 
     LOG = LOG_SUFFIX
     INDEX = INDEX_SUFFIX
@@ -118,7 +118,7 @@ def base_offset_of(name: str) -> int:
 
 
 def classify(name: str) -> FileName:
-    """What a file of a partition directory is, by its name alone."""
+    """The kind of a file in a partition directory, from its name alone."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is not None and int(match["offset"]) <= _OFFSET_MAX:
         kind = FileKind(match["kind"])

@@ -54,7 +54,7 @@ def describe_group_record(key: bytes | None) -> str:
 
 
 def decode_consumer_subscription(data: bytes) -> MessageValue:
-    """What a member of a classic consumer group subscribes to.
+    """The subscription of a member of a classic consumer group.
 
     Raises:
         CorruptError: it is malformed.
@@ -63,7 +63,7 @@ def decode_consumer_subscription(data: bytes) -> MessageValue:
 
 
 def decode_consumer_assignment(data: bytes) -> MessageValue:
-    """What a member of a classic consumer group has been assigned.
+    """The assignment of a member of a classic consumer group.
 
     Raises:
         CorruptError: it is malformed.

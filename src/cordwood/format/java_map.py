@@ -1,8 +1,8 @@
 """A map that yields its entries in the order in which java.util.HashMap does.
 
-Kafka writes producer snapshots, and its tools print what they found, as a HashMap's entries come.
-The order is that of the buckets; within a bucket it is that in which keys were put. The number of
-buckets only grows, so it depends on all that a map ever held.
+Kafka writes producer snapshots, and its tools print results, in the order of a HashMap's entries:
+the order of the buckets, and within a bucket the order of insertion. The number of buckets never
+shrinks, so the order depends on all entries that the map ever contained.
 
 Source: java.util.HashMap.putVal, computeIfAbsent, removeNode, resize, treeifyBin (JDK 17).
 """
@@ -96,10 +96,10 @@ class JavaHashMap(Mapping[K, V]):
             self._bucket_count *= 2
 
     def compute_if_absent(self, key: K, create: Callable[[], V]) -> V:
-        """The value of `key`, made by `create` where there is none; new keys lead their bucket.
+        """The value of `key`, created by `create` if absent; new keys go first in their bucket.
 
-        Source: HashMap.computeIfAbsent, which looks whether the table has to grow before it looks
-        for the key.
+        Source: HashMap.computeIfAbsent, which checks whether the table has to grow before
+        it looks up the key.
         """
         if not self._bucket_count:
             self._bucket_count = _BUCKETS_FIRST
@@ -116,12 +116,12 @@ class JavaHashMap(Mapping[K, V]):
         return self._values[key]
 
     def remove(self, key: K) -> V | None:
-        """Takes a key out; its value, or None where there was none. The table stays as it is."""
+        """Removes a key and returns its value, or None if absent. The table does not shrink."""
         self._ranks.pop(key, None)
         return self._values.pop(key, None)
 
     def clear(self) -> None:
-        """Takes every key out. The table stays as it is."""
+        """Removes all keys. The table does not shrink."""
         self._values.clear()
         self._ranks.clear()
 
@@ -129,7 +129,7 @@ class JavaHashMap(Mapping[K, V]):
         return len(self._values) > self._bucket_count * 3 // 4
 
     def _is_crowded(self, key: K, keys_max: int) -> bool:
-        """Whether a table of few buckets has to grow because one of them has too many keys."""
+        """Whether a small table has to grow because one bucket has too many keys."""
         if len(self._values) < keys_max or self._bucket_count >= _TREEIFY_BUCKETS_MIN:
             return False
         mask = self._bucket_count - 1

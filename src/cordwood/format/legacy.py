@@ -38,10 +38,10 @@ _TIMESTAMP_TYPE_BIT = 0x08
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyBatch:
-    """One message of magic 0 or 1 as it lies in the log: a record, or a compressed set of them.
+    """One message of magic 0 or 1 in the log: a record, or a compressed set of records.
 
-    `offset` is that of the message, for a compressed one that of its last record. `timestamp` is in
-    ms, -1 in magic 0. `raw` may be a view of a larger buffer, and then lives as long as that.
+    `offset` is the offset of the message; for a compressed message, of its last record. `timestamp`
+    is in ms, -1 in magic 0. `raw` may be a view of a larger buffer and is valid as long as that.
     """
 
     offset: int
@@ -56,10 +56,10 @@ class LegacyBatch:
 
     @classmethod
     def parse(cls, raw: Buffer, *, position: int = 0) -> LegacyBatch:
-        """The message that is `raw`, of which the size field has been checked.
+        """The message in `raw`; the caller has checked the size field.
 
         Raises:
-            CorruptError: key or value run past the end, or bytes are left over.
+            CorruptError: key or value exceed the message, or bytes remain after them.
             UnsupportedVersionError: the magic is neither 0 nor 1.
         """
         reader = ByteReader(raw)
@@ -91,7 +91,7 @@ class LegacyBatch:
 
     @property
     def base_offset(self) -> int:
-        """The offset of the first record; a compressed message is opened to learn it."""
+        """The offset of the first record; reading it decompresses a compressed message."""
         return self.offset if self.codec is Codec.NONE else self.records()[0].offset
 
     @property
@@ -126,7 +126,7 @@ class LegacyBatch:
         return "LogAppendTime" if self.attributes & _TIMESTAMP_TYPE_BIT else "CreateTime"
 
     def computed_crc(self) -> int:
-        """The CRC-32 that the message should hold."""
+        """The CRC-32 of the message's bytes."""
         return zlib.crc32(memoryview(self.raw)[16:])
 
     def is_valid(self) -> bool:
@@ -148,11 +148,11 @@ class LegacyBatch:
     def records(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
         """The record, or the records of the compressed set, with absolute offsets.
 
-        `size_max` is how many bytes the set may be, decompressed.
+        `size_max` limits the decompressed size in bytes.
 
         Raises:
             BatchTooLargeError: the set is larger.
-            CorruptError: the set is empty or malformed, or its messages are compressed themselves.
+            CorruptError: the set is empty or malformed, or has compressed messages in it.
         """
         return [
             Record(message.offset, message.timestamp, message.key, message.value)
@@ -178,7 +178,7 @@ class LegacyBatch:
             replace(
                 message,
                 offset=message.offset + shift,
-                # Magic 0 has no timestamp, also where an old cleaner left it in a set of magic 1.
+                # Magic 0 has no timestamp, even if an old cleaner left it in a set of magic 1.
                 timestamp=self.timestamp
                 if is_append_time and message.magic == 1
                 else message.timestamp,

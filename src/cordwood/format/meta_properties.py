@@ -1,4 +1,4 @@
-"""`meta.properties`: whose log directory it is.
+"""`meta.properties`: the node and cluster that a log directory belongs to.
 
 Source: org.apache.kafka.metadata.properties.MetaProperties.
 """
@@ -14,7 +14,7 @@ from cordwood.model.properties import parse_properties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Version 1 is KRaft's; version 0 (of the ZooKeeper age) calls the node `broker.id`."""
+    """Version 1 is KRaft's; version 0 (ZooKeeper mode) names the node `broker.id`."""
 
     version: int
     cluster_id: str | None
@@ -51,7 +51,7 @@ def parse_meta_properties(data: Buffer | str) -> MetaProperties:
 
 
 def build_meta_properties(properties: MetaProperties) -> bytes:
-    """The file's bytes; a comment line comes first, as java.util.Properties writes."""
+    """The file's bytes; the first line is a comment, as java.util.Properties writes it."""
     node = "node.id" if properties.version == 1 else "broker.id"
     values = {
         node: properties.node_id,

@@ -1,4 +1,4 @@
-"""Records of the cluster metadata log: the frame around them, and every one's fields.
+"""Records of the cluster metadata log: their frame, and the fields of every record type.
 
 A record's value is `frame version (1) | api key | record version`, each an unsigned varint, and
 then the record.
@@ -208,8 +208,8 @@ SCHEMA_OF_API_KEY = {schema.key: schema for schema in SCHEMAS.values()}
 class MetadataRecord:
     """A record of the metadata log.
 
-    `name` is that of its schema (`TopicRecord`); `fields` are named as Kafka's JSON names them,
-    those that its version lacks or that are left out hold their defaults.
+    `name` is the name of its schema (`TopicRecord`). `fields` have the names of Kafka's JSON;
+    fields that the version lacks, or that are omitted, have their defaults.
     """
 
     api_key: int
@@ -265,12 +265,12 @@ def describe_metadata_record(value: Buffer | None) -> str:
 
 
 def with_defaults(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record with the defaults of those that are not given."""
+    """The fields of a record; omitted fields have their defaults."""
     return {**_DEFAULTS[name], **fields}
 
 
 def encode_metadata_record(name: str, version: int, fields: Mapping[str, Any]) -> bytes:
-    """The value of a metadata log record; fields that are not given have their defaults.
+    """The value of a metadata log record; omitted fields have their defaults.
 
     Raises:
         CorruptError: no record has that name.
@@ -286,7 +286,7 @@ def encode_metadata_record(name: str, version: int, fields: Mapping[str, Any]) -
 def require_readable_record(
     name: str, version: int, fields: Mapping[str, Any], value: bytes
 ) -> None:
-    """Reads the value of a record that is about to be written back.
+    """Decodes a value that was just encoded, to check that it can be read.
 
     Raises:
         EncodingError: it cannot be read, or reads differently from `fields`.

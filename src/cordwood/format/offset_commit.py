@@ -1,7 +1,7 @@
-"""Committed offsets as records of `__consumer_offsets`, quickly: most records there are of these.
+"""Fast coding of offset commits, which are most of the records in `__consumer_offsets`.
 
-What is not as Kafka writes it now is left to `cordwood.format.group_metadata`, which reads all
-versions, and says what is wrong.
+Records in another form than Kafka writes now are left to `cordwood.format.group_metadata`, which
+reads all versions and reports errors.
 
 Source: OffsetCommitKey, OffsetCommitValue of org.apache.kafka.coordinator.group.generated (4.3.0).
 """
@@ -32,7 +32,7 @@ _UUID_BYTES = 16
 
 
 class OffsetCommitKey(NamedTuple):
-    """Whose offset it is, and of which partition."""
+    """The group and the partition of an offset."""
 
     group: str
     topic: str
@@ -74,7 +74,7 @@ def encode_offset_commit_key(key: OffsetCommitKey) -> bytes:
 
 
 def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """The value's bytes: of version 1 if it says when it expires, else of version 4.
+    """The value's bytes: version 1 if it has an expiry timestamp, else version 4.
 
     Raises:
         EncodingError: a value does not fit its field.

@@ -1,8 +1,8 @@
 """The offset index: 8-byte entries `int32 relative offset | int32 position`.
 
-An entry names the last offset of a batch, relative to the segment's base offset, and the position
-in bytes of that batch's start in the `.log` file. Offsets ascend strictly. The index of a segment
-that was being written ends in zeros.
+An entry has the last offset of a batch, relative to the segment's base offset, and the position
+in bytes of that batch's start in the `.log` file. Offsets ascend strictly. The index of an active
+segment is padded with zeros.
 
 Source: org.apache.kafka.storage.internals.log.OffsetIndex.
 """

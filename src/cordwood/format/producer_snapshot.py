@@ -1,4 +1,4 @@
-"""Producer snapshots: what is known of each producer at the offset that names the file.
+"""Producer snapshots: the state of each producer at the offset in the file name.
 
 `int16 version (1) | uint32 crc | int32 count | entries of 46 bytes`, the crc being CRC-32C of what
 follows it.
@@ -32,9 +32,9 @@ assert _ENTRY.size == ENTRY_BYTES
 class ProducerEntry:
     """One producer's state.
 
-    `last_offset` and `last_sequence` are those of its last batch, -1 if it has none (then only a
-    marker of its was seen); `offset_delta` is that batch's last offset less its base offset;
-    `timestamp` in ms; `current_txn_first_offset` is -1 with no transaction open.
+    `last_offset` and `last_sequence` are those of its last batch, -1 if it has none (only a marker
+    of the producer is in the log); `offset_delta` is that batch's last offset minus its base
+    offset; `timestamp` is in ms; `current_txn_first_offset` is -1 if no transaction is open.
     """
 
     producer_id: int
@@ -51,7 +51,7 @@ def parse_producer_snapshot(buffer: Buffer) -> list[ProducerEntry]:
     """The entries, in the order stored.
 
     Raises:
-        CorruptError: the CRC is wrong, or the bytes are not as many as the count says.
+        CorruptError: the CRC is wrong, or the size does not match the count.
         UnsupportedVersionError: the version is not 1.
     """
     if len(buffer) < HEADER_BYTES:

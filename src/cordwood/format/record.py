@@ -63,8 +63,8 @@ def parse_record(
     `log_append_time_ms`, when given, is the timestamp of every record of the batch.
 
     Raises:
-        CorruptError: a length is negative or runs past the record's end, or the record is not as
-            long as it says.
+        CorruptError: a length is negative or exceeds the record, or the record's size differs from
+            its length field.
     """
     size_bytes = reader.varint()
     start = reader.position
@@ -80,7 +80,7 @@ def parse_record(
     headers = _parse_headers(reader)
     if reader.position - start != size_bytes:
         raise CorruptError(
-            f"record says it takes {size_bytes} bytes, and takes {reader.position - start}",
+            f"record has length {size_bytes} but takes {reader.position - start} bytes",
             position=start,
         )
     return Record(

@@ -1,4 +1,4 @@
-"""Record batches of magic 2: the 61-byte header, the records after it, and how both are built.
+"""Record batches of magic 2: the 61-byte header, the records after it, and how to build both.
 
 | position | bytes | field |
 |---|---|---|
@@ -258,8 +258,8 @@ class RecordBatch:
         """The records, in the order stored.
 
         Raises:
-            CorruptError: the payload is malformed, or its records are not as many as the header
-                says.
+            CorruptError: the payload is malformed, or the number of records differs from the
+                header's count.
         """
         return list(self.iter_records())
 
@@ -282,7 +282,7 @@ class RecordBatch:
         reader = ByteReader(self.payload(size_max=size_max))
         is_append_time = header.timestamp_type == LOG_APPEND_TIME
         for index in range(header.records_count):
-            # A record takes 7 bytes at least: a false count ends here, not in a long loop.
+            # A record takes at least 7 bytes: a false count is refused here, before a long loop.
             record = parse_record(
                 reader,
                 base_offset=header.base_offset,
@@ -323,7 +323,7 @@ def parse_batch(buffer: Buffer, position: int = 0) -> RecordBatch | LegacyBatch 
     """The batch at `position`, or None if the buffer ends before the batch does.
 
     Raises:
-        CorruptError: the length is less than any batch takes, or the magic is unknown.
+        CorruptError: the length is smaller than any batch, or the magic is unknown.
     """
     view = memoryview(buffer)
     if len(view) - position < MAGIC_BYTES_MIN:
@@ -359,11 +359,11 @@ def iter_batches(
 ) -> Iterator[tuple[int, RecordBatch | LegacyBatch]]:
     """Every batch from position `start` on, with its position; CRCs are not checked.
 
-    Stops silently where fewer than 17 bytes remain or a batch extends past the end, as a log's torn
-    tail does.
+    Stops silently if fewer than 17 bytes remain or a batch extends past the end, as in a torn tail
+    of a log.
 
     Raises:
-        CorruptError: a length is less than any batch takes, or a magic is unknown.
+        CorruptError: a length is smaller than any batch, or a magic is unknown.
     """
     position = start
     while (batch := parse_batch(buffer, position)) is not None:
@@ -388,7 +388,7 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     level: int | None = None,
 ) -> bytes:
-    """The bytes of a batch with those records, or b"" if there are none.
+    """The bytes of a batch with those records, or b"" if there are no records.
 
     The base timestamp is the delete horizon, or else the first record's timestamp. `last_offset`
     (inclusive) overrides that of the last record: a compacted batch keeps the offset range it had.
@@ -437,10 +437,10 @@ def build_batch(
 
 
 def build_empty_batch(header: BatchHeader) -> bytes:
-    """The 61 bytes that stand for a batch all of whose records were removed.
+    """The 61 bytes of a batch whose records were all removed.
 
-    It keeps offsets, sequences, producer, leader epoch, timestamp type, max timestamp and what kind
-    of batch it was; it has no codec, no delete horizon and no base timestamp.
+    It keeps offsets, sequences, producer, leader epoch, timestamp type, max timestamp and the kind
+    of batch; it has no codec, no delete horizon and no base timestamp.
 
     Source: DefaultRecordBatch.writeEmptyHeader.
     """

@@ -1,8 +1,7 @@
 """The time index: 12-byte entries `int64 timestamp | int32 relative offset`.
 
-Every record up to and including that offset has a timestamp (ms) of at most the entry's. Timestamps
-ascend strictly, offsets do not descend. The index of a segment that was being written ends in
-zeros.
+All records up to and including that offset have timestamps (ms) of at most the entry's. Timestamps
+ascend strictly, offsets do not descend. The index of an active segment is padded with zeros.
 
 Source: org.apache.kafka.storage.internals.log.TimeIndex.
 """

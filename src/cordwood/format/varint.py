@@ -22,7 +22,7 @@ _MASK_64 = (1 << 64) - 1
 
 
 class CutOffError(CorruptError):
-    """The bytes end in the midst of a number (java.nio.BufferUnderflowException in Kafka)."""
+    """The bytes end within a number (java.nio.BufferUnderflowException in Kafka)."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:
@@ -141,7 +141,7 @@ def _decode_groups(buffer: Buffer, position: int, bytes_max: int, mask: int) -> 
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & mask, position
-    # The words of Kafka's ByteUtils, which its tools pass on.
+    # The text is that of Kafka's ByteUtils; Kafka's tools show it.
     name = "Varint" if bytes_max == VARINT_BYTES_MAX else "Varlong"
     raise CorruptError(
         f"{name} is too long, the most significant bit in the {bytes_max}th byte is set, "

@@ -13,7 +13,7 @@ from cordwood.metadata.publisher import MetadataUpdate
 
 
 class MetadataCache:
-    """Holds the image; a `MetadataPublisher`, to be installed before those that read it."""
+    """Holds the current image. It is a `MetadataPublisher`; install it before its readers."""
 
     def __init__(self, kraft_version: Callable[[], int]) -> None:
         """The image is empty until the loader has published the first.

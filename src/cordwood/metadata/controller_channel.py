@@ -31,9 +31,9 @@ from cordwood.model.kafka_errors import KafkaError
 class ControllerChannel(Protocol):
     """Requests to the active controller; every method belongs to the event loop's thread.
 
-    All raise a `KafkaError` where the controller refuses a request as a whole, or cannot write:
-    nothing has changed then. A sequence of results is in the order of the things asked for, with
-    None, or an error, for each.
+    Every method raises a `KafkaError` if the controller refuses a request as a whole or cannot
+    write it; nothing has changed then. A sequence of results is in the order of the request's
+    items, with None or an error for each.
     """
 
     async def create_topics(

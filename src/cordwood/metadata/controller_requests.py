@@ -17,9 +17,9 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to be made; -1 stands for the broker's default.
+    """A topic to create; -1 means the broker's default.
 
-    `assignments` are the brokers of each partition, by its number, where they are given by hand.
+    `assignments` are the brokers of each partition, by partition number, for a manual assignment.
     `configs` are valid already; a value of None is refused.
     """
 
@@ -41,7 +41,7 @@ class CreatedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
-    """How many partitions a topic is to have in all; `assignments` are those of the new ones."""
+    """The new total number of partitions of a topic; `assignments` are those of the new ones."""
 
     topic: str
     count: int
@@ -84,7 +84,7 @@ class FeatureUpdate(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """Where a partition is to be; None ends a reassignment that is under way."""
+    """The target replicas of a partition; None cancels a reassignment in progress."""
 
     topic: str
     partition: int
@@ -92,7 +92,7 @@ class Reassignment(NamedTuple):
 
 
 class ElectionResult(NamedTuple):
-    """How an election went; None if there is a new leader."""
+    """The result of an election; None if there is a new leader."""
 
     topic: str
     partition: int

@@ -119,10 +119,10 @@ class ImageDelta:
         return replace(image, next_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
     def take(self, record: MetadataRecord) -> None:
-        """Applies a record; those that an image does not hold change nothing.
+        """Applies a record; records of kinds that an image does not hold change nothing.
 
         Raises:
-            CorruptError: it contradicts those before it.
+            CorruptError: the record contradicts earlier records.
         """
         self.apply(record.name, record.fields)
 

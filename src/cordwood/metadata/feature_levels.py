@@ -1,4 +1,4 @@
-"""The features of a cluster and their levels: those that are known, and those that are served.
+"""The features of a cluster and their levels: those that Kafka knows, and those supported here.
 
 Source: org.apache.kafka.server.common.MetadataVersion, Feature, Kafka 4.3; KIP-584.
 """
@@ -23,7 +23,7 @@ KNOWN_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "transaction.version": (0, 2),
 }
 
-#: Those of which this broker serves more than level 0: what it registers with and advertises.
+#: Features supported above level 0: the broker registers with them and advertises them.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     name: KNOWN_FEATURES[name]
     for name in ("metadata.version", "kraft.version", "eligible.leader.replicas.version")

@@ -1,4 +1,4 @@
-"""What `kafka-storage format --standalone` writes into log directories.
+"""The files that `kafka-storage format --standalone` writes into log directories.
 
 Source: org.apache.kafka.metadata.storage.Formatter, BootstrapDirectory, DynamicVoters; KIP-853.
 """
@@ -47,18 +47,19 @@ def format_directories(
     chance: Chance | None = None,
     fs: FileSystem = OS,
 ) -> list[uuid.UUID]:
-    """Formats directories for a node that is broker and the one controller; their ids in order.
+    """Formats directories for a node that is broker and the only controller; returns their ids.
 
-    Directories that are formatted already stay as they are, so that one can be added later.
-    `metadata_dir`, or else the first, holds the metadata log. `controller_endpoints` are those of
-    the node's controller listeners, which a real Kafka that is started on the directories listens
-    at. Without `has_dynamic_voters` no voters are written: controller.quorum.voters names them, or
-    another node has them. `on_format` is called before each directory that is formatted.
+    Directories that are already formatted do not change, so a directory can be added later.
+    `metadata_dir`, or else the first directory, gets the metadata log. `controller_endpoints` are
+    the endpoints of the node's controller listeners, on which a real Kafka listens if it is started
+    on the directories. Without `has_dynamic_voters` no voters are written: controller.quorum.voters
+    names them, or another node has them. `on_format` is called before each directory that is
+    formatted.
 
     Raises:
-        ConfigError: a directory is another node's or cluster's.
-        CorruptError: the `meta.properties` of one cannot be read.
-        NoSpaceError, OSError: the disk refused.
+        ConfigError: a directory belongs to another node or cluster.
+        CorruptError: a directory's `meta.properties` cannot be read.
+        NoSpaceError, OSError: the disk returned an error.
     """
     chance = chance or SystemChance()
     ids: list[uuid.UUID] = []
@@ -83,16 +84,16 @@ def format_directories(
         properties = MetaProperties(
             version=1, cluster_id=cluster_id, node_id=node_id, directory_id=text_of(directory_id)
         )
-        # Last, for it says that the directory is formatted.
+        # Last, because it marks the directory as formatted.
         fs.replace_durably(log_dir / META_PROPERTIES, build_meta_properties(properties))
     return ids
 
 
 def read_directory(log_dir: Path, *, fs: FileSystem = OS) -> MetaProperties | None:
-    """The `meta.properties` of a log directory; None where it is not formatted.
+    """The `meta.properties` of a log directory; None if it is not formatted.
 
     Raises:
-        CorruptError: the file is malformed; says which, and what to do.
+        CorruptError: the file is malformed; the text names it and gives a remedy.
     """
     path = log_dir / META_PROPERTIES
     try:
@@ -147,7 +148,7 @@ def read_previous_broker_epoch(log_dirs: Iterable[Path], *, fs: FileSystem = OS)
 def read_bootstrap_records(log_dir: Path, *, fs: FileSystem = OS) -> list[ApiRecord]:
     """The records that an empty metadata log begins with.
 
-    Those of `bootstrap.checkpoint`, or without one Kafka 4.3's default levels of features.
+    The records in `bootstrap.checkpoint`, or else Kafka 4.3's default feature levels.
 
     Raises:
         CorruptError: the file is malformed.

@@ -19,7 +19,7 @@ from cordwood.model.config import ConfigResource
 NO_LEADER = -1
 RECOVERED, RECOVERING = 0, 1
 
-#: Ids of directories that are none: nobody has said yet, the directory is lost, not recorded.
+#: Reserved directory ids: unassigned, lost, migrating.
 UNASSIGNED_DIRECTORY = uuid.UUID(int=1)
 LOST_DIRECTORY = uuid.UUID(int=2)
 MIGRATING_DIRECTORY = uuid.UUID(int=0)
@@ -33,8 +33,8 @@ class PartitionImage:
     """Where a partition's replicas are; `leader` is -1 for none.
 
     `directories` are the ids of the log directories of `replicas`, in the same order, or empty if
-    the record was too old to say. `elr` are the eligible leader replicas (KIP-966),
-    `last_known_elr` the last leader when there is none. `recovery_state` is 1 while the leader
+    the record's version has none. `elr` are the eligible leader replicas (KIP-966),
+    `last_known_elr` the last leader if there is none. `recovery_state` is 1 while the leader
     recovers from an unclean election.
     """
 
@@ -74,7 +74,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a listener is reached; `security_protocol` as Kafka numbers them (0 is PLAINTEXT)."""
+    """The address of a listener; `security_protocol` is Kafka's number (0 is PLAINTEXT)."""
 
     name: str
     host: str
@@ -87,7 +87,7 @@ class BrokerImage:
     """A broker's registration; `log_dirs` are the ids of its directories that are online.
 
     `features` are the lowest and the highest level it supports, both inclusive.
-    `cordoned_log_dirs` take no new partitions (KIP-1066); None where the broker has not said.
+    `cordoned_log_dirs` take no new partitions (KIP-1066); None if the broker has not reported them.
     """
 
     broker_id: int
@@ -114,7 +114,7 @@ class BrokerImage:
         return bool(self.log_dirs) and all(each in cordoned for each in self.log_dirs)
 
     def has_online_directory(self, directory: uuid.UUID | None) -> bool:
-        """Whether a directory is not known to have failed: nobody may have said which it is.
+        """Whether a directory is not known to have failed; true if it is unknown.
 
         Source: org.apache.kafka.common.DirectoryId.isOnline.
         """
@@ -123,7 +123,7 @@ class BrokerImage:
         return directory != LOST_DIRECTORY and (not self.log_dirs or directory in self.log_dirs)
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where the listener of that name is reached."""
+        """The address of the listener with that name."""
         return next((each for each in self.endpoints if each.name == listener), None)
 
 
@@ -140,13 +140,13 @@ class ControllerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """The result of all records up to one offset of the metadata log.
+    """The state after all records up to one offset of the metadata log.
 
-    `configs` are by kind of resource and its name, the name '' standing for all brokers.
-    `next_offset` is one past the last record taken in, `epoch` that of its batch, -1 if there was
-    none; `timestamp_ms` is that batch's time. `may_have_uncommitted_suffix` is true when the last
-    records may not have been committed. `acls` by id, `scram_credentials` by mechanism and user
-    and `delegation_tokens` by id are the records' fields as they are.
+    `configs` are by kind and name of the resource; the name '' stands for all brokers.
+    `next_offset` is one past the last applied record, `epoch` the epoch of its batch, -1 if there
+    is none; `timestamp_ms` is that batch's time. `may_have_uncommitted_suffix` is true if the last
+    records may not be committed. `acls` by id, `scram_credentials` by mechanism and user
+    and `delegation_tokens` by id are the unchanged fields of the records.
     """
 
     topics: PersistentMap[str, TopicImage] = field(default_factory=PersistentMap)
@@ -196,7 +196,7 @@ class MetadataImage:
         return self.configs.get((ConfigResource.TOPIC, topic), {})
 
     def changed_topics(self, before: MetadataImage) -> set[str]:
-        """The names of topics that are new, gone or not the same as in `before`."""
+        """The names of topics that are new, deleted or changed since `before`."""
         return self.topics.differing(before.topics)
 
     def changed_configs(self, before: MetadataImage) -> set[tuple[int, str]]:

@@ -1,10 +1,10 @@
-"""Reads committed batches of the metadata log, and publishes the images that they give.
+"""Reads committed batches of the metadata log, and publishes the resulting images.
 
-The other parts of a node learn of metadata from their loader alone, and only of what is committed.
-The publishers get each update in the order in which they were installed, and the next update when
-all have applied this one. As in Kafka, an update may cover several batches, records of an open
-transaction are published when it ends, and an error in a publisher is logged and does not keep the
-update from the others.
+The other parts of a node get metadata only from their loader, and only committed metadata. The
+publishers get each update in the order in which they were installed, and the next update when all
+have applied this one. As in Kafka, an update may cover several batches, records of an open
+transaction are published when it ends, and an error in one publisher is logged and does not keep
+the update from the others.
 
 Source: org.apache.kafka.image.loader.MetadataLoader, MetadataBatchLoader, Kafka 4.3; KIP-868.
 """

@@ -68,12 +68,12 @@ class MetadataLog:
         context: LogContext,
         settings: MetadataLogSettings,
     ) -> None:
-        """Opens the log, cuts off what a crash left half written, and reads it.
+        """Opens the log, truncates a partial batch that a crash left at its end, and reads it.
 
         Raises:
             ConfigError: the quorum has other voters.
             CorruptError, UnsupportedVersionError: the log or a snapshot cannot be read.
-            StorageError: the disk refused.
+            StorageError: the disk returned an error.
         """
         self.directory = log_dir / CLUSTER_METADATA_DIR
         self._node_id = node_id
@@ -105,12 +105,12 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> int:
-        """One past the last record."""
+        """One past the offset of the last record."""
         return self._log.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """One past the last record that is committed."""
+        """One past the offset of the last committed record."""
         return self._log.high_watermark
 
     @property
@@ -120,7 +120,7 @@ class MetadataLog:
 
     @property
     def size_bytes(self) -> int:
-        """What the segments take."""
+        """The size of the segments in bytes."""
         return self._log.size_bytes
 
     def begin_epoch(self) -> None:
@@ -135,7 +135,7 @@ class MetadataLog:
         leader = {"leaderId": self._node_id, "voters": voters, "grantingVoters": voters}
         controls: list[ControlRecord] = [(ControlType.LEADER_CHANGE, leader)]
         if self.end_offset == 0:
-            # The first snapshot's word on voters is in no other place that is replicated.
+            # No other replicated file has the voters of the first snapshot.
             controls += kraft_controls(self.kraft_version, self.voters)
         self.epoch_start_offset = self.end_offset
         now_ms = self._context.clock.now_ms()
@@ -189,7 +189,7 @@ class MetadataLog:
         return found
 
     def remove_before(self, offset: int) -> None:
-        """Lets go of what a snapshot that ends at `offset` stands for: whole segments go.
+        """Deletes whole segments below `offset`, the end offset of a snapshot.
 
         Source: KafkaRaftLog.deleteBeforeSnapshot.
         """
@@ -202,10 +202,10 @@ class MetadataLog:
         self._context.scheduler.run_due()
 
     def close(self) -> None:
-        """Writes what a clean stop leaves.
+        """Closes the log and writes the files of a clean shutdown.
 
         Raises:
-            StorageError: the disk refused.
+            StorageError: the disk returned an error.
         """
         self._context.scheduler.run_due()
         self._log.close()
@@ -273,7 +273,7 @@ class MetadataLog:
 
 
 def _remedy(error: CorruptError) -> str:
-    """What to do about a log, or a snapshot, that cannot be read."""
+    """The remedy for a log or snapshot that cannot be read."""
     found = "Nothing was changed. "
     if isinstance(error, UnsupportedVersionError):
         found += "If a later Kafka wrote it, start that one; otherwise restore"

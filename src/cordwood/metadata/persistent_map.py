@@ -1,7 +1,7 @@
-"""A mapping that is never changed, and of which a changed copy costs little.
+"""An immutable mapping that is cheap to copy with changes.
 
-A map is a dict that copies share and a small dict of what differs; when that grows, a copy gets a
-dict of its own. Keys come in the order in which they were first put in.
+A map consists of a dict that copies share and a small dict of differences; when that grows, a copy
+gets a dict of its own. Keys are in the order in which they were first inserted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         self._count = len(self._shared)
 
     def changed(self, changes: Mapping[K, V], gone: frozenset[K] | set[K] = frozenset()) -> Self:
-        """A map with `changes` put in and the keys of `gone` taken out; this one stays."""
+        """A copy with `changes` applied and the keys in `gone` removed."""
         if not changes and not gone:
             return self
         other = type(self)()

@@ -1,4 +1,4 @@
-"""What a loader of the metadata log tells its publishers.
+"""The update that a loader of the metadata log gives to its publishers.
 
 Source: org.apache.kafka.image.publisher.MetadataPublisher, loader.LoaderManifest, Kafka 4.3.
 """
@@ -28,4 +28,4 @@ class MetadataPublisher(Protocol):
     """Applies the images of committed metadata to a part of a node."""
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """Applies an update; those that follow wait until it returns."""
+        """Applies an update; later updates wait until it returns."""

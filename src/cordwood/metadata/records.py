@@ -41,7 +41,7 @@ class ApiRecord(NamedTuple):
     fields: Mapping[str, Any]
 
     def encode(self) -> bytes:
-        """The record's value in the log, read back: what is written must be readable at a start.
+        """The record's value in the log; it is decoded again, as it must be readable at a start.
 
         Raises:
             EncodingError: a value does not fit its field, or reads back differently.
@@ -55,7 +55,7 @@ Records = list[ApiRecord]
 
 
 def has_transactions(metadata_version: int) -> bool:
-    """Whether several batches can be one change (KIP-868)."""
+    """Whether one change can span several batches (KIP-868)."""
     return metadata_version >= _TRANSACTIONS
 
 
@@ -65,17 +65,17 @@ def has_controller_registration(metadata_version: int) -> bool:
 
 
 def has_directories(metadata_version: int) -> bool:
-    """Whether partitions say in which directory they are (KIP-858)."""
+    """Whether partitions record the directories of their replicas (KIP-858)."""
     return metadata_version >= _DIRECTORY_ASSIGNMENT
 
 
 def has_cordoned_directories(metadata_version: int) -> bool:
-    """Whether brokers say which directories take no new partitions (KIP-1066)."""
+    """Whether brokers register cordoned directories (KIP-1066)."""
     return metadata_version >= _CORDONED
 
 
 def has_elr(features: Mapping[str, int]) -> bool:
-    """Whether eligible leader replicas are kept (KIP-966)."""
+    """Whether eligible leader replicas are recorded (KIP-966)."""
     return (
         features.get("metadata.version", 0) >= _ELR
         and features.get("eligible.leader.replicas.version", 0) >= 1

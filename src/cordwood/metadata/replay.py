@@ -1,12 +1,13 @@
 """The metadata of a cluster, read from the directory of its metadata log.
 
-The newest snapshot is read, then the log from where the snapshot ends. Records between a Begin and
-an End record count together, or not at all: those of a transaction that is aborted, or still open
-where the log ends, are dropped. A batch that is cut off at the very end of the log is left out;
+The newest snapshot is read first, then the log from the end of the snapshot. Records between a
+Begin and an End record are applied together: records of a transaction that is aborted, or still
+open at the end of the log, are dropped. A partial batch at the very end of the log is ignored;
 anything else that is malformed is an error with its file and position.
 
-How far the log is committed is not written down. With a single voter all of it is; with several, or
-when the voters are not known, the last records may yet be taken back, and the image says so.
+How far the log is committed is not stored. With a single voter all of it is committed; with several
+voters, or if the voters are unknown, the last records may still be truncated; the image records
+this.
 
 Source: org.apache.kafka.image.MetadataDelta and loader.MetadataLoader,
 org.apache.kafka.raft.internals.KafkaRaftLog, Kafka 4.3; KIP-630, KIP-868.
@@ -55,11 +56,11 @@ NamesIn = Callable[[Path], Iterable[str]]
 def read_metadata_image(
     directory: Path, *, read_bytes: ReadBytes = Path.read_bytes
 ) -> MetadataImage:
-    """The image that the metadata log in `directory` (`__cluster_metadata-0`) gives.
+    """The image from the metadata log in `directory` (`__cluster_metadata-0`).
 
     Raises:
-        CorruptError: a file is malformed, has records that contradict one another, or a part of
-            the log is missing.
+        CorruptError: a file is malformed, records contradict each other, or a part of the log is
+            missing.
         UnsupportedVersionError: a record is of a kind or version that Kafka 4.3 does not know.
         OSError: a file cannot be read.
     """
@@ -112,11 +113,11 @@ def read_snapshot_records(path: Path, data: bytes) -> list[MetadataRecord]:
 
 
 class Replay:
-    """Records applied one after the other, of the kinds that change an image and of KRaft's.
+    """Applies records in order, both those that change an image and KRaft's control records.
 
-    `next_offset` is one past the last record, `epoch` that of its batch. `voters` are those of the
-    last KRAFT_VOTERS record as its fields have them, None before one. `log_is_behind` says that the
-    log ends before the newest snapshot does, which ends at `snapshot_offset`: Kafka would empty it.
+    `next_offset` is one past the last record, `epoch` that of its batch. `voters` are the fields of
+    the last KRAFT_VOTERS record, None before one. `log_is_behind` is true if the log ends before
+    the newest snapshot, which ends at `snapshot_offset`: Kafka would empty such a log.
     """
 
     def __init__(self) -> None:
@@ -165,7 +166,7 @@ class Replay:
         self.bytes_since_snapshot += header.size_bytes
 
     def take_batch(self, batch: RecordBatch, *, from_offset: int = 0) -> bool:
-        """Applies a batch's records from an offset on; whether the last ends a snapshot.
+        """Applies a batch's records from an offset on; returns whether the last ends a snapshot.
 
         Raises:
             CorruptError, UnsupportedVersionError: as for `take_log_batch`.
@@ -238,7 +239,7 @@ def _files(directory: Path, names: Iterable[str]) -> tuple[list[_Snapshot], list
 
 
 def _voters_of_quorum_state(directory: Path, read_bytes: ReadBytes) -> int | None:
-    """How many voters the quorum has by its state file; None if that does not say."""
+    """The number of voters in the quorum state file; None if the file does not have it."""
     path = directory / QUORUM_STATE
     try:
         state = json.loads(read_bytes(path))
@@ -249,12 +250,12 @@ def _voters_of_quorum_state(directory: Path, read_bytes: ReadBytes) -> int | Non
     if not isinstance(state, dict):
         raise CorruptError("not the state of a quorum", path=str(path))
     voters = state.get("currentVoters")
-    # A broker that is no voter itself may not know them, and writes an empty list.
+    # A broker that is no voter may not know the voters, and writes an empty list.
     return len(voters) if isinstance(voters, list) and voters else None
 
 
 def _is_behind(logs: Sequence[_LogFile], snapshot: _Snapshot, read_bytes: ReadBytes) -> bool:
-    """Whether the log ends before the snapshot does: Kafka empties it, to go on from there."""
+    """Whether the log ends before the snapshot; Kafka empties such a log and continues there."""
     for log in reversed(logs):
         headers = [batch.header for _, batch in _batches(log.path, read_bytes(log.path))]
         if headers:

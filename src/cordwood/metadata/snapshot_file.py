@@ -52,7 +52,7 @@ def data_batch(
 def kraft_controls(
     kraft_version: int, voters: Sequence[Mapping[str, Any]] | None
 ) -> list[ControlRecord]:
-    """What a log of dynamic voters says of them where it begins; nothing for static ones."""
+    """The control records at the start of a log with dynamic voters; none for static voters."""
     if kraft_version == 0:
         return []
     return [
@@ -69,9 +69,9 @@ def snapshot_batches(
     last_contained_ms: int,
     controls: Sequence[ControlRecord] = (),
 ) -> Iterator[bytes]:
-    """A snapshot's bytes, batch by batch; offsets count from 0 in the file.
+    """The batches of a snapshot; offsets in the file start at 0.
 
-    `last_contained_ms` is the time of the last batch that it stands for.
+    `last_contained_ms` is the timestamp of the last batch that the snapshot covers.
     """
     header = [(ControlType.SNAPSHOT_HEADER, {"lastContainedLogTimestamp": last_contained_ms})]
     first = [*header, *controls]
@@ -94,11 +94,11 @@ def snapshot_batches(
 def write_snapshot(
     directory: Path, end_offset: int, epoch: int, batches: Iterable[bytes], fs: FileSystem
 ) -> Path:
-    """Writes a snapshot that ends at `end_offset`, exclusive: whole, or not at all.
+    """Writes a snapshot that ends at `end_offset`, exclusive; the write is atomic.
 
     Raises:
-        NoSpaceError: the disk is full; nothing is left of it.
-        OSError: the disk refused.
+        NoSpaceError: the disk is full; no partial file is left.
+        OSError: the disk returned an error.
     """
     path = directory / metadata_snapshot_name(end_offset, epoch)
     part = path.with_name(path.name + _PART_SUFFIX)

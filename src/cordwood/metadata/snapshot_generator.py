@@ -35,7 +35,7 @@ _PART_THAT_IS_MUCH = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFile:
-    """A snapshot on disk; it ends at `end_offset`, exclusive."""
+    """A snapshot on disk that ends at `end_offset`, exclusive."""
 
     path: Path
     end_offset: int
@@ -162,7 +162,7 @@ class SnapshotGenerator:
         return age_max >= 0 and now_ms - self._timestamp_of(found[0].path) > age_max
 
     def _timestamp_of(self, path: Path) -> int:
-        """The time of the last batch that a snapshot stands for."""
+        """The timestamp of the last batch that a snapshot covers."""
         file = self._fs.open(path)
         try:
             batch = parse_batch(file.read_at(_HEADER_BYTES_MAX, 0))

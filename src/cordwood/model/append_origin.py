@@ -1,4 +1,4 @@
-"""Who appends to a log: it decides how much of an append is checked.
+"""The origin of an append, which decides how much of it is validated.
 
 Source: org.apache.kafka.storage.internals.log.AppendOrigin.
 """
@@ -9,7 +9,7 @@ import enum
 
 
 class AppendOrigin(enum.Enum):
-    """Where records come from."""
+    """The origin of records."""
 
     REPLICATION = "replication"
     """From the leader, or from disk: checked when they were first written."""

@@ -15,10 +15,10 @@ P = ParamSpec("P")
 
 
 class ChangeLock:
-    """Changes one after the other, in the order they were asked for, each of several slices.
+    """Runs changes one after another, in the order of the requests, each in several slices.
 
-    Work in slices waits for its turn; anything else has to find the lock free, which it is as long
-    as no change is between two slices.
+    Work in slices waits for its turn. Other work must find the lock free; the lock is free unless a
+    change is between two slices.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ C = TypeVar("C", bound=_Changing)
 def one_at_a_time(
     method: Callable[Concatenate[C, P], T],
 ) -> Callable[Concatenate[C, P], T]:
-    """A method that holds its object's `between_changes` from beginning to end."""
+    """Decorates a method that holds its object's `between_changes` from beginning to end."""
 
     @wraps(method)
     def change(self: C, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where `now` comes from."""
+    """The source of the current time."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -37,7 +37,7 @@ class MovableClock:
 
     @property
     def ahead_ms(self) -> int:
-        """How far it has been moved."""
+        """How far the clock has been advanced, in ms."""
         return self._ahead_ms
 
     def now_ms(self) -> int:
@@ -49,7 +49,7 @@ class MovableClock:
         return self._machine.monotonic_s() + self._ahead_ms / 1000
 
     def advance(self, ms: int) -> None:
-        """Moves it on by so many milliseconds.
+        """Advances the clock by so many milliseconds.
 
         Raises:
             ValueError: `ms` is negative; time does not run backwards.
@@ -65,5 +65,5 @@ def thread_cpu_s() -> float:
 
 
 def pause(seconds: float) -> None:
-    """Lets other processes go on for a moment, while waiting for what they make."""
+    """Sleeps, to let other processes run while waiting for their output."""
     time.sleep(seconds)

@@ -1,8 +1,8 @@
-"""The settings that matter to logs and their cleanup, once: names, rules, defaults, meanings.
+"""The settings that matter to logs and their cleanup: names, validation rules, defaults, docs.
 
 A topic setting has one or more broker settings that give its default to all topics, in order of
-precedence (milliseconds before minutes before hours). `LogConfig` is what is in force for one
-topic, `BrokerConfig` for one broker; how they come about is told in `config_levels`.
+precedence (milliseconds before minutes before hours). `LogConfig` has the effective settings of one
+topic, `BrokerConfig` those of one broker; `config_levels` describes how they are resolved.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig, kafka.server.KafkaConfig and
 org.apache.kafka.server.config.ServerTopicConfigSynonyms, Kafka 4.3.
@@ -22,7 +22,7 @@ _MIB = 1 << 20
 
 
 class ConfigResource(IntEnum):
-    """What a record of the metadata log configures.
+    """The kind of resource that a config record of the metadata log is for.
 
     Source: org.apache.kafka.common.config.ConfigResource.Type.
     """
@@ -46,8 +46,8 @@ class BrokerName:
 class TopicSetting:
     """One topic setting.
 
-    `broker_names` are the broker settings behind it, the first one set wins; none if it can be
-    set for a topic only. `default` None means unset.
+    `broker_names` are its broker settings; the first one that is set wins. It is empty if the
+    setting exists for topics only. `default` None means unset.
     """
 
     name: str
@@ -58,7 +58,7 @@ class TopicSetting:
     broker_names: tuple[BrokerName, ...] = ()
 
     def parse(self, text: str) -> Value:
-        """The value `text` stands for.
+        """The parsed value of `text`.
 
         Raises:
             ConfigError: Kafka would refuse it.
@@ -68,7 +68,7 @@ class TopicSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSetting:
-    """One broker setting; `dynamic` ones can be changed in the metadata log."""
+    """One broker setting; `dynamic` settings can be changed in the metadata log."""
 
     name: str
     rule: Rule
@@ -78,7 +78,7 @@ class BrokerSetting:
     dynamic: bool = False
 
     def parse(self, text: str) -> Value:
-        """The value `text` stands for.
+        """The parsed value of `text`.
 
         Raises:
             ConfigError: Kafka would refuse it.
@@ -316,9 +316,9 @@ _BROKER_TABLE = (
 def _by_name_of_broker(
     topics: Iterable[TopicSetting], own: Iterable[BrokerSetting]
 ) -> dict[str, BrokerSetting]:
-    """All broker settings: those that merely repeat a topic setting's rule are derived from it.
+    """All broker settings; those that only give a topic setting's default are derived from it.
 
-    The first broker name of a topic setting can be changed at run time; its coarser ones cannot.
+    The first broker name of a topic setting can be changed at run time; the coarser ones cannot.
     """
     table = {setting.name: setting for setting in own}
     for setting in topics:
@@ -355,11 +355,11 @@ Source: org.apache.kafka.server.config.ServerTopicConfigSynonyms.TOPIC_CONFIG_SY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """What is in force for the logs of one topic; the defaults are Kafka's.
+    """The effective settings of the logs of one topic; the defaults are Kafka's.
 
     Times are in ms, sizes in bytes. `retention_ms` and `retention_bytes` are -1 for no limit,
-    `cleanup_policy` is any of 'compact' and 'delete', empty to keep everything. `segment_bytes` is
-    internal.segment.bytes where that is set.
+    `cleanup_policy` is any of 'compact' and 'delete', or empty to keep everything. `segment_bytes`
+    is internal.segment.bytes if that is set.
 
     Source: org.apache.kafka.storage.internals.log.LogConfig, Kafka 4.3.
     """
@@ -402,7 +402,7 @@ class LogConfig:
 
     @property
     def delete(self) -> bool:
-        """Whether segments go by age and size."""
+        """Whether segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
 
     @property
@@ -440,7 +440,7 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What is in force for one broker, as far as logs and their cleanup go; Kafka's defaults.
+    """The effective settings of one broker for logs and their cleanup; the defaults are Kafka's.
 
     Times are in ms unless their name says minutes, sizes in bytes. `node_id` is -1 when unknown.
 
@@ -483,7 +483,7 @@ class BrokerConfig:
     def from_values(cls, values: Mapping[str, Value]) -> BrokerConfig:
         """The config with these values of broker settings, by Kafka's names.
 
-        log.dir stands in for log.dirs, and broker.id for node.id.
+        log.dir is used without log.dirs, and broker.id without node.id.
         """
         fields = {
             name.replace(".", "_"): value

@@ -1,8 +1,8 @@
-"""Settings as users give them to the command line: `--set` and `--config-file`, text to values.
+"""Settings given on the command line: `--set` and `--config-file`, as text to values.
 
 A config file is JSON or YAML: `{"topics": {NAME: {KEY: VALUE}}, "broker": {KEY: VALUE}}`. A value
-counts as it is written (YAML's `010` is the text 010, not eight), so that Kafka's own rules decide
-what it means; a list is joined by commas.
+is kept as written (YAML's `010` is the text 010, not eight), so that Kafka's own rules parse it; a
+list is joined with commas.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def merge_set_options(
     """The topics' and the broker's settings of all `--set` options.
 
     Raises:
-        ConfigError: one of them is malformed, or one key is given two values.
+        ConfigError: one of them is malformed, or one key has two values.
     """
     topics: dict[str, dict[str, str]] = {}
     broker: dict[str, str] = {}
@@ -82,11 +82,11 @@ def require_topic_name(topic: str, *, where: str) -> None:
 def parse_config_file(text: str, *, name: str = "--config-file") -> ConfigFile:
     """The settings in `text`, JSON or YAML.
 
-    `name` is what the text is called in errors.
+    `name` is the name of the text in errors.
 
     Raises:
-        ConfigError: it is neither, it has sections other than `topics` and `broker`, a key stands
-            twice, or something is not of the right type; the text says where.
+        ConfigError: it is neither, it has sections other than `topics` and `broker`, a key is
+            duplicated, or a value has a wrong type; the message gives the position.
     """
     root = _load(text, name)
     sections = _mapping(root, name) if root is not None else {}
@@ -142,7 +142,7 @@ def _plain(node: yaml.Node | None, depth: int = 0) -> object:
     match node:
         case None:
             return None
-        # Nothing that is allowed lies deeper; an alias to its own parent never ends.
+        # Nothing valid is nested deeper; an alias to its own parent is endless.
         case _ if depth > 4:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=node.start_mark)
         case yaml.MappingNode():

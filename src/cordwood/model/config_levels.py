@@ -1,6 +1,6 @@
-"""Which value of a setting is in force: level first, source second, as in Kafka.
+"""Resolution of settings: by level first, then by source, as in Kafka.
 
-The levels, the first that has a value wins:
+The levels in order of precedence:
 
 1. topic: `--set TOPIC:KEY`, then the config file's `topics`, then the metadata log;
 2. dynamic broker: the metadata log, for this broker's id;
@@ -9,11 +9,11 @@ The levels, the first that has a value wins:
 5. Kafka's default.
 
 Inside a level milliseconds come before minutes before hours, whatever the source. Kafka does so by
-laying the levels over one another, a dynamic value taking away all its coarser forms beneath; only
-the finest form of a setting is dynamic, the others are ignored in the metadata log.
+merging the levels: a dynamic value removes all its coarser forms at lower levels. Only the finest
+form of a setting is dynamic; the others are ignored in the metadata log.
 
 A topic that no source describes has no settings: a missing file must never mean that its records
-may go after seven days.
+may be deleted after seven days.
 
 Source: kafka.server.DynamicBrokerConfig.updateCurrentConfig, KafkaConfig.extractLogConfigMap and
 validateValues, LogConfig.fromProps and validateValues, Kafka 4.3.
@@ -55,7 +55,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Level(StrEnum):
-    """Where in the order of precedence a value was found."""
+    """The level at which a value was found, in order of precedence."""
 
     TOPIC = "topic"
     DYNAMIC_BROKER = "dynamic broker"
@@ -65,7 +65,7 @@ class Level(StrEnum):
 
 
 class MetadataSettings(Protocol):
-    """What the metadata log says of topics and settings."""
+    """The settings in the metadata log."""
 
     @property
     def topics(self) -> Container[str]:
@@ -78,7 +78,7 @@ class MetadataSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the value of a setting comes from: `key` = `value`, at `level`, read in `source`."""
+    """The origin of a setting's value: `key` = `value`, at `level`, from `source`."""
 
     value: str
     level: Level
@@ -107,13 +107,13 @@ class ResolvedBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """All that was given, checked: every name is a setting's, every value one Kafka would take.
+    """All given settings, validated: every name is known, every value is accepted by Kafka.
 
     `topic_set` and `broker_set` are of `--set`, `file_topics` and `file_broker` of the config file;
-    `defaults` says that Kafka's defaults describe any topic. The `*_name` are for messages.
+    `defaults` means that Kafka's defaults describe any topic. The `*_name` are for messages.
 
     Raises:
-        ConfigError: an unknown name, or a value that Kafka refuses, other than in the metadata log.
+        ConfigError: an unknown name or an invalid value, except in the metadata log.
     """
 
     topic_set: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -140,11 +140,11 @@ class Sources:
         object.__setattr__(self, "warnings", tuple(_static_warnings(self, static)))
 
     def describes(self, topic: str) -> bool:
-        """Whether these sources say how `topic` is to be kept.
+        """Whether these sources describe the cleanup of `topic`.
 
         The properties of a server alone do not: overrides of the topic would be unknown. Nor do
-        settings of the broker describe Kafka's own topics, or any topic if they are about other
-        things than topics.
+        broker settings describe Kafka's internal topics, or any topic if they concern other things
+        than topics.
         """
         if self.defaults or topic in self.topic_set or topic in self.file_topics:
             return True
@@ -157,12 +157,12 @@ class Sources:
 def resolve_topic(sources: Sources, topic: str, *, node_id: int | None) -> ResolvedTopic | None:
     """The settings in force for `topic` on the broker `node_id`; None if no source describes it.
 
-    Broker settings of `--set` never touch topics that begin with two underscores. Those of Kafka's
-    own topics that the metadata log does not list are taken to be as Kafka creates them.
+    Broker settings of `--set` never apply to topics that begin with two underscores. Internal
+    topics that the metadata log does not list get the settings with which Kafka creates them.
 
     Raises:
-        ConfigError: the metadata log holds a value that Kafka refuses, or the shortest compaction
-            lag given is above the longest.
+        ConfigError: the metadata log has a value that Kafka refuses, or the minimum compaction lag
+            is above the maximum.
     """
     if not sources.describes(topic):
         return None
@@ -191,7 +191,7 @@ def resolve_broker(sources: Sources, *, node_id: int | None) -> ResolvedBroker:
     """The settings in force for the broker `node_id`.
 
     Raises:
-        ConfigError: the metadata log holds a value that Kafka refuses.
+        ConfigError: the metadata log has a value that Kafka refuses.
     """
     warnings: list[str] = []
     given = _broker_settings(sources, node_id, with_set=True, warnings=warnings)
@@ -281,7 +281,7 @@ def _settings_at_creation(sources: Sources, topic: str) -> Mapping[str, str]:
 def _broker_settings(
     sources: Sources, node_id: int | None, *, with_set: bool, warnings: list[str]
 ) -> dict[str, _Given]:
-    """The broker's settings of all levels laid over one another, by name."""
+    """The broker's settings of all levels merged, by name."""
     merged = _static_settings(sources, with_set=with_set)
     layers = [(Level.DYNAMIC_DEFAULT, "")]
     if node_id is not None:
@@ -332,9 +332,9 @@ def _static_settings(sources: Sources, *, with_set: bool) -> dict[str, _Given]:
 def _named(
     settings: Mapping[str, str], source: str, *, lenient: bool
 ) -> Iterator[tuple[str, str, str]]:
-    """Keys, values, and the names of the broker settings that the keys stand for.
+    """Keys, values, and the names of the broker settings that the keys map to.
 
-    A lenient source is one that Kafka reads too: what is unknown there may be another's.
+    A lenient source is one that Kafka reads too: unknown names may belong to another program.
     """
     seen: dict[str, str] = {}
     for key, value in settings.items():
@@ -371,7 +371,7 @@ def _static_warnings(sources: Sources, static: Mapping[str, _Given]) -> Iterator
 
 
 def _require_sound_broker(given: Mapping[str, _Given], *, lags: bool = True) -> None:
-    """What Kafka asks of a broker's settings together; of the lags only when it starts."""
+    """Kafka's rules between broker settings; the rule on lags applies only at a start."""
     for name, at_least, complaint in (
         ("segment.ms", 1, "log.roll.ms must be greater than or equal to 1"),
         ("segment.jitter.ms", 0, "log.roll.jitter.ms must be greater than or equal to 0"),
@@ -402,9 +402,9 @@ def _require_sound_broker(given: Mapping[str, _Given], *, lags: bool = True) -> 
 
 
 def _require_ordered_lags(values: Mapping[str, Value], origin: Mapping[str, Origin]) -> None:
-    """Refuses lags out of order if the caller gave one of them for the topic.
+    """Refuses a minimum lag above the maximum if the caller gave one of them for the topic.
 
-    Kafka checks them when a topic's settings change, and not again when a broker's do later.
+    Kafka checks them when a topic's settings change, and not again when a broker's change later.
     """
     names = ("min.compaction.lag.ms", "max.compaction.lag.ms")
     shortest, longest = ((values[name], origin[name]) for name in names)

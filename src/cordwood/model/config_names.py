@@ -1,7 +1,7 @@
-"""Names that are not settings of Kafka 4.3, and what to write in their place.
+"""Names that are not settings of Kafka 4.3, and the names to use instead.
 
-Three kinds: names of older Kafkas, names that people guess because another setting is called so,
-and names that are right at the other level (a topic's or a broker's).
+Three kinds: names of older Kafka versions, names that users guess from similar settings, and names
+that are valid at the other level (topic or broker).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ REMOVED_BROKER_NAMES: Mapping[str, str] = {
     "topic.log.retention.hours": _PER_TOPIC,
     "zookeeper.connect": _ZOOKEEPER,
 }
-"""Names of broker settings that are gone, with what became of them."""
+"""Removed broker settings, and what replaced them."""
 
 REMOVED_TOPIC_NAMES: Mapping[str, str] = {
     "message.downconversion.enable": _CONVERSION,
@@ -84,7 +84,7 @@ REMOVED_TOPIC_NAMES: Mapping[str, str] = {
     "retention.hours": "exists for brokers only; for a topic set retention.ms",
     "retention.minutes": "exists for brokers only; for a topic set retention.ms",
 }
-"""Names of topic settings that are gone or never were, with what to do."""
+"""Topic settings that were removed or never existed, and advice."""
 
 assert not RENAMED_BROKER_NAMES.keys() & BROKER_SETTINGS.keys(), "a right name called wrong"
 assert set(RENAMED_BROKER_NAMES.values()) <= BROKER_SETTINGS.keys(), "a wrong name advised"
@@ -99,7 +99,7 @@ _TOPIC_NAME_OF_BROKER_NAME = {
 
 
 def advise_on_topic_name(name: str) -> str:
-    """What to say of `name`, which is no topic setting; empty if nothing comes near it."""
+    """Advice on `name`, which is no topic setting; empty if no name is similar."""
     if name in REMOVED_TOPIC_NAMES:
         return f"{name} {REMOVED_TOPIC_NAMES[name]}"
     broker_name = RENAMED_BROKER_NAMES.get(name, name)
@@ -111,7 +111,7 @@ def advise_on_topic_name(name: str) -> str:
 
 
 def advise_on_broker_name(name: str) -> str:
-    """What to say of `name`, which is no broker setting; empty if nothing comes near it."""
+    """Advice on `name`, which is no broker setting; empty if no name is similar."""
     if name in REMOVED_BROKER_NAMES:
         return f"{name} {REMOVED_BROKER_NAMES[name]}"
     if name in REMOVED_TOPIC_NAMES and name not in RENAMED_BROKER_NAMES:
@@ -126,7 +126,7 @@ def advise_on_broker_name(name: str) -> str:
 
 
 def is_misnamed_broker_setting(name: str) -> bool:
-    """Whether `name` is known not to be what its writer means, as a setting of a broker."""
+    """Whether `name` is known to be a wrong name of a broker setting."""
     if name in BROKER_SETTINGS:
         return False
     return (

@@ -1,6 +1,6 @@
-"""Values of settings, read from text as Kafka reads them, and refused in Kafka's own words.
+"""Parsing and validation of setting values, with Kafka's rules and error texts.
 
-Nothing here knows a setting by name: `Rule` says what a value must be, `parse_value` applies it.
+Nothing here knows a setting by name: `Rule` describes valid values, `parse_value` applies it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What the value of a setting must be.
+    """The validation rule of a setting.
 
-    `at_least` and `at_most` are inclusive; `or_equal` is one more number that is fine although it
-    lies outside them. `choices` are the strings (or list elements) allowed, any if empty;
-    `any_case` says that capitals do not matter. `offset_reset` is for a share group's start.
+    `at_least` and `at_most` are inclusive; `or_equal` is one more valid number outside them.
+    `choices` are the valid strings (or list elements), any if empty; `any_case` ignores case.
+    `offset_reset` is for the start offset of a share group.
     """
 
     kind: Kind
@@ -87,10 +87,10 @@ _LIST_SEPARATOR = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 
 def parse_value(name: str, text: str, rule: Rule) -> Value:
-    """The value that `text` stands for as a value of the setting called `name`.
+    """The value of the setting `name` that `text` represents.
 
     Raises:
-        ConfigError: Kafka would refuse it; the text is Kafka's.
+        ConfigError: the value is invalid; the text is Kafka's.
 
     Source: org.apache.kafka.common.config.ConfigDef.parseType and its validators, Kafka 4.3.
     """
@@ -162,7 +162,7 @@ def _parse_list(name: str, trimmed: str, rule: Rule) -> tuple[str, ...]:
         raise ConfigError(
             f"Configuration '{name}' must not be empty. Valid values include: {valid}"
         )
-    # Said twice counts once: Kafka warns, and goes on.
+    # A duplicate is used once: Kafka logs a warning and continues.
     elements = tuple(dict.fromkeys(elements))
     for element in elements:
         if not element:
@@ -190,7 +190,7 @@ def _require_text(name: str, text: str, rule: Rule) -> None:
 
 
 def _is_offset_reset(text: str) -> bool:
-    """Whether `text` says where to begin; a duration must not be below zero as a whole."""
+    """Whether `text` is an offset reset policy; a duration must not be negative as a whole."""
     if text in {"earliest", "latest"}:
         return True
     match = _BY_DURATION.fullmatch(text)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 
 class CordwoodError(Exception):
-    """Anything that Cordwood refuses; its text says what, where, and what to do."""
+    """Any error of Cordwood; the text says what failed, where, and what to do."""
 
 
 class CorruptError(CordwoodError):
-    """Bytes that are not what the format says.
+    """Bytes that do not follow the format.
 
-    `path` and `position` (bytes from the start of the file or buffer) say where, when known;
+    `path` and `position` (bytes from the start of the file or buffer) give the place, if known;
     `remedy` says what to do.
     """
 
@@ -91,9 +91,9 @@ class ConfigError(CordwoodError):
 
 
 class UnsupportedSettingError(ConfigError):
-    """A setting that asks for what Cordwood does not do, and that must not be passed over.
+    """A setting that requires an unsupported feature, and must not be ignored.
 
-    `name` and `value` are the setting's, `source` says where it stands, `remedy` what to do.
+    `name` and `value` are the setting's, `source` is where it was found, `remedy` what to do.
     """
 
     def __init__(self, name: str, value: str, *, source: str, remedy: str) -> None:
@@ -117,7 +117,7 @@ class NotARegularFileError(OSError):
 
 
 class NoSpaceError(CordwoodError):
-    """The file system has no room for the work asked for."""
+    """The file system has no space for the requested work."""
 
 
 class StagingError(CordwoodError):
@@ -125,11 +125,11 @@ class StagingError(CordwoodError):
 
 
 class EngineError(CordwoodError):
-    """Spark could not be started, or cannot reach what it must work on."""
+    """Spark could not be started, or cannot access the directories."""
 
 
 class EngineUnavailableError(EngineError):
-    """Spark cannot be had for now; its text says why, and it is tried again later by itself."""
+    """Spark is unavailable; the text says why, and the caller tries again later."""
 
 
 class MissingExtraError(EngineUnavailableError):

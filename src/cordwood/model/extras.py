@@ -35,10 +35,10 @@ def require_extra(extra: str, *, what: str) -> None:
 
     Args:
         extra: `NATIVE` or `SPARK`.
-        what: what needs it, as the subject of the error's sentence.
+        what: the feature that needs it, as the subject of the error's sentence.
 
     Raises:
-        MissingExtraError: one of them is not; the text says what to install.
+        MissingExtraError: a package is missing; the text says what to install.
     """
     missing = missing_packages(extra)
     if missing:

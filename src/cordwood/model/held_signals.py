@@ -15,13 +15,13 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def held_signals() -> Iterator[None]:
-    """Handles the first of `STOP_SIGNALS` that comes in the block at its end.
+    """Defers the first of `STOP_SIGNALS` that arrives in the block until the end of the block.
 
-    A second one is handled when it comes: the step may wait for a disk that does not answer. In
-    another thread than the main one nothing is done: Python handles signals in the main thread.
+    A second signal is handled immediately: the step may wait for a disk that does not respond.
+    Outside the main thread this does nothing: Python handles signals in the main thread.
 
     Raises:
-        BaseException: what the signal's handler raises.
+        BaseException: the exception of the signal's handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,9 +1,9 @@
-"""Points in long work where other work may go first.
+"""Points in long-running work at which other work may run first.
 
-Code that may run for long calls `pause` in its loops, and does blocking work that needs nothing of
-the broker's state in a `background` block. Both have an effect only on a thread on which
-`broker.slices` runs a request's work; anywhere else they do nothing. Never call either while a lock
-is held: the other work may need that lock.
+Code that may run for long calls `pause` in its loops, and does blocking work that does not use the
+broker's state in a `background` block. Both have an effect only on a thread on which
+`broker.slices` runs a request's work; elsewhere they do nothing. Never call either while holding a
+lock: the other work may need that lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Pausing(Protocol):
         """Lets others go first if the work has run for long enough."""
 
     def leave(self) -> None:
-        """Lets the others go on while the work does what does not concern them."""
+        """Lets other work run while this work does not use shared state."""
 
     def come_back(self) -> None:
         """Waits until the work may use the shared state again."""
@@ -39,7 +39,7 @@ _here = _Here()
 
 @contextmanager
 def running(work: Pausing | None) -> Iterator[None]:
-    """Has `pause` and `background` on this thread speak to `work`, or to nobody."""
+    """Connects `pause` and `background` on this thread to `work`, or disables them if None."""
     before, _here.work = _here.work, work
     try:
         yield
@@ -64,7 +64,7 @@ def pause() -> None:
 
 @contextmanager
 def background() -> Iterator[None]:
-    """A block of work that touches no shared state: the event loop goes on meanwhile."""
+    """A block of work that uses no shared state: the event loop runs in the meantime."""
     work = _here.work
     if work is None:
         yield
@@ -79,7 +79,7 @@ def background() -> Iterator[None]:
 
 
 def in_steps(items: Iterable[T], *, every: int = 1) -> Iterator[T]:
-    """The items, with a pause after every so many: more than one where a step is short."""
+    """The items, with a pause after every `every` of them: more than one if a step is short."""
     if _here.work is None:
         yield from items
         return

@@ -17,9 +17,9 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def parse_properties(text: str, *, name: str = "properties") -> dict[str, str]:
-    """The settings in `text`; of a key given twice the last one counts, as in Java.
+    """The settings in `text`; the last one of duplicate keys wins, as in Java.
 
-    `name` is what the text is called in errors. The bytes of a file are Latin-1, as Java reads
+    `name` is the name of the text in errors. The bytes of a file are Latin-1, as Java reads
     them; other characters are written as `\\uXXXX`.
 
     Raises:
@@ -90,5 +90,5 @@ def _unescape(text: str, where: str) -> str:
             position += 4
         else:
             pieces.append(_ESCAPES.get(escaped, escaped))
-    # Java's characters are UTF-16 units: a pair of escapes may stand for one character.
+    # Java's characters are UTF-16 units: two escapes may be one character.
     return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

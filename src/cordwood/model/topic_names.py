@@ -34,7 +34,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_fault(name: str) -> str | None:
-    """Why no topic can have this name, in Kafka's words; None if the name is legal.
+    """Why the name is illegal, in Kafka's words; None if it is legal.
 
     Source: Topic.validate.
     """
@@ -66,7 +66,7 @@ def require_topic_name(name: str) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether the name is that of the metadata log, which no topic may have."""
+    """Whether the name is that of the metadata log, which is reserved."""
     return name == CLUSTER_METADATA_TOPIC
 
 
@@ -82,10 +82,10 @@ class NewTopicNames:
         """Checks that a new topic may have this name.
 
         Raises:
-            InvalidRequestError: it is the name of the metadata log.
-            TopicAlreadyExistsError: a topic has it.
-            InvalidTopicError: it is not legal, or differs from the name of another topic only in
-                dots and underscores, which names of metrics do not tell apart.
+            InvalidRequestError: the name is reserved for the metadata log.
+            TopicAlreadyExistsError: a topic has this name.
+            InvalidTopicError: the name is illegal, or differs from another topic's name only in
+                dots and underscores, which are the same in metric names.
         """
         if is_reserved(name):
             raise InvalidRequestError(f"Creation of internal topic {name} is prohibited.")

@@ -10,10 +10,10 @@ _HANDLER = "cordwood.java-replace"
 
 
 def decode_utf8(data: Buffer) -> str:
-    """The text of `data`, as `new String(data, UTF_8)` of Java gives it.
+    """The text of `data`, as Java's `new String(data, UTF_8)` decodes it.
 
-    Python and Java agree on how many U+FFFD stand for a malformed sequence, but for surrogates
-    (ED A0..BF ..): Java takes the whole sequence for one, Python each byte.
+    Python and Java use the same number of U+FFFD for a malformed sequence, except for surrogates
+    (ED A0..BF ..): Java replaces the whole sequence once, Python each byte.
 
     Source: java.lang.String (JDK 17).
     """

@@ -1,11 +1,11 @@
-"""Operations that wait, and are completed once: when a condition holds, or when their time is up.
+"""Delayed operations, completed once: when their condition holds, or when their timeout expires.
 
-An operation waits under the keys of what may fulfil its condition, such as partitions. Code that
-changes one of those calls `check`. A purgatory belongs to one thread.
+An operation waits under the keys on which its condition depends, such as partitions. Code that
+changes one of these calls `check`. A purgatory belongs to one thread.
 
 Source: org.apache.kafka.server.purgatory.DelayedOperationPurgatory, DelayedOperation.
-Differs: an operation learns how much its key has grown, so that it need not look at all its keys
-for each append; it leaves all its watch lists when it completes, so that nothing has to purge them.
+Differs: `check` passes on by how much a key has grown, so an operation need not inspect all its
+keys for each append; an operation leaves all watch lists when it completes, so nothing is purged.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ class Cancellable(Protocol):
 
 
 CallLater = Callable[[int, Callable[[], None]], Cancellable]
-"""Calls a function after so many ms of real time, on the purgatory's thread."""
+"""Schedules a function after a delay of wall-clock time (ms), on the purgatory's thread."""
 
 
 class Operation(Protocol):
-    """What waits in a purgatory."""
+    """An operation that waits in a purgatory."""
 
     def try_complete(self, grown_bytes: int | None, /) -> bool:
-        """Whether it need not wait any longer.
+        """Completes the operation if its condition holds; returns whether it did.
 
         Args:
-            grown_bytes: by how much one of its keys has grown; 0 for any other change of it, None
-                when all keys are watched, and may have changed before.
+            grown_bytes: by how many bytes one of its keys has grown; 0 for any other change of a
+                key, None when the operation starts to watch its keys, which may have changed
+                before.
         """
 
     def on_complete(self) -> None:
@@ -56,7 +57,7 @@ class Delayed(Generic[K]):
         self.is_completed = False
 
     def start_timer(self, timer: Cancellable) -> None:
-        """Keeps the timer that ends the wait."""
+        """Keeps the timer of the operation's timeout."""
         self._timer = timer
 
     def check(self, grown_bytes: int | None) -> bool:
@@ -73,7 +74,7 @@ class Delayed(Generic[K]):
         return True
 
     def cancel(self) -> None:
-        """Has the operation not complete: its client has gone."""
+        """Removes the operation without completing it: its client has disconnected."""
         self._leave()
 
     def expire(self) -> None:
@@ -101,7 +102,7 @@ class Purgatory(Generic[K]):
     """
 
     def __init__(self, call_later_ms: CallLater) -> None:
-        """`call_later_ms` ends waits."""
+        """`call_later_ms` schedules the timeouts."""
         self._call_later_ms = call_later_ms
         # A dict for its order: operations complete in the order in which they began to wait.
         self._watched: dict[K, dict[Delayed[K], None]] = {}
@@ -110,11 +111,11 @@ class Purgatory(Generic[K]):
 
     @property
     def watched_count(self) -> int:
-        """How many operations wait, each counted for each of its keys."""
+        """The number of watched operations, each counted once for each of its keys."""
         return sum(map(len, self._watched.values()))
 
     def watched_by(self, key: K) -> int:
-        """How many operations wait under a key."""
+        """The number of operations that wait under a key."""
         return len(self._watched.get(key, ()))
 
     def try_complete_else_watch(
@@ -122,7 +123,7 @@ class Purgatory(Generic[K]):
     ) -> Delayed[K]:
         """Completes an operation now if its condition holds; otherwise it waits under the keys.
 
-        `keys` may be made with pauses, in which the first of them may already be checked.
+        `keys` may be produced in slices, between which the first of them may already be checked.
         """
         delayed = Delayed(self, operation)
         self.delayed_count += 1
@@ -140,7 +141,7 @@ class Purgatory(Generic[K]):
         return delayed
 
     def check(self, key: K, grown_bytes: int = 0) -> int:
-        """Completes the operations under a key whose condition holds now; how many."""
+        """Completes the operations under a key whose condition holds; returns how many."""
         watched = self._watched.get(key)
         if watched is None:
             return 0

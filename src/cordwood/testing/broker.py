@@ -68,20 +68,19 @@ class RunningBroker:
             properties: settings of server.properties, over Kafka's defaults and
                 `SINGLE_BROKER_DEFAULTS`; values as `setting_text` takes them, such as
                 `{"log.retention.ms": 60_000, "auto.create.topics.enable": False}`.
-            log_dir: where the logs are, kept at the end; a temporary directory if None.
-            clock: a movable one of its own if None.
-            engine: what compacts; Spark in a process of its own if None.
-            fs: where all files are.
-            host: to listen at.
-            port: to listen at; 0 for any free port.
+            log_dir: the log directory, kept at the end; a temporary directory if None.
+            clock: the broker's clock; a manual clock if None.
+            engine: the compaction engine; Spark in a separate process if None.
+            fs: the file system for all files.
+            host: the address to listen on.
+            port: the port to listen on; 0 for any free port.
 
-        A setting whose name is known to be misspelled or removed is ignored, as Kafka ignores it,
-        with a `UserWarning` that names the right one.
+        A setting name that is known to be misspelled or removed is ignored, as Kafka ignores it,
+        with a `UserWarning` that gives the right name.
 
         Raises:
-            ConfigError: a setting has a value that Kafka would refuse, or of a type that no setting
-                has.
-            UnsupportedSettingError: a setting asks for what Cordwood does not serve.
+            ConfigError: Kafka would refuse a setting's value, or the value has an unsupported type.
+            UnsupportedSettingError: a setting requires a feature that Cordwood does not support.
         """
         self.clock = clock or MovableClock()
         self._owns_dir = log_dir is None
@@ -138,7 +137,7 @@ class RunningBroker:
         if self._thread is not None and self._thread.ident is not None:
             loop, stop = self._loop, self._stop
             if loop is not None and stop is not None:
-                with suppress(RuntimeError):  # the loop has just ended by itself
+                with suppress(RuntimeError):  # the loop has just ended
                     loop.call_soon_threadsafe(stop)
             self._thread.join()
         if self._owns_dir:
@@ -175,7 +174,7 @@ class RunningBroker:
         self._loop, self._stop = loop, stop
         node = Node(self.settings, clock=self.clock, engine=self._engine, fs=self._fs)
         starting = loop.create_task(node.start())
-        if self._stop_requested.is_set():  # before there was a loop to tell
+        if self._stop_requested.is_set():  # requested before the loop existed
             stop()
         await starting
         try:
@@ -213,11 +212,11 @@ class RunningBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The bootstrap servers for clients."""
         return f"{self._host}:{self.port}"
 
     def call(self, run: Callable[[Broker], T]) -> T:
-        """What `run` gives of the broker, on the thread that owns it."""
+        """The result of `run(broker)`, called on the thread that owns the broker."""
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def work() -> None:
@@ -235,33 +234,32 @@ class RunningBroker:
         return self.clock.now_ms()
 
     def advance(self, *, compact: bool = True, **span: float) -> None:
-        """Moves the broker's clock on, and does all that is due by then before it returns.
+        """Advances the broker's clock, and does all work that is due by then before it returns.
 
-        The clock decides on retention, compaction, the removal of files, and the expiry of
-        committed offsets and of idempotent producers. Sessions of group members, waits of fetches
-        and idle connections go by real time.
+        The clock drives retention, compaction, the deletion of files, and the expiry of committed
+        offsets and of idempotent producers. Group sessions, fetch waits and idle connections use
+        wall-clock time.
 
-        The clocks of clients are not moved. A record written afterwards has the timestamp that its
-        producer gives it, so for the broker it is as old as the clock is ahead: after
-        `advance(days=8)` it is past a retention of seven days at once, and the next pass of
-        retention removes its segment, unless that holds a newer record. To write records that are
-        as new as the broker's clock, use one of
+        The clocks of clients do not change. A record written afterwards has its producer's
+        timestamp, so for the broker it is as old as the clock is ahead: after `advance(days=8)` it
+        is past a retention of seven days, and the next retention check deletes its segment, unless
+        the segment has a newer record. To write records with the broker's time, use one of
 
         - `message.timestamp.type=LogAppendTime` on the topic, or
           `log.message.timestamp.type=LogAppendTime` for all topics: the broker sets timestamps;
         - an explicit timestamp: `producer.produce("prices", b"1", timestamp=broker.now_ms())`.
 
-        Segments roll by `segment.ms` when a record comes whose timestamp is that much later than
-        the first of the segment.
+        A segment rolls by `segment.ms` when a record arrives whose timestamp is that much later
+        than the timestamp of the segment's first record.
 
         Args:
-            compact: compact what is due too, which needs Java and PySpark where something is due.
+            compact: also compact what is due, which needs Java and PySpark if something is due.
             **span: as `datetime.timedelta` takes it: `days=7`, `hours=1`, `milliseconds=5`.
 
         Raises:
             NotCompactedError: partitions are due for compaction and could not be compacted, because
-                Java or PySpark is missing or Spark failed. The clock was moved, and everything
-                else that is due by then is done.
+                Java or PySpark is missing or Spark failed. The clock was advanced, and all other
+                work that is due was done.
         """
         from datetime import timedelta  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""pytest fixtures: a Kafka broker in the process of the tests, with a clock that tests move.
+"""pytest fixtures: a Kafka broker in the process of the tests, with a clock that tests advance.
 
 pytest finds them through an entry point, so an installed Cordwood needs no line in `conftest.py`:
 

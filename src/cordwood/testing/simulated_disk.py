@@ -1,9 +1,9 @@
-"""What a simulated file system holds: as programs see it, on disk, and what lies between.
+"""The content of a simulated file system: as programs see it, as it is on disk, and in between.
 
-Everything here is a plain value that is never changed: a copy of a file system shares it all. The
-content of a file is cut into pages, so that a write makes anew only those that it touches.
+Everything here is an immutable value, so a copy of a file system shares all of it. The content of
+a file consists of pages, so that a write copies only the pages that it changes.
 
-What may be found after a power loss is described in `cordwood.testing.simulated_filesystem`.
+`cordwood.testing.simulated_filesystem` describes the possible states after a power loss.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ class DataChange(NamedTuple):
     data: bytes | None
 
     def on(self, content: Content) -> Content:
-        """What it makes of a file."""
+        """The content of a file after this change."""
         if self.data is None:
             return content.resized(self.position)
         return content.written(self.position, self.data)
 
 
 class Ownership(NamedTuple):
-    """What a directory says of a file beside its size."""
+    """Owner, mode and times of a file or directory."""
 
     mode: int
     uid: int
@@ -130,9 +130,10 @@ class FileNode(NamedTuple):
 
 
 class NameChange(NamedTuple):
-    """One change to names, whole or not at all: a rename takes one away and gives another.
+    """One atomic change to names: a rename removes one name and adds another.
 
-    `steps` are (directory, name, node), with None for a name that goes; at most two directories.
+    `steps` are (directory, name, node), with None for a name that is removed; at most two
+    directories.
     """
 
     number: int
@@ -204,19 +205,19 @@ def reachable(nodes: Mapping[int, Node], roots: Iterable[int]) -> Nodes:
 
 
 class Outcome:
-    """What a power loss leaves: how many of each directory's pending changes, and which bytes."""
+    """The state after a power loss: how many pending changes of each directory, which bytes."""
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
         """By directory, the number of its pending changes that last; none where it is not named."""
         raise NotImplementedError
 
     def content_of(self, file: FileNode) -> Content:
-        """What is found in a file."""
+        """The content of a file after the power loss."""
         raise NotImplementedError
 
 
 class NothingLasted(Outcome):
-    """Only what was synced is there."""
+    """Only synced changes persist."""
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
         """As `Outcome.names_kept`."""
@@ -228,7 +229,7 @@ class NothingLasted(Outcome):
 
 
 class EverythingLasted(Outcome):
-    """All is there but what a failed sync has given up."""
+    """All changes persist, except those that a failed sync has lost."""
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
         """As `Outcome.names_kept`."""
@@ -283,7 +284,7 @@ class ByChance(Outcome):
         return content
 
     def _written(self, content: Content, file: FileNode, position: int, data: bytes) -> Content:
-        """What becomes of one write."""
+        """The state of one write after the power loss."""
         if self._chance.random() < 0.6:
             return content.written(position, data) if self._kept() else content
         fate = self._chance.randrange(4)
@@ -299,7 +300,7 @@ class ByChance(Outcome):
             return content
         if fate == 2:  # the length alone
             return content.resized(max(content.size, position + len(data)))
-        # What the blocks held before: an older content of the file, or anything.
+        # The old content of the blocks: an older content of the file, or anything.
         old = file.durable.read(position, len(data))
         return content.written(position, old + self._chance.randbytes(len(data) - len(old)))
 
@@ -326,7 +327,7 @@ def after_power_loss(nodes: Mapping[int, Node], outcome: Outcome) -> Nodes:
 
 
 def unsettled(nodes: Mapping[int, Node]) -> list[int]:
-    """What a power loss may leave otherwise than it is."""
+    """The nodes whose state a power loss may change."""
     return [
         node_id
         for node_id, node in nodes.items()
@@ -370,7 +371,7 @@ def _names_after(
 
 
 def _closed(nodes: Mapping[int, Node], kept: dict[int, int]) -> dict[int, int]:
-    """The same choice with what it entails: a rename between directories lasts in both."""
+    """The choice with its consequences: a rename between directories persists in both."""
     kept = dict(kept)
     to_do = list(kept)
     while to_do:

@@ -1,27 +1,26 @@
-"""A file system in memory that loses power whenever a test wants it to.
+"""A file system in memory that can lose power at any moment of a test.
 
-What is promised, as POSIX and Linux promise it, and no more:
+It promises what POSIX and Linux promise, and no more:
 
-- `File.sync` makes a file's bytes and length last, but not its name; `sync_directory` makes the
-  names in one directory last, but not that directory's own name, nor any bytes.
-- A write that was not synced may be there, or not, or in part: its first bytes, or any of its
-  512-byte sectors. Later writes may be there while earlier ones are not.
-- Where a write is missing, the file may still have the new length: with zeros, with bytes that it
-  had before, or with any bytes where it had none.
-- A truncation that was not synced may be undone, also beneath writes that came after it.
-- Of the names that were made, changed or removed in a directory and not synced, those up to some
-  moment last, in the order in which they were changed; each directory has a moment of its own. A
-  rename lasts whole or not at all: one between directories takes with it what came before it in
-  both. What is below a directory whose name is lost is lost with it.
-- After a sync that failed, the bytes that were to be synced are lost, whatever is synced later;
-  programs read them until the system goes down. Names that failed to sync may still be.
-- When a program is killed nothing is lost. It no longer holds its locks, their files stay.
+- `File.sync` persists a file's bytes and length, but not its name; `sync_directory` persists the
+  names in one directory, but not that directory's own name, nor any bytes.
+- An unsynced write may persist, or not, or in part: its first bytes, or any of its 512-byte
+  sectors. Later writes may persist when earlier ones do not.
+- Where a write is lost, the file may still have the new length: with zeros, with its previous
+  bytes, or with any bytes where it had none.
+- An unsynced truncation may be undone, also beneath later writes.
+- Of the unsynced changes of names in a directory, those up to some moment persist, in order; each
+  directory has a moment of its own. A rename is atomic: one between directories persists together
+  with all earlier changes in both. If a directory's name is lost, everything below it is lost.
+- After a failed sync, the bytes that were to be synced are lost, even if a later sync succeeds;
+  programs can read them until the system goes down. Names that failed to sync may still persist.
+- When a process is killed nothing is lost. Its locks are released, their files remain.
 
-Kept simply: modes and owners are not checked, times and owners are never lost, there are no links.
+Simplified: modes and owners are not checked, times and owners are never lost, there are no links.
 
-`on_operation` and `fail` are called before an operation takes effect, in the thread that makes it,
-with the file system locked; they may look at it and copy it. Operations that would be refused, or
-that would change nothing, such as the removal of what is not there, are not announced.
+`on_operation` and `fail` are called before an operation takes effect, on the thread that calls it,
+with the file system locked; they may inspect it and copy it. They are not called for operations
+that fail or that change nothing, such as the removal of a missing file.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _TRIES_PER_IMAGE = 4
 
 
 class Kind(Enum):
-    """What an operation does; those from READ on change nothing."""
+    """The kind of an operation; kinds from READ on change nothing."""
 
     CREATE = "create"
     WRITE = "write"
@@ -92,8 +91,8 @@ _LOOKING = {Kind.READ, Kind.OPEN, Kind.LIST, Kind.LOOK}
 class Operation(NamedTuple):
     """One operation, before it takes effect.
 
-    `size` is the bytes of a read or write, or the length of a truncation. A file opened before its
-    rename goes by its old path.
+    `size` is the bytes of a read or write, or the length of a truncation. `path` of a file opened
+    before its rename is its old path.
     """
 
     kind: Kind
@@ -103,16 +102,16 @@ class Operation(NamedTuple):
 
 
 class SimulatedFileSystem(FileSystem):
-    """Files in memory, by absolute path; see the module for what lasts.
+    """Files in memory, by absolute path; see the module for what persists.
 
     Args:
         clock: for modification times.
-        capacity_bytes: what the lengths of all files together may come to; None for no bound.
+        capacity_bytes: the limit of the lengths of all files together; None for no limit.
 
     Attributes:
-        operations: how many operations that change something have begun.
-        on_operation: called before each of them; what it raises keeps the operation from happening.
-        fail: called before each operation, reads too; the error that it returns is raised instead.
+        operations: how many changing operations have begun.
+        on_operation: called before each of them; if it raises, the operation does not happen.
+        fail: called before each operation, reads too; the error that it returns is raised.
     """
 
     def __init__(self, clock: Clock | None = None, *, capacity_bytes: int | None = None) -> None:
@@ -129,11 +128,11 @@ class SimulatedFileSystem(FileSystem):
     # ---- copies
 
     def crash_images(self, limit: int, chance: random.Random) -> Iterator[SimulatedFileSystem]:
-        """File systems as they could be found after a power loss at this moment.
+        """File systems in the states that are possible after a power loss at this moment.
 
-        First the one where nothing that was not synced lasted, then the one where all of it did,
-        then others by chance, different from each other, up to `limit` in all: fewer where there
-        is not that much to lose. Each is independent of this one.
+        First the one where only synced changes persisted, then the one where all changes did, then
+        random different ones, up to `limit` in all; fewer if fewer states are possible. Each is
+        independent of this one.
         """
         with self._mutex:
             nodes = reachable(self._tree.nodes, [ROOT])
@@ -162,16 +161,16 @@ class SimulatedFileSystem(FileSystem):
                 yield self._copy(found)
 
     def process_crash(self) -> SimulatedFileSystem:
-        """What the next process finds when all processes are killed at this moment.
+        """The file system that the next process sees if all processes are killed at this moment.
 
-        Bytes and names are there; what was not synced may still be lost to a power loss. Locks are
-        gone.
+        Bytes and names are there; unsynced changes may still be lost to a power loss. Locks are
+        released.
         """
         with self._mutex:
             return self._copy(reachable(self._tree.nodes, [ROOT]))
 
     def clone(self) -> SimulatedFileSystem:
-        """The same file system once more, locks held included, but without hooks or open files."""
+        """A copy of the file system, with its locks, but without hooks or open files."""
         with self._mutex:
             copy = self.process_crash()
             copy._locked = dict(self._locked)
@@ -399,7 +398,7 @@ class SimulatedFileSystem(FileSystem):
             self._tree.own(node_id, Ownership(model.mode, model.uid, model.gid, owner.modified_ns))
 
     def lock(self, directory: Path) -> Lock:
-        """As `FileSystem.lock`; held by anybody is held, also by the one who asks."""
+        """As `FileSystem.lock`; a lock held by the same process counts as held."""
         with self._mutex:
             node_id, _ = self._tree.find_directory(directory)
             if node_id in self._locked:
@@ -554,7 +553,7 @@ class _SimulatedFile:
 
 
 class _SimulatedLock:
-    """A directory's lock, held."""
+    """A lock held on a directory."""
 
     def __init__(self, fs: SimulatedFileSystem, node_id: int, path: Path) -> None:
         self._fs = fs

@@ -1,6 +1,6 @@
-"""The tree of a simulated file system, by path: what is where, and the changes to it.
+"""The tree of a simulated file system: files by path, and changes to names.
 
-What it keeps is in `cordwood.testing.simulated_disk`. Errors are those of Linux.
+Its values are in `cordwood.testing.simulated_disk`. Errors are those of Linux.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLEARED_AT_LEAST = 256
 
 
 def system_error(number: int, path: Path, target: Path | None = None) -> OSError:
-    """What the operating system says of a path."""
+    """The operating system's error for a path."""
     if target is None:
         return OSError(number, os.strerror(number), str(path))
     return OSError(number, os.strerror(number), str(path), None, str(target))
@@ -66,7 +66,7 @@ class Tree:
         return node_id
 
     def look(self, path: Path) -> Node | None:
-        """What is there, None for nothing."""
+        """The node at a path; None if there is none."""
         try:
             return self.nodes[self.find(path)]
         except OSError:
@@ -85,10 +85,10 @@ class Tree:
         return node_id, node
 
     def place_of(self, path: Path) -> tuple[int, str]:
-        """(the directory, the name in it) of a path that may not be there yet.
+        """(directory, name) of a path that need not exist.
 
         Raises:
-            OSError: there is no such directory.
+            OSError: the directory does not exist.
         """
         assert path.name, "the root has no name"
         try:
@@ -99,7 +99,7 @@ class Tree:
         return parent, path.name
 
     def named(self, place: tuple[int, str]) -> int | None:
-        """What has that name now."""
+        """The node that has that name now."""
         directory_id, name = place
         return directory_at(self.nodes, directory_id).live.get(name)
 
@@ -140,7 +140,7 @@ class Tree:
         self.nodes[node_id] = node.changed(change, now_ns)
 
     def change_names(self, *steps: tuple[int, str, int | None], now_ns: int) -> None:
-        """Changes names, all of them or none; see `NameChange`."""
+        """Changes names atomically; see `NameChange`."""
         change_names(self.nodes, NameChange(self.next_id, steps), now_ns)
         self.next_id += 1
 

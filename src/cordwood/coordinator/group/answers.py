@@ -10,7 +10,7 @@ from cordwood.model.error_codes import ErrorCode
 
 
 def refused(request: JoinRequest, error: int) -> JoinAnswer:
-    """An answer to JoinGroup that says why not."""
+    """A JoinGroup answer with an error."""
     return JoinAnswer(error_code=error, member_id=request.member_id)
 
 
@@ -58,7 +58,7 @@ def _is_other(asked: str | None, actual: str | None) -> bool:
 
 
 def assignments(group: ClassicGroup) -> dict[str, bytes]:
-    """What all members are assigned, by their ids."""
+    """The assignments of all members, by member id."""
     return {member.member_id: member.assignment for member in group.members()}
 
 
@@ -68,7 +68,7 @@ def join_key(group: ClassicGroup) -> tuple[str, str]:
 
 
 def sync_key(group: ClassicGroup) -> tuple[str, str]:
-    """The timer that ends the wait for members to ask for their assignment."""
+    """The timer that ends the wait for members to send SyncGroup."""
     return "sync", group.group_id
 
 
@@ -78,7 +78,7 @@ def heartbeat_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
 
 
 def answers_at_unload(group: ClassicGroup) -> list[Answer]:
-    """The answers of requests that wait in a group that is no longer this coordinator's.
+    """The error answers for requests that wait in a group that moves to another coordinator.
 
     Source: GroupMetadataManager.onUnloaded.
     """

@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 
 class Change:
-    """What an event changes in the state, and what follows from it."""
+    """The change that an event makes to the state, and its effects."""
 
     def __init__(self, shard: GroupShard, now_ms: int) -> None:
         self.shard = shard
@@ -56,7 +56,7 @@ class Change:
         self._records.append(record)
 
     def answer(self, reply_to: ReplyTo[A], value: A) -> None:
-        """Answers a request when what it depends on is committed."""
+        """Answers a request when all records that the answer depends on are committed."""
         self._answers.append(Answer(reply_to, value))
 
     def set_timer(self, key: Hashable, delay_ms: int, event: GroupEvent) -> None:
@@ -68,7 +68,7 @@ class Change:
         self._timers.append(CancelTimer(key))
 
     def effects(self) -> Effects[CoordinatorRecord]:
-        """All of them."""
+        """All effects of the event."""
         return Effects(
             records=self._records,
             answers=self._answers,

@@ -24,12 +24,12 @@ _OF_AN_APPEND = {
 
 
 def error_of_append(error: KafkaError) -> int:
-    """What a client is answered when the records of its request could not be written."""
+    """The error code for a client whose records could not be written."""
     return _OF_AN_APPEND.get(error.code, error.code)  # type: ignore[call-overload, no-any-return]
 
 
 class GroupRequestError(KafkaError):
-    """A request that a group refuses; the code says why."""
+    """A group refuses a request; `code` is the error code."""
 
     def __init__(self, code: int, message: str = "") -> None:
         super().__init__(message or ErrorCode.of(code).name)

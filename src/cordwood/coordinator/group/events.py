@@ -1,4 +1,4 @@
-"""What happens to groups: requests, timers, periodic tasks, and records that were not written."""
+"""The events of groups: requests, timers, periodic tasks, and failed writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeletedOffsets(NamedTuple):
 
 
 class GroupEvent:
-    """An event of a group. Only requests, and what is logged if it fails, have a `reply_to`."""
+    """An event of a group; `reply_to` is for requests, and events whose failure is logged."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class GroupEvent:
 
     @property
     def reply_to(self) -> ReplyTo[Any] | None:
-        """Where its request is answered."""
+        """Where the answer to the request goes."""
         return None
 
 
@@ -78,7 +78,7 @@ class Leave(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(GroupEvent):
-    """OffsetCommit; the answer is an error code. `offsets` are those that may be committed."""
+    """OffsetCommit; the answer is an error code. `offsets` are those that passed validation."""
 
     is_long = True
     request: CommitRequest
@@ -138,14 +138,14 @@ class InitialDelayEnded(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinsExpired(GroupEvent):
-    """Members have had the time that a rebalance gives them to join."""
+    """The rebalance timeout has passed; members that have not joined are removed."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncsExpired(GroupEvent):
-    """Members of a generation have had the time to ask for their assignments."""
+    """The time for members of a generation to send SyncGroup has passed."""
 
     group_id: str
     generation_id: int

@@ -1,8 +1,8 @@
 """A classic group: its members, state and generation, and the requests that wait in it.
 
-What happens to it is in `cordwood.coordinator.group.rebalance`. A group in the coordinator's state
-is not changed: an event changes a copy and puts that in its place, so that the change can be
-reverted. Members are shared by the copies, and never change.
+The transitions are in `cordwood.coordinator.group.rebalance`. A group in the coordinator's state is
+immutable: an event changes a copy and replaces the group with it, so that the change can be
+reverted. Copies share the members, which are immutable.
 
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroup, ClassicGroupState.
 """
@@ -32,7 +32,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class GroupState(enum.Enum):
-    """Where a group is on the way from one generation to the next."""
+    """The state of a group between one generation and the next."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -118,10 +118,10 @@ class ClassicGroup:
         assert self.leader_id is None or self.leader_id in self._members, self.leader_id
         assert self.pending_joins.isdisjoint(self._members), self.pending_joins
 
-    # ---- what it is
+    # ---- queries
 
     def is_in(self, *states: GroupState) -> bool:
-        """Whether it is in one of these states."""
+        """Whether the group is in one of these states."""
         return self.state in states
 
     @property
@@ -136,11 +136,11 @@ class ClassicGroup:
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members are consumers, which say what they subscribe to."""
+        """Whether the members are consumers, whose metadata lists the topics they subscribe to."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to a topic; consumers whose topics are unknown to all."""
+        """Whether a member subscribes to a topic; true for all topics if the topics are unknown."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -165,15 +165,15 @@ class ClassicGroup:
         return member_id in self._members
 
     def members(self) -> Iterator[Member]:
-        """Its members, in Kafka's order; it may change meanwhile."""
+        """The members, in Kafka's order; the group may change during the iteration."""
         return iter([self._members[member_id] for member_id in self._members])
 
     def member(self, member_id: str) -> Member:
-        """One of them."""
+        """The member with that id."""
         return self._members[member_id]
 
     def is_leader(self, member_id: str) -> bool:
-        """Whether that member assigns."""
+        """Whether that member is the leader, which computes the assignment."""
         return self.leader_id is not None and self.leader_id == member_id
 
     def static_member_id(self, group_instance_id: str) -> str | None:
@@ -182,26 +182,26 @@ class ClassicGroup:
 
     @property
     def static_member_count(self) -> int:
-        """How many of its members are static."""
+        """The number of static members."""
         return len(self._static)
 
     @property
     def awaiting_join(self) -> int:
-        """How many members have (re)joined, and wait for the others."""
+        """The number of members that have (re)joined and wait for the others."""
         return self._awaiting_join
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether no member is waited for, to complete a rebalance."""
+        """Whether all members have joined, so that the rebalance can be completed."""
         return len(self._members) == self._awaiting_join and not self.pending_joins
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to rejoin: the longest that one of them allows."""
+        """The time that members have to rejoin: the longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members()), default=0)
 
     def add(self, member: Member) -> None:
-        """Adds a member that speaks what the others do."""
+        """Adds a member that supports a protocol which all members support."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self._static, member.group_instance_id
             self._static[member.group_instance_id] = member.member_id
@@ -256,7 +256,7 @@ class ClassicGroup:
         return member
 
     def require_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """Refuses who is no member, or no longer the one that a static member is.
+        """Checks that a request comes from a current member, and not from a replaced static member.
 
         Raises:
             GroupRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -271,7 +271,7 @@ class ClassicGroup:
             raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def elect_joined_leader(self) -> bool:
-        """Whether the leader has rejoined, or else another member that now is the leader.
+        """Makes sure that the leader has rejoined, or elects another member that has.
 
         Source: ClassicGroup.maybeElectNewJoinedLeader.
         """
@@ -289,14 +289,14 @@ class ClassicGroup:
     # ---- requests that wait
 
     def take_join_reply(self, member_id: str) -> JoinReply | None:
-        """The JoinGroup of a member that waits, which waits no longer; None if there is none."""
+        """Removes and returns the pending JoinGroup of a member; None if there is none."""
         reply = self._members[member_id].join_reply
         if reply is not None:
             self.update(member_id, join_reply=None)
         return reply
 
     def take_sync_reply(self, member_id: str) -> SyncReply | None:
-        """The SyncGroup of a member that waits, which waits no longer; None if there is none."""
+        """Removes and returns the pending SyncGroup of a member; None if there is none."""
         reply = self._members[member_id].sync_reply
         if reply is not None:
             self.update(member_id, sync_reply=None)
@@ -310,7 +310,7 @@ class ClassicGroup:
             self._supported.put(name, self._supported.get(name, 0) + by)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether one of these protocols is spoken by all members."""
+        """Whether all members support one of these protocols."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
@@ -319,7 +319,7 @@ class ClassicGroup:
         return any(self._supported.get(each.name, 0) == count for each in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best, of those that all speak."""
+        """The protocol with most votes among those that all members support."""
         count = len(self._members)
         candidates = {name for name in self._supported if self._supported[name] == count}
         votes: JavaHashMap[str, int] = JavaHashMap()
@@ -343,7 +343,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """What consumers subscribe to; None if that is not known, or they are no consumers."""
+        """The topics that the consumers subscribe to; None if unknown or not consumers."""
         if not self.uses_consumer_protocol:
             return None
         if not self._members:

@@ -37,7 +37,7 @@ _Handler = Callable[[Change, Any], None]
 
 
 class GroupStateMachine:
-    """What happens to the groups and offsets of a partition."""
+    """The transitions of the groups and offsets of one partition."""
 
     def __init__(self, settings: GroupSettings, unique_id: UniqueId) -> None:
         """`unique_id` makes a random uuid, for the ids of members."""
@@ -293,7 +293,7 @@ class GroupStateMachine:
         self._rebalance(change).refuse_static(group, event.member_id, event.error, event.reply_to)
 
     def _commit_not_written(self, change: Change, event: events.CommitNotWritten) -> None:
-        """The member is alive all the same."""
+        """Resets the session timeout: the request shows that the member is alive."""
         group = change.shard.groups.get(event.request.group_id)
         if group is not None:
             self._keep_alive(change, group, event.request.member_id)

@@ -14,7 +14,7 @@ UNKNOWN_MEMBER_ID = ""
 
 
 class Protocol(NamedTuple):
-    """A protocol that a member speaks, and what it says in it."""
+    """A protocol that a member supports, and its metadata for it."""
 
     name: str
     metadata: bytes
@@ -67,10 +67,11 @@ SyncReply = ReplyTo[SyncAnswer]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """What a client asks by JoinGroup.
+    """A JoinGroup request.
 
-    `needs_member_id` says that the client knows how to ask again with an id that it is given
-    (KIP-394), `may_skip_assignment` that a leader understands when it need not assign (KIP-814).
+    `needs_member_id` is true if the client can join again with the member id that the answer
+    gives it (KIP-394), `may_skip_assignment` if a leader can be told to skip the assignment
+    (KIP-814).
     """
 
     group_id: str
@@ -88,7 +89,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """What a client asks by SyncGroup; the leader brings all assignments, others none."""
+    """A SyncGroup request; the leader sends all assignments, other members none."""
 
     group_id: str
     member_id: str
@@ -100,7 +101,7 @@ class SyncRequest:
 
 
 class LeavingMember(NamedTuple):
-    """One of those that a LeaveGroup names."""
+    """A member named in a LeaveGroup request."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -108,7 +109,7 @@ class LeavingMember(NamedTuple):
 
 
 class LeaveAnswer(NamedTuple):
-    """What became of one of them."""
+    """The result for one of these members."""
 
     member_id: str
     group_instance_id: str | None
@@ -124,7 +125,7 @@ class LeaveReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member: who it is, what it speaks, and the requests of it that wait for their answers.
+    """A member: its ids, its protocols, and its pending requests.
 
     Source: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
     """
@@ -148,13 +149,13 @@ class Member:
 
     @property
     def is_alive_while_waiting(self) -> bool:
-        """Whether it waits for an answer, and so cannot send heartbeats."""
+        """Whether it waits for an answer, so that its session must not expire."""
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it says in a protocol that it speaks; nothing in another."""
+        """Its metadata for a protocol; empty if it does not support the protocol."""
         return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The one of the candidates that it likes best; it speaks one of them."""
+        """Its preferred protocol among the candidates, of which it supports at least one."""
         return next(each.name for each in self.protocols if each.name in candidates)

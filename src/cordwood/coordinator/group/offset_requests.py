@@ -46,7 +46,7 @@ class CommitTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """What a client asks by OffsetCommit; `retention_ms` is -1 unless it asks for one."""
+    """An OffsetCommit request; `retention_ms` is -1 unless the client sets it."""
 
     group_id: str
     topics: tuple[CommitTopic, ...]
@@ -58,7 +58,7 @@ class CommitRequest:
 
 
 class FetchTopic(NamedTuple):
-    """Partitions whose offsets are asked for."""
+    """Partitions of a topic whose committed offsets are requested."""
 
     name: str
     partitions: tuple[int, ...]
@@ -76,7 +76,7 @@ class FetchedOffset(NamedTuple):
 
 
 class FetchedTopic(NamedTuple):
-    """What was found for a topic."""
+    """The committed offsets of a topic."""
 
     name: str
     topic_id: str
@@ -84,10 +84,10 @@ class FetchedTopic(NamedTuple):
 
 
 def require_commit(shard: GroupShard, request: CommitRequest) -> ClassicGroup | None:
-    """The group that a commit is of; None for one of another protocol, or one not known yet.
+    """The group of a commit; None for a group of another protocol, or one that does not exist yet.
 
     Raises:
-        GroupRequestError: the client may not commit to it, or not now.
+        GroupRequestError: the client may not commit now, or not to this group.
     """
     group_id, generation_id = request.group_id, request.generation_id
     if group_id in shard.other_groups:
@@ -160,7 +160,7 @@ def fetch_offsets(
     at: int,
     require_stable: bool,
 ) -> list[FetchedTopic]:
-    """What a group has committed for these partitions, at an offset of the log."""
+    """The committed offsets of a group for these partitions, as of an offset of the log."""
     return [
         FetchedTopic(
             topic.name,
@@ -237,7 +237,7 @@ def require_group_delete(shard: GroupShard, group_id: str) -> ClassicGroup:
 
 
 def all_offsets(shard: GroupShard, group_id: str) -> list[OffsetKey]:
-    """What goes when a group is deleted, offsets that wait for a marker included."""
+    """The offsets to delete with a group, pending transactional ones included."""
     committed = [key for key, _ in shard.offsets.of_group(group_id)]
     return list(dict.fromkeys([*committed, *shard.offsets.pending_of_group(group_id)]))
 
@@ -267,10 +267,10 @@ def expired_offsets(
 
 
 def _expiry_base(group: ClassicGroup) -> Base | None:
-    """From when on an offset's retention counts; None if the group's offsets do not expire now.
+    """The start of an offset's retention; None if the group's offsets do not expire now.
 
-    A group with members keeps what they subscribe to, an empty one counts from when it became so,
-    one that never had members from each commit.
+    In a group with members, offsets of subscribed topics do not expire. For an empty group the
+    retention starts when it became empty; for a group that never had members, at each commit.
     """
     if group.protocol_type is None:
         return _commit_timestamp

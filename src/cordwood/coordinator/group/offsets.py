@@ -19,9 +19,9 @@ NO_OFFSET = -1
 class CommittedOffset(NamedTuple):
     """An offset that a group has committed for a partition.
 
-    `expire_timestamp_ms` is -1 unless a client of before OffsetCommit version 5 asked for one;
-    `topic_id` is that of the topic, as Kafka prints it, zeros in records of before Kafka 4.1;
-    `record_offset` is where the commit lies in the log.
+    `expire_timestamp_ms` is -1 unless the client used OffsetCommit before version 5 and set one;
+    `topic_id` is the topic's id as Kafka prints it, zeros in records written before Kafka 4.1;
+    `record_offset` is the offset of the commit's record in the log.
     """
 
     offset: int
@@ -33,14 +33,14 @@ class CommittedOffset(NamedTuple):
     record_offset: int = -1
 
     def is_of(self, topic_id: str) -> bool:
-        """Whether it may be of that topic: a topic that is created again has another id.
+        """Whether it may be of the topic with that id; a recreated topic has another id.
 
         Source: OffsetMetadataManager.isMismatchedTopicId.
         """
         return ZERO_UUID in {topic_id, self.topic_id} or topic_id == self.topic_id
 
     def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
-        """Whether it is time to forget it, in a group that has been idle since `base_timestamp_ms`.
+        """Whether it has expired in a group that has been idle since `base_timestamp_ms`.
 
         Source: OffsetExpirationConditionImpl.isOffsetExpired.
         """
@@ -50,7 +50,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset it is, and of which partition."""
+    """The group and the partition of an offset."""
 
     group_id: str
     topic: str
@@ -124,7 +124,7 @@ class OffsetStore:
         self._pending: dict[int, _Offsets] = {}
 
     def __len__(self) -> int:
-        """How many offsets are committed."""
+        """The number of committed offsets."""
         return self._committed.count
 
     def get(self, key: OffsetKey, at: int = LATEST) -> CommittedOffset | None:
@@ -149,7 +149,7 @@ class OffsetStore:
             self._pending = {id_: each for id_, each in self._pending.items() if each.by_group}
 
     def remove(self, key: OffsetKey) -> None:
-        """Forgets an offset, also one that waits for the end of a transaction."""
+        """Removes an offset, including a pending transactional one."""
         self._committed.remove(key)
         for pending in self._pending.values():
             pending.remove(key)
@@ -172,15 +172,15 @@ class OffsetStore:
                     self._committed.put(key, offset)
 
     def of_group(self, group_id: str, at: int = LATEST) -> list[tuple[OffsetKey, CommittedOffset]]:
-        """What a group has committed, as seen at an offset of the log."""
+        """The committed offsets of a group, as of an offset of the log."""
         return list(self._committed.items(group_id, at))
 
     def pending_of_group(self, group_id: str) -> list[OffsetKey]:
-        """For what a group has offsets that wait for the end of transactions."""
+        """The keys of a group's offsets in open transactions."""
         return [key for each in self._pending.values() for key, _ in each.items(group_id)]
 
     def is_pending(self, key: OffsetKey) -> bool:
-        """Whether a transaction that is open may yet change that offset."""
+        """Whether an open transaction may still change that offset."""
         return any(each.get(key) is not None for each in self._pending.values())
 
     def group_ids(self) -> list[str]:

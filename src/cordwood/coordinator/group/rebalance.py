@@ -1,7 +1,7 @@
-"""What happens to a classic group: members join, sync, send heartbeats, leave, or are lost.
+"""The transitions of a classic group: members join, sync, send heartbeats, leave, or expire.
 
 A function takes a group that may be changed, and collects the effects in a `Change`: records,
-answers, timers. A request that cannot be answered yet waits in the group until its answer is due.
+answers, timers. A request that cannot be answered yet stays in the group until it can.
 
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager, the classic part; KIP-62, KIP-134
 (initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-389 (group.max.size), KIP-814
@@ -69,7 +69,7 @@ class Rebalance:
     # ---- joining
 
     def join(self, group: ClassicGroup, request: JoinRequest, reply: JoinReply) -> None:
-        """Answers once the group has its next generation, or at once if it need not change.
+        """Answers when the next generation begins, or immediately if the group need not change.
 
         Source: classicGroupJoinToClassicGroup.
         """
@@ -122,7 +122,7 @@ class Rebalance:
         member_id = request.member_id
         if member_id in group.pending_joins:
             if request.group_instance_id is not None:
-                # Only who has no instance id is asked to come back with a member id.
+                # Only a client without an instance id must join again with a member id.
                 self._change.answer(reply, refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             else:
                 self._add(group, request, member_id, reply)
@@ -209,7 +209,8 @@ class Rebalance:
                 answer = joined(group, new_id, with_members=is_leader)
                 self._answer_join(group, new_id, answer._replace(skip_assignment=is_leader))
             else:
-                # One that does not know of skipped assignments must not take itself for the leader.
+                # A client without support for skipped assignments must not believe it is the
+                # leader.
                 answer = joined(group, new_id, with_members=False)
                 self._answer_join(group, new_id, answer._replace(leader=leader_before or ""))
         elif group.state is _STABLE:
@@ -231,7 +232,7 @@ class Rebalance:
     def refuse_static(
         self, group: ClassicGroup, member_id: str, error: KafkaError, reply: JoinReply
     ) -> None:
-        """The new id of a static member was not written: it keeps the id it had."""
+        """The new id of a static member could not be written: the member keeps its old id."""
         member = group.member(member_id)
         self._watch(group, member, member.session_timeout_ms)
         answer = joined(group, UNKNOWN_MEMBER_ID, with_members=False)
@@ -241,7 +242,7 @@ class Rebalance:
     def _update(
         group: ClassicGroup, member_id: str, request: JoinRequest, reply: JoinReply
     ) -> None:
-        """Takes over what a member says as it rejoins."""
+        """Updates a member with the fields of its new JoinGroup request."""
         group.update(
             member_id,
             protocols=request.protocols,
@@ -304,7 +305,7 @@ class Rebalance:
             self._wait_for_joins(group)
 
     def end_initial_delay(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        """Waits again if another member has joined meanwhile, but never beyond what members allow.
+        """Waits again if another member has joined since, up to the rebalance timeout.
 
         Source: tryCompleteInitialRebalanceElseSchedule.
         """
@@ -337,7 +338,7 @@ class Rebalance:
             self.complete_join(group)
 
     def complete_join(self, group: ClassicGroup) -> None:
-        """Begins the next generation with those who have joined, and static members.
+        """Begins the next generation with the members that have joined, and the static members.
 
         Source: completeClassicGroupJoin.
         """
@@ -355,7 +356,8 @@ class Rebalance:
             _LOG.info(
                 "Group %s with generation %d is now empty.", group.group_id, group.generation_id
             )
-            # Without the record, a load finds members whose sessions end: the group is empty then.
+            # Without the record, a loaded group has members whose sessions expire: it is empty
+            # then.
             self._change.write(records.group_metadata(group, {}))
             self._change.keeps_state = True
             return
@@ -378,7 +380,7 @@ class Rebalance:
         )
 
     def expire_syncs(self, group: ClassicGroup, generation_id: int) -> None:
-        """Removes members that have joined and never asked for their assignment."""
+        """Removes members that have joined and not sent SyncGroup."""
         if generation_id != group.generation_id or not group.is_in(_COMPLETING, _STABLE):
             return
         missing = sorted(group.pending_syncs)
@@ -464,7 +466,7 @@ class Rebalance:
     def heartbeat(
         self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> int:
-        """Keeps a member's session alive; an error code.
+        """Resets a member's session timeout; returns an error code.
 
         Source: classicGroupHeartbeatToClassicGroup.
         """
@@ -527,7 +529,7 @@ class Rebalance:
     def leave(
         self, group: ClassicGroup, leaving: Sequence[LeavingMember], reply: ReplyTo[LeaveReply]
     ) -> None:
-        """Removes members, and says of each whether it was one.
+        """Removes members, and returns a result for each.
 
         Source: classicGroupLeaveToClassicGroup.
         """

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: as values that the state is made of, and as bytes.
+"""Records of `__consumer_offsets`: as values that are replayed into the state, and as bytes.
 
 Encoded records are decoded again before they are written: what is written must be readable when the
 groups are loaded. The functions that encode raise EncodingError for a value that does not fit.
@@ -43,11 +43,11 @@ KeyValue = EncodedRecord
 
 _GROUP_METADATA_VERSION = 3
 _OTHER_PROTOCOLS = {3: "consumer", 11: "share", 17: "streams"}
-"""By the type of the record that a group of that protocol begins and ends with."""
+"""The protocol of a group, by the type of its first and its last record."""
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset; None ends it."""
+    """A committed offset; a value of None is a tombstone."""
 
     key: OffsetKey
     offset: CommittedOffset | None
@@ -55,10 +55,10 @@ class OffsetRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupRecord:
-    """A classic group; None ends it.
+    """A classic group; a value of None is a tombstone.
 
-    `group` is the group from this record on. `fields` are what the log has of it: of a group that
-    is not stable the members are not written, and requests that wait never are.
+    `group` is the group after this record. `fields` are those of the record in the log: members are
+    written only for a stable group, pending requests never.
     """
 
     group_id: str
@@ -67,7 +67,7 @@ class GroupRecord:
 
 
 class OtherGroupRecord(NamedTuple):
-    """A group of another protocol, of which the name alone is known; None ends it."""
+    """A group of another protocol, of which only the name is known; None is a tombstone."""
 
     group_id: str
     protocol: str | None
@@ -186,7 +186,7 @@ def _group_of(group_id: str, fields: Mapping[str, Any]) -> ClassicGroup:
 
 
 def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
-    """A committed offset; version 1 if it says itself when it expires."""
+    """A committed offset; version 1 if it has an expiry timestamp."""
     value = OffsetCommitValue(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
@@ -196,7 +196,7 @@ def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
         topic_id=offset.topic_id,
     )
     data = encode_offset_commit_value(value)
-    # The quick reader knows no version that says itself when it expires.
+    # The fast reader does not support the version with an expiry timestamp.
     if value.expire_timestamp != -1:
         decode_group_value(KEY_TYPE, data)
     elif decode_offset_commit_value(data) != value:
@@ -205,7 +205,7 @@ def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
 
 
 def offset_tombstone(key: OffsetKey) -> KeyValue:
-    """The end of a committed offset."""
+    """The tombstone of a committed offset."""
     return KeyValue(_offset_key(key), None)
 
 
@@ -245,7 +245,7 @@ def new_group_metadata(group: ClassicGroup) -> GroupRecord:
 
 
 def group_tombstone(group_id: str) -> GroupRecord:
-    """The end of a group."""
+    """The tombstone of a group."""
     return GroupRecord(group_id=group_id, group=None)
 
 

@@ -1,7 +1,7 @@
-"""The coordinator of all groups whose partition of `__consumer_offsets` is led here.
+"""The coordinator of all groups whose partition of `__consumer_offsets` this broker leads.
 
-It turns requests into events of the runtime, and reads what is committed. It belongs to the thread
-that owns the broker's state.
+It turns requests into events of the runtime, and reads the committed state. It belongs to the
+thread that owns the broker's state.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorService.
 """
@@ -45,7 +45,7 @@ CLASSIC = "classic"
 
 A = TypeVar("A")
 Reply = Callable[[A], object]
-"""Takes the answer to a request, at once or later."""
+"""Receives the answer to a request, immediately or later."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,11 +54,11 @@ class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
     """The log of groups, and the topics whose offsets they commit."""
 
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
-        """The ids of those topics that exist."""
+        """The ids of those of the topics that exist."""
 
 
 class GroupHost(RuntimeHost, Protocol):
-    """What a coordinator of groups needs of the process."""
+    """The functions of the process that a group coordinator uses."""
 
     def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Cancellable:
         """Calls a function in every period of the movable clock."""
@@ -81,21 +81,21 @@ class GroupCounts(NamedTuple):
 
 
 class GroupCoordinator:
-    """Answers what the group APIs ask.
+    """Answers the requests of the group APIs.
 
     Functions that change groups take a `reply`, which is called when the change is committed.
-    Those that only read return what is committed.
+    Functions that only read return the committed state.
     """
 
     def __init__(
         self, log: GroupLog, host: GroupHost, settings: GroupSettings, chance: Chance
     ) -> None:
-        """Nothing is loaded yet.
+        """Creates the coordinator; no partition is loaded yet.
 
         Args:
-            log: where the groups are written.
-            host: time, and the thread that owns the broker's state.
-            settings: bounds, delays, retention.
+            log: the log that the groups are written to.
+            host: clock, timers, and access to the thread that owns the broker's state.
+            settings: limits, delays, retention.
             chance: makes the ids of members.
         """
         self.settings = settings
@@ -209,7 +209,7 @@ class GroupCoordinator:
         generation_id: int,
         reply: Reply[int],
     ) -> None:
-        """Keeps a member's session alive; answers with an error code."""
+        """Resets a member's session timeout; answers with an error code."""
         if not group_id:
             reply(ErrorCode.INVALID_GROUP_ID)
             return
@@ -250,13 +250,13 @@ class GroupCoordinator:
         self._write(request.group_id, event)
 
     def is_metadata_too_long(self, metadata: str | None) -> bool:
-        """Whether a commit with that metadata is refused."""
+        """Whether a commit with that metadata is refused because the metadata is too long."""
         return offset_requests.is_too_long(metadata, self.settings.offset_metadata_max_bytes)
 
     def fetch(
         self, group_id: str, topics: Iterable[FetchTopic] | None, *, require_stable: bool
     ) -> list[FetchedTopic]:
-        """What a group has committed, for these partitions or, if None, for all.
+        """The committed offsets of a group for these partitions, or for all if None.
 
         Raises:
             KafkaError: the group's partition is not loaded.
@@ -289,7 +289,7 @@ class GroupCoordinator:
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> list[ListedGroup]:
-        """The groups of all partitions that are loaded, in these states and of these types, or all.
+        """The groups of all loaded partitions, filtered by state and type if these are given.
 
         Raises:
             KafkaError: a partition is still being loaded.
@@ -305,7 +305,7 @@ class GroupCoordinator:
         ]
 
     def counts(self) -> GroupCounts:
-        """How many there are now, as far as they are loaded.
+        """The number of groups and offsets in the loaded partitions.
 
         Source: org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics.
         """
@@ -359,7 +359,7 @@ class GroupCoordinator:
             self._host.call_soon(partial(self._expire_each, partitions))
 
     def on_topics_deleted(self, names: Iterable[str]) -> None:
-        """Deletes the offsets of topics that are gone; there may be new topics of their names.
+        """Deletes the offsets of deleted topics; there may be new topics with the same names.
 
         Source: GroupCoordinatorService.onMetadataUpdate, OffsetMetadataManager.onTopicsDeleted.
         """
@@ -382,7 +382,7 @@ class GroupCoordinator:
 
     @staticmethod
     def _logged(partition: int) -> ReplyTo[None]:
-        """Logs the error of an event that no client has asked for."""
+        """Logs the error of an event that no client has requested."""
 
         def log(error: KafkaError) -> None:
             _LOG.error(
@@ -393,7 +393,7 @@ class GroupCoordinator:
 
 
 def _code_of_heartbeat(error: KafkaError) -> int:
-    """A member need not rejoin because its group is being loaded."""
+    """A heartbeat succeeds while its group is being loaded, so that members do not rejoin."""
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return ErrorCode.NONE if is_loading else error_of_append(error)
 

@@ -29,7 +29,7 @@ class GroupSettings:
     topic_partitions: int = 50
     topic_codec: Codec = Codec.NONE
     new_member_join_timeout_ms: int = 300_000
-    """How long a client of before KIP-394 may keep a new member waiting without a sign of life."""
+    """The longest session that a new member has before the answer to its first JoinGroup."""
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> GroupSettings:

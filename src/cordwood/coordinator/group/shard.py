@@ -21,7 +21,7 @@ from cordwood.coordinator.timeline import Timeline, TimelineMap
 
 
 class GroupShard:
-    """What a coordinator knows of one partition."""
+    """The coordinator's state of one partition."""
 
     def __init__(self, partition: int, timeline: Timeline) -> None:
         self.partition = partition

@@ -1,6 +1,6 @@
-"""The batch and record walks at native speed, compiled by numba from Python.
+"""Parsing of batches and records in native code, compiled from Python by numba.
 
-Nothing outside `cordwood.cleanup` imports this package when it is imported itself, because numba
-takes a second and 100 MiB to load: `cordwood.storage` does so inside functions, once there is much
-to read. Every function here has a plain twin that tests compare it with.
+Only `cordwood.cleanup` imports this package at import time, because numba takes a second and
+100 MiB to load: `cordwood.storage` imports it inside functions, when it has much to read. Every
+function has a twin in plain Python, and tests compare the two.
 """

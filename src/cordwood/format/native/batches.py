@@ -23,9 +23,9 @@ COUNT = 11
 LEADER_EPOCH = 12
 COLUMNS = 13
 
-# How a walk ended.
-ENDED = 0  # nothing but a partial batch, or nothing, is left
-FULL = 1  # the table has no row left
+# The results of a walk.
+ENDED = 0  # the end, or only a partial batch, is left
+FULL = 1  # the table is full
 BAD_LENGTH = 2
 BAD_MAGIC = 3
 BAD_CRC = 4
@@ -71,7 +71,7 @@ def scan_batches(buffer, start, end, table, check_crc):
         check_crc: compute the CRC of every batch.
 
     Returns:
-        (rows filled, position after the last whole batch, how the walk ended). After an error the
+        (rows filled, position after the last whole batch, result of the walk). After an error the
         position is that of the bad batch.
     """
     rows = 0

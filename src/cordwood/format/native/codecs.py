@@ -1,8 +1,8 @@
-"""LZ4 and zstd called straight from compiled code, without a trip through Python for each batch.
+"""LZ4 and zstd called directly from compiled code, without a Python call for each batch.
 
-The functions are those of the `lz4` and `zstandard` packages' own shared objects; their addresses
-are handed to the compiled code as numbers. Where a build of these packages hides its symbols, the
-addresses are zero and callers take the plain way, `cordwood.format.compression`.
+The functions are those in the shared objects of the `lz4` and `zstandard` packages; the compiled
+code gets their addresses as integers. If a build of these packages hides its symbols, the addresses
+are zero and callers use `cordwood.format.compression` instead.
 
 Source: lz4.h (LZ4_decompress_safe, LZ4_compress_default), zstd.h (ZSTD_decompressDCtx,
 ZSTD_compressCCtx); the LZ4 frame format.
@@ -23,7 +23,7 @@ from cordwood.format.native.batches import ATTRIBUTES, HEADER_SIZE, POSITION, SI
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
-# How a call ended; a size otherwise.
+# Results of a call; other values are sizes.
 BAD = -1
 NO_ROOM = -2
 NOT_HERE = -3  # this data, or this codec, is for the plain way
@@ -38,7 +38,7 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 @intrinsic
 def _call_lz4(typing_context, address, source, target, size, room):
-    """`int f(const char *source, char *target, int size, int room)` at `address`."""
+    """`int f(const char *source, char *target, int size, int capacity)` at `address`."""
 
     def build(context, builder, signature, args):
         function = ir.FunctionType(_I32, [_I64, _I64, _I32, _I32]).as_pointer()
@@ -52,7 +52,7 @@ def _call_lz4(typing_context, address, source, target, size, room):
 
 @intrinsic
 def _call_zstd(typing_context, address, state, target, room, source, size, level):
-    """`size_t f(state, target, room, source, size, level)`; a function of five ignores the last."""
+    """`size_t f(state, target, capacity, source, size, level)`; decompression ignores `level`."""
 
     def build(context, builder, signature, args):
         function = ir.FunctionType(_I64, [_I64, _I64, _I64, _I64, _I64, _I32]).as_pointer()
@@ -85,7 +85,7 @@ def _symbols(module: str, *names: str) -> list[int]:
 
 
 def _state(module: str, maker: str) -> int:
-    """A codec's working state, made once for the life of the process."""
+    """A codec's working state, created once per process."""
     try:
         make = getattr(_library(module), maker)
     except (ImportError, OSError, AttributeError):
@@ -95,9 +95,9 @@ def _state(module: str, maker: str) -> int:
 
 
 class Codecs:
-    """The addresses compiled code calls. `table` is int64[6], for the functions below.
+    """The addresses that compiled code calls. `table` is int64[6], for the functions below.
 
-    One object serves one thread at a time: zstd keeps its working state in it.
+    An object must be used by one thread at a time: zstd keeps its working state in it.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Codecs:
 
     @property
     def native(self) -> frozenset[int]:
-        """The codecs that need no trip through Python."""
+        """The codecs that compiled code supports."""
         known = {LZ4} if self.table[0] and self.table[1] else set()
         return frozenset(known | ({ZSTD} if self.table[2] and self.table[3] else set()))
 
@@ -130,7 +130,7 @@ def _le32(buffer, position):
 
 @nb.njit(cache=True, nogil=True)
 def _decompress_lz4(buffer, start, end, out, used, address):
-    """The end in `out` of one LZ4 frame's content, or a negative status."""
+    """The end position in `out` of the decompressed LZ4 frame, or a negative status."""
     if end - start < 11 or np.uint32(_le32(buffer, start)) != _LZ4_MAGIC:
         return BAD
     flags = np.int64(buffer[start + 4])
@@ -182,7 +182,7 @@ def decompress_records(buffer, start, end, codec, out, used, codecs):
     """Decompresses `buffer[start:end]` to `out[used:]`.
 
     Returns:
-        The end of the content in `out`, behind which 64 bytes are left; or BAD, NO_ROOM, NOT_HERE.
+        The end position in `out`, after which 64 bytes are free; or BAD, NO_ROOM, NOT_HERE.
     """
     if codec == 0:
         size = end - start
@@ -215,7 +215,7 @@ def decompress_records(buffer, start, end, codec, out, used, codecs):
 
 @nb.njit(cache=True, nogil=True)
 def decompress_rows(buffer, table, wanted, first, last, out, used, spans, codecs):
-    """Decompresses the wanted batches from row `first` on, one behind the other.
+    """Decompresses the wanted batches from row `first` on, one after another.
 
     Args:
         spans: int64 of shape (rows, 2), receives where each batch's records are in `out`.
@@ -244,10 +244,10 @@ def decompress_rows(buffer, table, wanted, first, last, out, used, spans, codecs
 def compress_records(buffer, start, end, codec, out, target, codecs):
     """Compresses `buffer[start:end]` to `out[target:]`, with Kafka's default level and framing.
 
-    `out` has room for the data, a 128th of it and 128 bytes more.
+    `out` has space for the data, plus 1/128 of its size, plus 128 bytes.
 
     Returns:
-        The end of the compressed data in `out`, or BAD.
+        The end position of the compressed data in `out`, or BAD.
     """
     if codec == ZSTD:
         written = _call_zstd(

@@ -1,4 +1,4 @@
-"""Says which batches of a segment get index entries when its indexes are made anew.
+"""Decides which batches of a segment get index entries when its indexes are rebuilt.
 
 Twin: `cordwood.storage.segment.index_builder.IndexBuilder`.
 """
@@ -26,7 +26,7 @@ def index_rows(
     """Adds the entries of some batches, in order.
 
     Args:
-        table: int64 (n, COLUMNS), of which the first `rows` count.
+        table: int64 (n, COLUMNS), of which the first `rows` are valid.
         rows: how many batches.
         base_position: where in the file the table's positions begin.
         interval_bytes: index.interval.bytes.
@@ -38,7 +38,7 @@ def index_rows(
         filled: int64[2], rows of both; updated.
 
     Returns:
-        `rows`, or the first batch whose entry would not follow the one before.
+        `rows`, or the first batch whose entry would be out of order.
 
     Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
     """

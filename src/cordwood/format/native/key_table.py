@@ -1,10 +1,10 @@
-"""A table of keys and their newest records, and the identity that stands for a key in it.
+"""A hash table of keys and their newest records, and the identity of a key in it.
 
-**Identity of a key.** 24 bytes that stand for the key. A key of up to 23 bytes is held whole, with
-its length, so that no two differ by chance or by design. A longer key is held as a 128-bit hash and
-a 56-bit second hash of another construction, both keyed by secrets drawn for each run: two keys are
-taken for one only when all 184 bits agree, and nobody who writes keys can arrange it. Keys whose
-first hash agrees are told apart by the second, and neither is lost.
+**Identity of a key.** 24 bytes. A key of up to 23 bytes is stored whole with its length, so two
+different keys never have the same identity. A longer key is stored as a 128-bit hash and a second
+hash of 56 bits with another construction. Both use secrets that are random for each run: two keys
+are equal only if all 184 bits are, and a producer cannot construct such keys. Keys that differ only
+in the second hash are kept apart, and none is lost.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def identify(buffer, start, size, secrets, out):
 
 @nb.njit(cache=True, nogil=True, inline="always")
 def home_of(first, second, third, secrets):
-    """Where a table, and a shard, looks for an identity first."""
+    """The first slot of the table, and the shard, for an identity."""
     mixed = multiply_fold(first ^ secrets[3], second ^ secrets[4])
     return mixed ^ multiply_fold(third ^ secrets[5], mixed ^ secrets[6])
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
 def find(table, first, second, third, home):
-    """The slot that holds an identity, or the empty one where it would go."""
+    """The slot that holds an identity, or the empty slot for it."""
     mask = np.uint64(table.shape[0] - 1)
     slot = home & mask
     while True:
@@ -154,18 +154,18 @@ def split_entries(entries, count, shards, secrets):
 
 @nb.njit(cache=True, nogil=True)
 def merge_entries(entries, table, used, dead, secrets, insert):
-    """Finds which of one chunk's entries are superseded by what `table` holds already.
+    """Finds the entries of one chunk that are superseded by entries in `table`.
 
     Args:
         entries: uint64 of shape (n, SLOT_WORDS), one chunk's part of a shard.
-        table: keys of newer chunks; has room for all of `entries`.
-        used: int64[1], slots taken; updated.
+        table: keys of newer chunks; has space for all of `entries`.
+        used: int64[1], number of used slots; updated.
         dead: uint64[n]; receives the ordinals of the superseded entries.
         secrets: uint64[SECRETS + 1].
-        insert: add the others to the table.
+        insert: whether to add the other entries to the table.
 
     Returns:
-        How many ordinals were written to `dead`.
+        The number of ordinals written to `dead`.
     """
     count = 0
     mask = np.uint64(table.shape[0] - 1)

@@ -1,4 +1,4 @@
-"""What LLVM offers and Python has no words for: CRC-32C, unaligned loads, wide products.
+"""LLVM operations that Python lacks: CRC-32C, unaligned loads, wide products.
 
 Each intrinsic is one or two machine instructions. CRC-32C uses the processor's own instruction on
 x86-64 with SSE 4.2 and on 64-bit ARM, else a table of 2 KiB.

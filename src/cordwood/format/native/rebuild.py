@@ -1,4 +1,4 @@
-"""Builds batches anew from their surviving records, and finds their places in the indexes.
+"""Rebuilds batches from their retained records, and finds their positions for the indexes.
 
 Twins: `cordwood.format.record_batch.build_batch` and `build_empty_batch`.
 """
@@ -41,7 +41,7 @@ OUT_FULL = 3
 SCRATCH_FULL = 4
 BY_PYTHON = 5
 
-# A record built anew may need this many bytes more: a timestamp delta of ten and a longer length.
+# A rebuilt record may grow by this many bytes: a timestamp delta of ten, and a longer length.
 GROWTH_PER_RECORD = 14
 
 _HORIZON = 0x40
@@ -52,13 +52,13 @@ _LOG_APPEND_TIME = 0x08
 def retained_records(
     buffer, start, end, batch, ordinal, keep, horizon_ms, stamp_horizon, out, out_start, meta
 ):
-    """Writes the surviving records of one batch, encoded anew, to `out` from `out_start`.
+    """Writes the retained records of one batch, encoded again, to `out` from `out_start`.
 
     Args:
         batch: the batch's row.
         horizon_ms: the delete horizon of the new batch, if `stamp_horizon`.
         stamp_horizon: the new batch carries a delete horizon.
-        out: uint8, with room for the records and 10 bytes more for each.
+        out: uint8, with space for the records and 10 bytes more for each.
         meta: int64[3]; receives base timestamp, maximum timestamp and count of the new batch.
 
     Returns:
@@ -135,7 +135,7 @@ def put_header(
 
 @nb.njit(cache=True, nogil=True)
 def put_empty_batch(buffer, batch, source_position, out, target):
-    """Writes the header that stands for a batch without records; returns the position after it.
+    """Writes the header of a batch without records; returns the position after it.
 
     Source: org.apache.kafka.common.record.DefaultRecordBatch.writeEmptyHeader.
     """
@@ -176,16 +176,16 @@ def assemble(
 
     Args:
         actions: int8[rows] of DISCARD, COPY, REBUILD and EMPTY.
-        kept: int64[rows], records that survive of each batch.
+        kept: int64[rows], number of retained records of each batch.
         stamp: uint8[rows]: the rebuilt batch has a delete horizon, `horizons[row]` (ms).
         out: uint8, filled as far as it goes.
         written: int64 (n, 3); receives size, last offset and maximum timestamp of each batch.
         plain: uint8, for the decompressed records of one batch.
-        retained: uint8, for those of them that survive.
+        retained: uint8, for the retained records of one batch.
         codecs: `Codecs.table`.
 
     Returns:
-        (bytes of `out` filled, rows of `written` filled, row not done or `last`, how it ended).
+        (bytes written to `out`, rows written to `written`, next row or `last`, result).
     """
     meta = np.empty(3, dtype=np.int64)
     target = np.int64(0)

@@ -59,10 +59,10 @@ def index_batch(
         end: position after the last record; the records must fill it exactly.
         count: how many records.
         base_offset: the batch's; deltas count from it.
-        first_dirty: records below this offset are not put into the table, only marked in `keyed`.
-        ordinal: of the batch's first record, within the arrays of bits.
-        table: the key table; must have room for `count` more keys.
-        used: int64[1], how many slots are taken; updated.
+        first_dirty: records below this offset are only marked in `keyed`, not put into the table.
+        ordinal: of the batch's first record, in the bit arrays.
+        table: the key table; must have space for `count` more keys.
+        used: int64[1], number of used slots; updated.
         keyed: uint8 bits; set where a record has a key.
         nulls: uint8 bits; set where a record's value is null.
         secrets: uint64[SECRETS + 1].
@@ -221,8 +221,8 @@ def list_batches(
     """Appends the identity and ordinal of every keyed record below `until_offset` to `entries`.
 
     The arguments are those of `index_batches`, but `entries` (uint64 of shape (n, SLOT_WORDS))
-    takes every record, also one whose key it has; `used` counts its rows. Returns as
-    `index_batches` does, TABLE_FULL when `entries` has no room for the records of a row.
+    gets every record, also if it has the key already; `used` counts its rows. The result is that of
+    `index_batches`; TABLE_FULL means that `entries` has no space for the records of a row.
     """
     for i in range(first, last):
         position, end = spans[i, 0], spans[i, 1]

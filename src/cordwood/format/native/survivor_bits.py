@@ -1,4 +1,4 @@
-"""Bits that say which records survive: one a record, the lowest of a byte first."""
+"""Bits that mark retained records: one per record, lowest bit of a byte first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def set_bits(bits, ordinals):
 
 @nb.njit(cache=True, nogil=True)
 def count_bits(bits, start, count):
-    """How many of the `count` bits from `start` are set."""
+    """The number of set bits among the `count` bits from `start`."""
     total = 0
     for i in range(start, start + count):
         total += get_bit(bits, i)
@@ -38,11 +38,11 @@ def count_bits(bits, start, count):
 
 @nb.njit(cache=True, nogil=True)
 def count_survivors(batches, rows, ordinals, keep, nulls, drop_nulls, kept, kept_nulls):
-    """How many records of each batch survive, and how many of these have a null value.
+    """The number of retained records of each batch, and how many of them have a null value.
 
     Args:
-        drop_nulls: uint8[rows]: nonzero where the batch's tombstones are past their horizon; the
-            bits of these are cleared in `keep`.
+        drop_nulls: uint8[rows]: nonzero if the batch's tombstones are past their delete horizon;
+            the bits of these tombstones are cleared in `keep`.
         kept: int64[rows], written.
         kept_nulls: int64[rows], written.
     """

@@ -36,7 +36,7 @@ def put_varint(out, position, value):
 
 @nb.njit(cache=True, nogil=True, inline="always")
 def size_of_varint(value):
-    """How many bytes `value` takes."""
+    """The encoded size of `value` in bytes."""
     encoded = np.uint64(value << 1) ^ np.uint64(value >> 63)
     size = 1
     while encoded >= np.uint64(0x80):

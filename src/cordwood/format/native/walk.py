@@ -11,7 +11,7 @@ import numpy as np
 _FEW = np.uint64(35)  # bits that the bytes of a varint hold
 _MANY = np.uint64(70)  # and those of a varlong
 _MASK_32 = np.uint64(0xFFFFFFFF)
-_BAD = np.uint64(0)  # no number ends at position 0
+_BAD = np.uint64(0)  # a valid number never ends at position 0
 
 
 @nb.njit(inline="always")
