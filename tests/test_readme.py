@@ -381,8 +381,8 @@ def test_light(cordwood_broker):
         cordwood_broker.advance(minutes=2, compact=False)
     with pytest.raises(NotCompactedError, match=r"pip install 'cordwood\\[spark\\]'"):
         cordwood_broker.advance(hours=1)
-    assert cordwood_broker.broker.cleaner.engine_available() == 0
-    reason = cordwood_broker.broker.cleaner.status()["engine"]["reason"]
+    assert cordwood_broker.node.cleaner.engine_available() == 0
+    reason = cordwood_broker.node.cleaner.status()["engine"]["reason"]
     assert "pyspark" in reason
     producer.produce("t", b"serves on", key=b"k")
     assert producer.flush(30) == 0

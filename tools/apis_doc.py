@@ -18,7 +18,7 @@ INTRODUCTION = """\
 
 <!-- Written by tools/apis_doc.py from src/cordwood/broker: change it there. -->
 
-What `cordwood serve` answers, by Kafka's API keys. ApiVersions names these and no others. Produce
+The APIs of `cordwood serve`, by Kafka's API keys. ApiVersions lists exactly these. Produce
 is advertised from version 0 on, as Kafka does, for old librdkafka clients; versions below 3 are not
 answered.
 

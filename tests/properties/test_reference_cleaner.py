@@ -43,13 +43,13 @@ CONTENTS = st.builds(
 
 def planned(log: LogBuilder, directory: Path, seed: int) -> Round | None:
     """A round over a written log, with segments of a random size; None when nothing is dirty."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     config = LogConfig(
         cleanup_policy=frozenset({"compact"}),
-        segment_bytes=chance.choice([300, 2_000, 100_000]),
-        segment_index_bytes=chance.choice([24, 10_000]),
+        segment_bytes=rng.choice([300, 2_000, 100_000]),
+        segment_index_bytes=rng.choice([24, 10_000]),
         index_interval_bytes=log.index_interval_bytes,
-        delete_retention_ms=chance.choice([0, 1, 86_400_000, 400_000_000]),
+        delete_retention_ms=rng.choice([0, 1, 86_400_000, 400_000_000]),
     )
     captured = log.capture(directory, config)
     cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
@@ -112,12 +112,12 @@ def walk_to_end(steps: Iterator[Spill], into: list[Spill]) -> list[SegmentFacts]
 
 
 def survivors_by_merge(
-    round_: Round, chance: random.Random, secrets: Secrets, *, probe: bool
+    round_: Round, rng: random.Random, secrets: Secrets, *, probe: bool
 ) -> tasks.Survivors:
     """Survivors found in chunks that spill early, merged shard by shard."""
-    shards = chance.randint(1, 4)
-    chunks = [(c, False) for c in split_by_bytes(round_.dirty, chance.randint(1, 4))]
-    clean = split_by_bytes(round_.clean, chance.randint(1, 3))
+    shards = rng.randint(1, 4)
+    chunks = [(c, False) for c in split_by_bytes(round_.dirty, rng.randint(1, 4))]
+    clean = split_by_bytes(round_.clean, rng.randint(1, 3))
     if not probe:
         chunks += [(c, True) for c in clean]
     facts: list[list[SegmentFacts]] = []
@@ -128,7 +128,7 @@ def survivors_by_merge(
         spills: list[Spill] = []
         step = walk.spill_clean if is_clean else walk.index
         found = walk_to_end(
-            step(segments, entries_max=chance.choice([1, 5, 50]), shards=shards), spills
+            step(segments, entries_max=rng.choice([1, 5, 50]), shards=shards), spills
         )
         facts.append(tasks.facts_from_json(tasks.facts_to_json(found)))
         for spill in spills:

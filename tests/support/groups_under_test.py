@@ -55,7 +55,7 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
-from support.log_under_test import FixedChance, batches_read, new_log
+from support.log_under_test import FixedRng, batches_read, new_log
 
 _SOON_S = 30
 A = TypeVar("A")
@@ -232,8 +232,8 @@ class GroupRun:
         self.broker = broker
         self.timers = broker.timers
         chosen = GroupSettings(**settings)
-        log = GroupMetadataLog(broker, chosen.topic_codec)
-        self.groups = GroupCoordinator(log, broker, chosen, FixedChance(0))
+        log = GroupMetadataLog(broker, broker, chosen.topic_codec)
+        self.groups = GroupCoordinator(log, broker, chosen, FixedRng(0))
 
     def join(self, member_id: str = "", *, group: str = "g", **fields: Any) -> list[JoinAnswer]:
         """Asks to join; the list is empty while the answer is waited for."""

@@ -85,7 +85,7 @@ class _Writer:
 
 def run_kills(directory: Path, *, kills: int, seed: int, writers: int = 4) -> Outcome:
     """Kills a broker so often, and judges what is left."""
-    chance = random.Random(seed)  # noqa: S311  # repeats itself
+    rng = random.Random(seed)  # noqa: S311  # repeats itself
     broker = ServedBroker(directory / "logs", {"num.partitions": str(writers)})
     all_writers = [_Writer(partition) for partition in range(writers)]
     outcome = Outcome()
@@ -101,7 +101,7 @@ def run_kills(directory: Path, *, kills: int, seed: int, writers: int = 4) -> Ou
                 },
             )
         for _ in range(kills):
-            _write_until_killed(broker, all_writers, chance.uniform(*_RUN_S))
+            _write_until_killed(broker, all_writers, rng.uniform(*_RUN_S))
             outcome.kills += 1
             broker.start()
         for writer in all_writers:

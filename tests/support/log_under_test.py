@@ -27,7 +27,7 @@ from support.stored_log import batch_of, end_transaction
 _FETCH_BYTES = 1 << 20
 
 
-class FixedChance:
+class FixedRng:
     """Chance without any: always the same number, cut to what is asked for."""
 
     def __init__(self, number: int) -> None:

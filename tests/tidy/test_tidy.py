@@ -73,10 +73,10 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "storage/overlay_filesystem.py": ({"os"}, "the system's words for errors"),
     "metadata/replay.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
-    "model/chance.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
+    "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
     "cleanup/clean.py": ({"secrets"}, "draws the secrets of a round's key hashes"),
     "broker/configs/keys.py": ({"read_text"}, "reads the table of settings that ships with it"),
-    "broker/connection.py": ({"os"}, "sends files to sockets"),
+    "network/connection.py": ({"os"}, "sends files to sockets"),
     "cleanup/announcements.py": ({"uuid"}, "names no other task uses"),
     "cleanup/child_session.py": (
         {"os", "signal", "read_bytes"},
@@ -104,7 +104,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     ),
     "model/held_signals.py": ({"signal"}, "holds signals back while a step is done"),
     "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),
-    "protocol/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
+    "network/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
     "surfaces/cli/serve.py": (
         {"read_bytes", "signal"},
         "reads server.properties; stops in order when it is told to",

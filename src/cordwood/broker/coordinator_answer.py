@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from cordwood.broker.api import Fields, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Fields, Response
 
 A = TypeVar("A")
 
@@ -17,9 +15,9 @@ A = TypeVar("A")
 class CoordinatorAnswer(Generic[A]):
     """Called once by the coordinator, with the answer."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, context: RequestContext) -> None:
         """Nothing is answered yet."""
-        self._loop = broker.loop
+        self._loop = context.broker.thread.loop
         self._answers: list[A] = []
         self._later: asyncio.Future[A] | None = None
 

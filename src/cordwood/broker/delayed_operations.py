@@ -5,7 +5,8 @@ Source: kafka.cluster.DelayedOperations; kafka.server.ReplicaManager's purgatori
 
 from __future__ import annotations
 
-from cordwood.purgatory.purgatory import CallLater, Purgatory
+from cordwood.model.timers import CallLater
+from cordwood.purgatory.purgatory import Purgatory
 
 PartitionName = tuple[str, int]
 """The topic and the number of a partition."""

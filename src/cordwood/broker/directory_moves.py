@@ -26,6 +26,12 @@ from cordwood.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
 
+BeginMove = Callable[[TopicPartition, Path], PausedMove]
+"""Begins the move of a partition's log to a directory; the cleaner leaves the log alone meanwhile.
+
+It is called in a thread, for it waits for the cleaner to stop with the log.
+"""
+
 
 class _Move:
     """One partition's; `is_given_up` ends it, and `next_target` is where it is to go then.
@@ -48,7 +54,7 @@ class DirectoryMoves:
         logs: LogManager,
         loop: asyncio.AbstractEventLoop,
         *,
-        pause: Callable[[TopicPartition, Path], PausedMove],
+        begin_move: BeginMove,
         on_moved: Callable[[TopicPartition], None],
         threads: int,
     ) -> None:
@@ -57,14 +63,13 @@ class DirectoryMoves:
         Args:
             logs: of the broker.
             loop: whose thread owns this.
-            pause: begins a partition's move to a directory, with the cleaner kept away from it; it
-                is called in a thread, for the cleaner may have to stop first.
+            begin_move: begins the move of one log.
             on_moved: called when a partition's log lies in its new directory.
             threads: num.replica.alter.log.dirs.threads.
         """
         self._logs = logs
         self._loop = loop
-        self._pause = pause
+        self._begin_move = begin_move
         self._on_moved = on_moved
         self._moves: dict[TopicPartition, _Move] = {}
         self._pool = ThreadPoolExecutor(threads, "replica-alter-log-dirs")
@@ -101,7 +106,7 @@ class DirectoryMoves:
         if log is None or log.log_dir == target or self._stopping.is_set():
             return nothing
         move = self._moves[partition] = _Move(target)
-        begun = self._loop.run_in_executor(None, self._pause, partition, target)
+        begun = self._loop.run_in_executor(None, self._begin_move, partition, target)
         begun.add_done_callback(partial(self._begun, partition, move))
         return begun
 

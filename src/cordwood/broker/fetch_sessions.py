@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.model.chance import Chance
 from cordwood.model.clock import Clock
 from cordwood.model.kafka_errors import (
     FetchSessionIdNotFoundError,
@@ -18,6 +17,7 @@ from cordwood.model.kafka_errors import (
     InvalidFetchSessionEpochError,
 )
 from cordwood.model.pauses import in_steps
+from cordwood.model.rng import Rng
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -129,8 +129,8 @@ class FetchSessionCache:
     `evictions` counts those that had to go for others.
     """
 
-    def __init__(self, slots: int, clock: Clock, chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self, slots: int, clock: Clock, rng: Rng) -> None:
+        self._rng = rng
         self._slots = slots
         self._clock = clock
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
@@ -205,9 +205,9 @@ class FetchSessionCache:
         partitions = dict(in_steps(((each.key.identity, each) for each in asked), every=64))
         if not self._make_room(len(asked), now_ms):  # others may have come during a pause
             return None
-        session_id = 1 + self._chance.below(_INT_MAX)
+        session_id = 1 + self._rng.below(_INT_MAX)
         while session_id in self._sessions:
-            session_id = 1 + self._chance.below(_INT_MAX)
+            session_id = 1 + self._rng.below(_INT_MAX)
         session = FetchSession(
             session_id,
             partitions,

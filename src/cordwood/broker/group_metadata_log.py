@@ -42,12 +42,16 @@ _READ_BYTES = 5 * 1024 * 1024
 _LOG = logging.getLogger(__name__)
 
 
-class PartitionAppender(Protocol):
-    """What the log of groups needs of the broker."""
+class Metadata(Protocol):
+    """Has the cluster's metadata."""
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster's metadata."""
+        """The newest image."""
+
+
+class Partitions(Protocol):
+    """The methods of `ReplicaManager` that are used here."""
 
     def log(self, topic: str, index: int, /) -> PartitionLog:
         """A partition's log; raises KafkaError if it is not led here."""
@@ -64,19 +68,26 @@ class GroupMetadataLog:
     topic = GROUP_METADATA_TOPIC
     contents = "groups"
 
-    def __init__(self, broker: PartitionAppender, codec: Codec) -> None:
-        """`codec` compresses the records."""
-        self._broker = broker
+    def __init__(self, replicas: Partitions, metadata: Metadata, codec: Codec) -> None:
+        """Reads and writes nothing yet.
+
+        Args:
+            replicas: the partitions that this broker leads.
+            metadata: the topics of the cluster.
+            codec: compresses the records.
+        """
+        self._replicas = replicas
+        self._metadata = metadata
         self._codec = codec
 
     def partitions(self) -> Collection[int]:
         """The partitions of the topic; none if there is no such topic."""
-        topic = self._broker.image.topics.get(GROUP_METADATA_TOPIC)
+        topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
         return () if topic is None else topic.partitions
 
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
         """The ids of those topics that exist."""
-        topics = self._broker.image.topics
+        topics = self._metadata.image.topics
         return {
             name: uuid_text(topic.topic_id.bytes)
             for name in names
@@ -85,7 +96,7 @@ class GroupMetadataLog:
 
     def high_watermark(self, partition: int) -> int:
         """The offset below which records are committed; raises KafkaError."""
-        return self._broker.log(GROUP_METADATA_TOPIC, partition).high_watermark
+        return self._replicas.log(GROUP_METADATA_TOPIC, partition).high_watermark
 
     # ---- writing
 
@@ -119,17 +130,17 @@ class GroupMetadataLog:
         return self._append(partition, batch)
 
     def _append(self, partition: int, batch: bytes) -> Appended:
-        result = self._broker.append(
+        result = self._replicas.append(
             GROUP_METADATA_TOPIC, partition, batch, origin=AppendOrigin.COORDINATOR
         )
-        log = self._broker.log(GROUP_METADATA_TOPIC, partition)
+        log = self._replicas.log(GROUP_METADATA_TOPIC, partition)
         return Appended(result.first_offset, result.last_offset + 1, log.high_watermark)
 
     # ---- reading
 
     def loader(self, partition: int) -> GroupLoader:
         """Reads a partition; raises KafkaError if it is not led here."""
-        return GroupLoader(self._broker.log(GROUP_METADATA_TOPIC, partition))
+        return GroupLoader(self._replicas.log(GROUP_METADATA_TOPIC, partition))
 
 
 class GroupLoader:

@@ -52,8 +52,8 @@ from cordwood.storage.replace import (
     RoundJournal,
     StagedSegment,
     dispose_deleted,
+    mark_deleted,
     put_in_place,
-    retire,
 )
 
 _log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def commit_retention(
         raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
     if plan.roll:
         make_empty_segment(captured, view.log_end_offset, fs=fs)
-    retire(directory, bases, fs=fs)
+    mark_deleted(directory, bases, fs=fs)
     fs.sync_directory(directory)
     dispose_deleted(directory, dispose, fs=fs)
     truncate_leader_epochs(directory, plan.log_start_offset, fs=fs)
@@ -137,7 +137,9 @@ def restart_log(
     """
     directory = captured.segments[0].directory
     make_empty_segment(captured, offset, fs=fs)
-    retire(directory, [s.base_offset for s in captured.segments if s.base_offset != offset], fs=fs)
+    mark_deleted(
+        directory, [s.base_offset for s in captured.segments if s.base_offset != offset], fs=fs
+    )
     fs.sync_directory(directory)
     dispose_deleted(directory, dispose, fs=fs)
     epochs = directory / LEADER_EPOCH_CHECKPOINT

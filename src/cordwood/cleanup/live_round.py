@@ -56,11 +56,11 @@ def clean_log(
     sources = capture_live(log, end=cleanable.first_uncleanable)
     plan = plan_compaction(sources.captured.view, cleanable)
     # Nobody who writes keys may guess the seed.
-    seed = int(context.chance.unique_id(), 16) >> 1
+    seed = int(context.rng.unique_id(), 16) >> 1
     planned = plan_round(sources.captured, plan, now_ms=now_ms, seed=seed)
     round_ = limited(
         planned,
-        attempt=context.chance.unique_id()[:8],
+        attempt=context.rng.unique_id()[:8],
         free_bytes=context.fs.free_bytes(Path(planned.directory)),
         throttle_bytes=throttle_bytes,
     )

@@ -46,9 +46,9 @@ from cordwood.model.config import ConfigResource
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
 from cordwood.model.pauses import in_steps
+from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
-from cordwood.storage.room_reserve import RoomReserve
 from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Controller:
     """
 
     def __init__(
-        self, log: MetadataLog, node: Node, settings: ControllerSettings, reserve: RoomReserve
+        self, log: MetadataLog, node: Node, settings: ControllerSettings, reserve: DiskReserve
     ) -> None:
         """Use `open`."""
         self.image = MetadataImage()
@@ -121,7 +121,7 @@ class Controller:
         """
         settings = settings or ControllerSettings()
         context = context or LogContext(clock=clock, resources=ResourceCache(fs=fs))
-        reserve = RoomReserve(metadata_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
+        reserve = DiskReserve(metadata_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
         reserve.release()
         log = MetadataLog(
             metadata_dir,
@@ -138,8 +138,8 @@ class Controller:
             endpoints=registration.endpoints_of(listeners),
             controller_endpoints=registration.endpoints_of(controller_listeners),
             rack=rack,
-            incarnation_id=fresh_uuid(context.chance),
-            controller_incarnation_id=fresh_uuid(context.chance),
+            incarnation_id=fresh_uuid(context.rng),
+            controller_incarnation_id=fresh_uuid(context.rng),
             previous_broker_epoch=previous_broker_epoch,
         )
         controller = cls(log, node, settings, reserve)
@@ -512,7 +512,7 @@ class Controller:
         )
 
     def _view(self) -> ClusterView:
-        return ClusterView(image=self.image, settings=self.settings, chance=self.context.chance)
+        return ClusterView(image=self.image, settings=self.settings, rng=self.context.rng)
 
     def _commit(self, records: Sequence[ApiRecord]) -> None:
         """Writes records as one batch; the image has them when they are on disk."""

@@ -97,7 +97,7 @@ def _create_topic(view: ClusterView, topic: NewTopic, records: Records) -> Creat
     partitions = (
         _assigned_partitions(view, topic) if topic.assignments else _placed_partitions(view, topic)
     )
-    topic_id = fresh_uuid(view.chance)
+    topic_id = fresh_uuid(view.rng)
     records.append(topic_record(topic.name, topic_id))
     records += _config_records(view, topic)
     level = view.image.metadata_version

@@ -24,9 +24,9 @@ from cordwood.metadata.records import ApiRecord, feature_record
 from cordwood.metadata.replay import read_snapshot_records
 from cordwood.metadata.snapshot_file import kraft_controls, snapshot_batches, write_snapshot
 from cordwood.metadata.uuids import fresh_uuid, text_of, uuid_of
-from cordwood.model.chance import Chance, SystemChance
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.rng import Rng, SystemRng
 from cordwood.storage.filesystem import OS, FileSystem
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
@@ -44,7 +44,7 @@ def format_directories(
     metadata_dir: Path | None = None,
     has_dynamic_voters: bool = True,
     on_format: Callable[[Path], object] = lambda _: None,
-    chance: Chance | None = None,
+    rng: Rng | None = None,
     fs: FileSystem = OS,
 ) -> list[uuid.UUID]:
     """Formats directories for a node that is broker and the only controller; returns their ids.
@@ -61,14 +61,14 @@ def format_directories(
         CorruptError: a directory's `meta.properties` cannot be read.
         NoSpaceError, OSError: the disk returned an error.
     """
-    chance = chance or SystemChance()
+    rng = rng or SystemRng()
     ids: list[uuid.UUID] = []
     new: list[Path] = []
     for log_dir in log_dirs:
         found = read_directory(log_dir, fs=fs)
         if found is None:
             new.append(log_dir)
-            ids.append(fresh_uuid(chance))
+            ids.append(fresh_uuid(rng))
         else:
             require_own(log_dir, found, node_id=node_id, cluster_id=cluster_id)
             ids.append(_directory_id(found, log_dir))

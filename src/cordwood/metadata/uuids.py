@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from cordwood.format.message_schema import uuid_text
-from cordwood.model.chance import Chance
+from cordwood.model.rng import Rng
 
 
 def text_of(each: uuid.UUID) -> str:
@@ -30,12 +30,12 @@ def uuid_of(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
-def fresh_uuid(chance: Chance) -> uuid.UUID:
+def fresh_uuid(rng: Rng) -> uuid.UUID:
     """A new random UUID; as Kafka's, its text does not begin with a dash.
 
     Source: org.apache.kafka.common.Uuid.randomUuid.
     """
     while True:
-        found = uuid.UUID(hex=chance.unique_id())
+        found = uuid.UUID(hex=rng.unique_id())
         if not text_of(found).startswith("-"):
             return found

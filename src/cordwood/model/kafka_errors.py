@@ -125,6 +125,24 @@ class TransactionCoordinatorFencedError(KafkaError):
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+class TopicAuthorizationError(KafkaError):
+    """The client may not do this to the topic."""
+
+    code = 29
+
+
+class GroupAuthorizationError(KafkaError):
+    """The client may not do this to the group."""
+
+    code = 30
+
+
+class ClusterAuthorizationError(KafkaError):
+    """The client may not do this to the cluster."""
+
+    code = 31
+
+
 class TransactionalIdAuthorizationError(KafkaError):
     """A transactional id that the client may not use, or none where one is needed."""
 

@@ -128,7 +128,7 @@ class LogManager(LogSet):
         if suffix == DELETE_DIR_SUFFIX:
             self._queue_for_deletion(log)
         elif is_stray(log):
-            name = directory_names.stray_directory_name(partition, self.context.chance.unique_id())
+            name = directory_names.stray_directory_name(partition, self.context.rng.unique_id())
             _log.info("Found stray log dir %s: moving it to %s", log, name)
             log.rename_directory(log.log_dir / name)
             log.close_handlers()
@@ -139,7 +139,7 @@ class LogManager(LogSet):
         other = self._table.get(log.topic_partition, future=future)
         if other is not None and has_mark(other) != has_mark(log):
             old, log = (log, other) if has_mark(other) else (other, log)
-            self._retire(old)
+            self._mark_deleted(old)
         elif other is not None:
             raise CordwoodError(
                 f"Duplicate log directories for {log.topic_partition} are found in both "
@@ -306,7 +306,7 @@ class LogManager(LogSet):
             current = self.require(partition)
             if current.log_dir == absolute(log_dir):
                 raise StorageError(f"{partition} lies in {log_dir} already")
-            name = directory_names.future_directory_name(partition, self.context.chance.unique_id())
+            name = directory_names.future_directory_name(partition, self.context.rng.unique_id())
             future = self._create(partition, name, current.topic_id, log_dir, None)
             with self.context.failures.guard(future.log_dir, "creating a log in"):
                 self.context.fs.sync_directory(future.log_dir)
@@ -340,7 +340,7 @@ class LogManager(LogSet):
                 future.rename_directory(future.log_dir / str(partition))
                 self._table.pop(partition, future=True)
                 self._table.put(future)
-                self._retire(current)
+                self._mark_deleted(current)
                 # Whoever still holds it, to append to it, is to look for the new one.
                 current.close_handlers()
                 remove_mark(future)
@@ -363,7 +363,7 @@ class LogManager(LogSet):
             # Before the rename, and without the lock: a cleaner first lets go of the log.
             self._tell_removed(partition, log.log_dir)
         with self._lock:
-            self._retire(log)
+            self._mark_deleted(log)
         self._checkpoint_all()
         return log
 
@@ -380,7 +380,7 @@ class LogManager(LogSet):
             with _reported(log, "deleting"):
                 self._tell_removed(partition, log.log_dir)
                 with self._lock:
-                    self._retire(log, sync_name=False)
+                    self._mark_deleted(log, sync_name=False)
                 renamed.add(log.log_dir)
         for log_dir in renamed:
             with _quiet_failure(), self.context.failures.guard(log_dir, "deleting logs of"):
@@ -397,10 +397,10 @@ class LogManager(LogSet):
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
 
-    def _retire(self, log: PartitionLog, *, sync_name: bool = True) -> None:
+    def _mark_deleted(self, log: PartitionLog, *, sync_name: bool = True) -> None:
         """Renames a log's directory to be deleted in a while."""
         name = directory_names.delete_directory_name(
-            log.topic_partition, self.context.chance.unique_id()
+            log.topic_partition, self.context.rng.unique_id()
         )
         log.rename_directory(log.log_dir / name, sync_name=sync_name)
         self._queue_for_deletion(log)

@@ -142,7 +142,7 @@ def put_in_place(
     assert sources[0] == staged.base_offset, f"{staged} begins with source {sources[0]}"
     suffixes = swap_in(staged, fs=fs)
     directory = Path(staged.directory)
-    retire(directory, sources, keep_first_snapshot=True, fs=fs)
+    mark_deleted(directory, sources, keep_first_snapshot=True, fs=fs)
     finish_swap(staged, suffixes, fs=fs)
     dispose_deleted(directory, dispose, fs=fs)
 
@@ -179,7 +179,7 @@ def finish_swap(staged: StagedSegment, suffixes: Sequence[str], *, fs: FileSyste
     fs.sync_directory(directory)
 
 
-def retire(
+def mark_deleted(
     directory: Path,
     sources: Sequence[int],
     *,
@@ -245,7 +245,7 @@ def recover_directory(
             group = plan["groups"][done[-1]["group"]]
             # Logs take their final names first: once that is done, the sources are gone.
             if segment_file_name(group[0], LOG_SUFFIX + SWAP_SUFFIX) in swaps:
-                retire(directory, group, keep_first_snapshot=True, fs=fs)
+                mark_deleted(directory, group, keep_first_snapshot=True, fs=fs)
     cleaned_bases = [base_offset_of(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
     # A swap that is undone goes before the files that say so.
     invalid = [

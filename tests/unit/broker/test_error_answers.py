@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.error_answers import error_answer
 from cordwood.broker.handlers import served_apis
+from cordwood.network.error_answers import error_answer
 from cordwood.protocol.fields import fields_of
 from cordwood.protocol.messages import build, encode, request_class, response_class
 from cordwood.testing.broker import RunningBroker

@@ -156,12 +156,12 @@ def test_a_log_of_duplicates_shrinks_and_its_map_stays(tmp_path: Path, codec: Co
     assert log.size_bytes < size
     # A batch of just max.message.bytes, and as many duplicates again.
     log.update_config(config)
-    chance = random.Random(1)
+    rng = random.Random(1)
     now = logs.clock.now_ms()
     large = b""
     spare = 200
     while len(large) != limit:
-        value = chance.randbytes(limit - spare)
+        value = rng.randbytes(limit - spare)
         large = build_batch([Record(0, now, b"large", value)], base_offset=0, codec=codec)
         spare += len(large) - limit
     log.append_as_leader(large)

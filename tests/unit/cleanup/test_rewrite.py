@@ -53,8 +53,8 @@ def rewrite_first(round_: Round) -> tuple[Manifest, bytes, CleanedSegment]:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batch_larger_than_every_buffer_loses_a_record(tmp_path: Path, codec: Codec) -> None:
-    chance = random.Random(1)
-    big = [(b"a", b"old"), *((b"k%d" % n, chance.randbytes(1 << 20)) for n in range(6))]
+    rng = random.Random(1)
+    big = [(b"a", b"old"), *((b"k%d" % n, rng.randbytes(1 << 20)) for n in range(6))]
 
     def build(log: LogBuilder) -> None:
         log.batch(big, codec=codec)

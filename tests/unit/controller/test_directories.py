@@ -19,7 +19,7 @@ from cordwood.metadata.image import (
 )
 from cordwood.metadata.uuids import text_of
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage.room_reserve import RESERVE
+from cordwood.storage.disk_reserve import RESERVE
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.controller_under_test import ControllerUnderTest

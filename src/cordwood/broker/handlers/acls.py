@@ -7,28 +7,26 @@ Source: kafka.server.AclApis.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response
 
 _REFUSAL = {"error_code": 54, "error_message": "No Authorizer is configured."}
 """SECURITY_DISABLED."""
 
 
-def describe(_broker: Broker, _request: Any, _call: Call) -> Response:
+def describe(_context: RequestContext, _request: Any) -> Response:
     """Refuses."""
     return _REFUSAL | {"error_message": "No Authorizer is configured on the broker"}
 
 
-def create(_broker: Broker, request: Any, _call: Call) -> Response:
+def create(_context: RequestContext, request: Any) -> Response:
     """Refuses each."""
     return {"results": [_REFUSAL for _ in request.creations]}
 
 
-def delete(_broker: Broker, request: Any, _call: Call) -> Response:
+def delete(_context: RequestContext, request: Any) -> Response:
     """Refuses each."""
     return {"filter_results": [_REFUSAL for _ in request.filters]}
 

@@ -8,18 +8,16 @@ Kafka 4.3; KIP-133.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
     resources = [
         Resource(
@@ -29,8 +27,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
         for each in in_steps(request.resources, every=8)
     ]
-    outcomes = broker.configs.check_replacement(resources)
-    return carry_out(broker, request.resources, outcomes, validate_only=request.validate_only)
+    outcomes = context.broker.configs.check_replacement(resources)
+    return carry_out(context, request.resources, outcomes, validate_only=request.validate_only)
 
 
 API = Api(33, "AlterConfigs", 0, 2, handle, is_long=always)

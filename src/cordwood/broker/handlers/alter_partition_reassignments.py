@@ -10,21 +10,19 @@ KIP-860.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import Reassignment
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.messages import field
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each partition."""
     wanted = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)
@@ -36,10 +34,10 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     def respond(results: Sequence[KafkaError | None]) -> Fields:
         return _response(request, results, may_change=may_change)
 
-    asked = broker.controller.alter_partition_reassignments(
+    asked = context.broker.controller.alter_partition_reassignments(
         wanted, allow_replication_factor_change=may_change
     )
-    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+    return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
 def _response(request: Any, results: Sequence[KafkaError | None], *, may_change: bool) -> Fields:

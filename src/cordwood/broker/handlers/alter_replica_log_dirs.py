@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import (
     KafkaError,
     NotLeaderOrFollowerError,
@@ -21,15 +21,13 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
 
 _LOG_DIR_NOT_FOUND = 57
 _STORAGE_ERROR = 56
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Begins every move that is not done already."""
     topics: dict[str, list[dict[str, Any]]] = {}
     begun: list[tuple[asyncio.Future[Any], dict[str, Any]]] = []
@@ -39,7 +37,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
                 partition = TopicPartition(topic.name, index)
                 answer = {"partition_index": index, "error_code": 0}
                 topics.setdefault(topic.name, []).append(answer)
-                move = _begin(broker, partition, Path(target.path))
+                move = _begin(context, partition, Path(target.path))
                 if isinstance(move, int):
                     answer["error_code"] = move
                 else:
@@ -64,19 +62,21 @@ async def _answer(
     }
 
 
-def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int | asyncio.Future[Any]:
+def _begin(
+    context: RequestContext, partition: TopicPartition, target: Path
+) -> int | asyncio.Future[Any]:
     """The code of what is wrong, or the beginning of the move."""
-    if target not in broker.log_dirs:
+    if target not in context.broker.replicas.log_dirs:
         return _LOG_DIR_NOT_FOUND
-    if target in broker.logs.context.failures.offline:
+    if target in context.broker.replicas.logs.context.failures.offline:
         return _STORAGE_ERROR
     try:
-        broker.log(partition.topic, partition.partition)
+        context.broker.replicas.log(partition.topic, partition.partition)
     except NotLeaderOrFollowerError:
         return ReplicaNotAvailableError.code
     except KafkaError as error:
         return error.code
-    return broker.moves.begin(partition, target)
+    return context.broker.replicas.moves.begin(partition, target)
 
 
 API = Api(34, "AlterReplicaLogDirs", 1, 2, handle, is_long=always)

@@ -9,12 +9,10 @@ Source: kafka.server.KafkaApis.handleApiVersionsRequest, DefaultApiVersionManage
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response
 
 _INVALID_REQUEST = 42
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -23,14 +21,14 @@ _ZERO_LEVELS_SINCE = 4
 _PRODUCE = 0
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the table of handlers."""
-    if call.api_version >= _SOFTWARE_SINCE:
+    if context.api_version >= _SOFTWARE_SINCE:
         software = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(text) for text in software):
             return {"error_code": _INVALID_REQUEST}
-        call.peer.software = software
-    supported = broker.supported_features
+        context.peer.software = software
+    supported = context.broker.metadata.supported_features
     return {
         "api_keys": [
             {
@@ -39,17 +37,17 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 "min_version": 0 if key == _PRODUCE else low,
                 "max_version": high,
             }
-            for key, (low, high) in sorted(broker.api_versions.items())
+            for key, (low, high) in sorted(context.broker.api_versions.items())
         ],
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}
             for name, (low, high) in supported.items()
-            if low > 0 or call.api_version >= _ZERO_LEVELS_SINCE
+            if low > 0 or context.api_version >= _ZERO_LEVELS_SINCE
         ],
-        "finalized_features_epoch": broker.image.next_offset - 1,
+        "finalized_features_epoch": context.broker.metadata.image.next_offset - 1,
         "finalized_features": [
             {"name": name, "max_version_level": level, "min_version_level": level}
-            for name, level in broker.finalized_features().items()
+            for name, level in context.broker.metadata.finalized_features().items()
         ],
     }
 

@@ -6,22 +6,24 @@ Source: kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest, ConfigAdmin
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Fields, Response
 from cordwood.broker.configs.alter import Outcome
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Fields, Response
 
 
 def carry_out(
-    broker: Broker, asked: Iterable[Any], outcomes: Sequence[Outcome], *, validate_only: bool
+    context: RequestContext,
+    asked: Iterable[Any],
+    outcomes: Sequence[Outcome],
+    *,
+    validate_only: bool,
 ) -> Response:
     """The response, after the changes that are allowed were written."""
     errors: list[KafkaError | None] = [
@@ -38,8 +40,8 @@ def carry_out(
             errors[place] = result
         return _response(asked, errors)
 
-    altering = broker.controller.alter_configs(changes, validate_only=validate_only)
-    return after_answer(broker, all_or_error(altering, len(changes)), respond)
+    altering = context.broker.controller.alter_configs(changes, validate_only=validate_only)
+    return after_answer(context, all_or_error(altering, len(changes)), respond)
 
 
 def _response(asked: Iterable[Any], errors: Sequence[KafkaError | None]) -> Fields:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import NewPartitions
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Makes what can be made, and answers for each topic."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     duplicate = InvalidRequestError("Duplicate topic name.")
@@ -50,8 +48,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         ]
         return {"results": [*results, *added]}
 
-    asked = broker.controller.create_partitions(wanted, validate_only=request.validate_only)
-    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+    asked = context.broker.controller.create_partitions(wanted, validate_only=request.validate_only)
+    return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
 API = Api(37, "CreatePartitions", 0, 3, handle, is_long=always)

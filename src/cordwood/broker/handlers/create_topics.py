@@ -12,24 +12,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
+from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Makes what can be made, and answers for each topic by its name."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     wanted = [
@@ -38,16 +36,16 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     wanted.sort(key=lambda topic: is_reserved(topic.name))  # Kafka answers for these last
 
     def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> Fields:
-        return _response(broker, wanted, results, times, with_settings=call.api_version >= 5)
+        return _response(context, wanted, results, times, with_settings=context.api_version >= 5)
 
-    asked = broker.controller.create_topics(
+    asked = context.broker.controller.create_topics(
         wanted, validate_only=field(request, "validate_only", False)
     )
-    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+    return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
 def _response(
-    broker: Broker,
+    context: RequestContext,
     wanted: Sequence[NewTopic],
     results: Sequence[CreatedTopic | KafkaError | None],
     times: Mapping[str, int],
@@ -55,7 +53,7 @@ def _response(
     with_settings: bool,
 ) -> Fields:
     topics = [
-        _result(broker, topic, result, with_settings=with_settings)
+        _result(context, topic, result, with_settings=with_settings)
         for topic, result in in_steps(zip(wanted, results, strict=True))
     ]
     duplicates = [
@@ -78,7 +76,7 @@ def _new_topic(topic: Any) -> NewTopic:
 
 
 def _result(
-    broker: Broker,
+    context: RequestContext,
     topic: NewTopic,
     result: CreatedTopic | KafkaError | None,
     *,
@@ -98,7 +96,7 @@ def _result(
         configs = {key: value for key, value in topic.configs.items() if value is not None}
         fields["configs"] = [
             {key: entry[key] for key in _OF_SETTINGS}
-            for entry in broker.configs.describe_new_topic(configs)
+            for entry in context.broker.configs.describe_new_topic(configs)
         ]
     return fields
 

@@ -8,18 +8,16 @@ Source: kafka.server.KafkaApis.handleCreateTokenRequest and its neighbours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response
 
 _NOT_ALLOWED = 64
 _NONE = -1
 
 
-def refuse(_broker: Broker, _request: Any, _call: Call) -> Response:
+def refuse(_context: RequestContext, _request: Any) -> Response:
     """Refuses."""
     times = dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), _NONE)
     anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}

@@ -8,22 +8,20 @@ Source: kafka.server.KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each group when its tombstones are committed."""
     answers: dict[str, CoordinatorAnswer[int]] = {}
     for group_id in in_steps(dict.fromkeys(request.groups_names)):
-        answers[group_id] = CoordinatorAnswer(broker)
-        broker.groups.delete_group(group_id, answers[group_id])
+        answers[group_id] = CoordinatorAnswer(context)
+        context.broker.groups.delete_group(group_id, answers[group_id])
     if all(answer.is_there for answer in answers.values()):
         return _fields({group_id: answer.now() for group_id, answer in answers.items()})
     return _later(answers)

@@ -9,39 +9,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     KafkaError,
     TopicDeletionDisabledError,
 )
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _ZERO = UUID(int=0)
 _Asked = tuple[str | None, UUID]
 _Answer = dict[str, Any]
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Deletes what is there, and answers for each topic as it was asked for."""
     asked = _asked(request)
-    if not broker.settings.delete_topic_enable:
+    if not context.broker.settings.delete_topic_enable:
         disabled: KafkaError = TopicDeletionDisabledError("Topic deletion is disabled.")
-        if call.api_version < 3:
+        if context.api_version < 3:
             disabled = InvalidRequestError("Topic deletion is disabled.")
         return {"responses": [_answer(name, topic_id, disabled) for name, topic_id in asked]}
     answers: list[_Answer] = []
-    wanted = _without_faults(broker, asked, answers)
-    named = [_both(broker, name, topic_id) for name, topic_id in in_steps(wanted, every=64)]
+    wanted = _without_faults(context, asked, answers)
+    named = [_both(context, name, topic_id) for name, topic_id in in_steps(wanted, every=64)]
 
     def respond(errors: Sequence[KafkaError | None]) -> Fields:
         deleted = [
@@ -51,13 +49,13 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         return {"responses": [*answers, *deleted]}
 
     asked_ids = [topic_id if name is None else name for name, topic_id in wanted]
-    deleting = all_or_error(broker.controller.delete_topics(asked_ids), len(wanted))
-    return after_answer(broker, deleting, respond)
+    deleting = all_or_error(context.broker.controller.delete_topics(asked_ids), len(wanted))
+    return after_answer(context, deleting, respond)
 
 
-def _both(broker: Broker, name: str | None, topic_id: UUID) -> _Asked:
+def _both(context: RequestContext, name: str | None, topic_id: UUID) -> _Asked:
     """The name and the id of a topic of which one is given, as far as it is there."""
-    image = broker.image
+    image = context.broker.metadata.image
     if name is None:
         return image.topic_names.get(topic_id), topic_id
     topic = image.topics.get(name)
@@ -71,7 +69,9 @@ def _asked(request: Any) -> list[_Asked]:
     return [(each.name, each.topic_id or _ZERO) for each in in_steps(topics, every=64)]
 
 
-def _without_faults(broker: Broker, asked: list[_Asked], answers: list[_Answer]) -> list[_Asked]:
+def _without_faults(
+    context: RequestContext, asked: list[_Asked], answers: list[_Answer]
+) -> list[_Asked]:
     """What is asked for once and clearly; `answers` gets the rest."""
     times = Counter(in_steps(asked, every=64))
     found: dict[UUID, _Asked] = {}
@@ -85,7 +85,7 @@ def _without_faults(broker: Broker, asked: list[_Asked], answers: list[_Answer])
         wanted[each] = None
         found.setdefault(topic_id, each)
     for name, _ in in_steps([each for each in wanted if each[0] is not None], every=16):
-        topic = broker.image.topics.get(name or "")
+        topic = context.broker.metadata.image.topics.get(name or "")
         if topic is not None and topic.topic_id in found:
             said = "The provided topic name maps to an ID that was already supplied."
             answers.append(_answer(name, topic.topic_id, InvalidRequestError(said)))

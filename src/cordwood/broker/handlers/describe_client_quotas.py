@@ -7,27 +7,25 @@ Source: org.apache.kafka.image.ClientQuotasImage.describe; KIP-546.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _KINDS = ("user", "client-id", "ip")
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image."""
     try:
         exact, kinds = _filter(request.components)
     except KafkaError as error:
         return {"error_code": error.code, "error_message": str(error), "entries": None}
     entries = []
-    for entity, quotas in in_steps(broker.image.client_quotas.items(), every=16):
+    for entity, quotas in in_steps(context.broker.metadata.image.client_quotas.items(), every=16):
         names = dict(entity)
         if request.strict and len(names) != len(exact) + len(kinds):
             continue

@@ -7,21 +7,19 @@ Source: kafka.server.AuthHelper.computeDescribeClusterResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
 from cordwood.broker.handlers.cluster_facts import CLUSTER_OPERATIONS, NOT_ASKED, brokers_of
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _BROKERS, _CONTROLLERS = 1, 2
 _MISMATCHED_ENDPOINT_TYPE = 114
 _UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image."""
     endpoint_type = field(request, "endpoint_type", _BROKERS)
     if endpoint_type == _CONTROLLERS:
@@ -37,11 +35,11 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         }
     operations = request.include_cluster_authorized_operations
     return {
-        "cluster_id": broker.cluster_id,
-        "controller_id": broker.node_id,
+        "cluster_id": context.broker.cluster_id,
+        "controller_id": context.broker.node_id,
         "brokers": brokers_of(
-            broker.image,
-            call.listener,
+            context.broker.metadata.image,
+            context.listener,
             "broker_id",
             with_fenced=field(request, "include_fenced_brokers", False),
         ),

@@ -9,17 +9,15 @@ KIP-569, KIP-1142.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response, always
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the "
@@ -27,7 +25,7 @@ _MALFORMED = (
 )
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image and the settings in force; a kind that none is fails all of them."""
     kinds = {int(kind) for kind in ConfigResource}
     if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
@@ -36,13 +34,13 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             "results": [_refused(asked, error) for asked in in_steps(request.resources, every=16)]
         }
     return {
-        "results": [_described(broker, asked, request) for asked in in_steps(request.resources)]
+        "results": [_described(context, asked, request) for asked in in_steps(request.resources)]
     }
 
 
-def _described(broker: Broker, asked: Any, request: Any) -> dict[str, Any]:
+def _described(context: RequestContext, asked: Any, request: Any) -> dict[str, Any]:
     try:
-        entries = broker.configs.describe(
+        entries = context.broker.configs.describe(
             asked.resource_type,
             asked.resource_name,
             wanted=asked.configuration_keys,

@@ -8,18 +8,16 @@ Source: kafka.server.KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response, always
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _NOT_FOUND_SINCE = 6
 
@@ -27,23 +25,23 @@ _NOT_FOUND_SINCE = 6
 _GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from memory."""
     wants_operations = bool(field(request, "include_authorized_operations"))
     operations = _GROUP_OPERATIONS if wants_operations else NOT_ASKED
     groups = []
     for group_id in in_steps(request.groups, every=8):
-        described = _describe(broker, group_id, call.api_version)
+        described = _describe(context, group_id, context.api_version)
         if not described.get("error_code"):
             described["authorized_operations"] = operations
         groups.append(described)
     return {"groups": groups}
 
 
-def _describe(broker: Broker, group_id: str, version: int) -> dict[str, Any]:
+def _describe(context: RequestContext, group_id: str, version: int) -> dict[str, Any]:
     try:
-        group = broker.groups.describe(group_id)
-        is_other = group is None and broker.groups.is_of_other_protocol(group_id)
+        group = context.broker.groups.describe(group_id)
+        is_other = group is None and context.broker.groups.is_of_other_protocol(group_id)
     except KafkaError as error:
         return {"group_id": group_id, "error_code": error.code, "group_state": ""}
     if group is not None:

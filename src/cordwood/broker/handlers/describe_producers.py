@@ -5,27 +5,25 @@ Source: kafka.server.ReplicaManager.activeProducerState; KIP-664.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
 
 _NONE = -1
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Lists the producers that have not expired."""
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    _describe(broker, topic.name, index)
+                    _describe(context, topic.name, index)
                     for index in in_steps(topic.partition_indexes, every=8)
                 ],
             }
@@ -34,14 +32,14 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-def _describe(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+def _describe(context: RequestContext, topic: str, index: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition_index": index}
     try:
         require_topic_name(topic)
-        log = broker.log(topic, index)
+        log = context.broker.replicas.log(topic, index)
     except KafkaError as error:
         # Of a partition that its topic lacks no more is said.
-        text = None if topic in broker.image.topics else str(error)
+        text = None if topic in context.broker.metadata.image.topics else str(error)
         return fields | {"error_code": error.code, "error_message": text}
     with log.lock:
         producers = list(log.producer_state.active_producers.items())

@@ -9,19 +9,17 @@ KIP-853.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import QuorumInfo
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers for partition 0 of the metadata log, and knows no other."""
     asked = [
         (topic.topic_name, [partition.partition_index for partition in topic.partitions])
@@ -29,7 +27,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return {"error_message": "", "topics": [_unknown(name, numbers) for name, numbers in asked]}
-    return _described(broker.controller.describe_quorum())
+    return _described(context.broker.controller.describe_quorum())
 
 
 async def _described(asked: Awaitable[QuorumInfo]) -> Fields:

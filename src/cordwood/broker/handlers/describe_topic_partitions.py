@@ -5,29 +5,27 @@ Source: kafka.server.handlers.DescribeTopicPartitionsRequestHandler; KIP-966.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.handlers.cluster_facts import (
     TOPIC_OPERATIONS,
     is_internal,
     partition_fields,
 )
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 _INVALID_TOPIC = 17
 _INVALID_REQUEST = 42
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image, topics by name, up to the limit of partitions."""
-    image = broker.image
+    image = context.broker.metadata.image
     cursor = request.cursor
     names = {topic.name for topic in in_steps(request.topics, every=64)} or set(image.topics)
     first_partition = 0
@@ -40,7 +38,10 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
     limit = max(
         1,
-        min(request.response_partition_limit, broker.settings.max_request_partition_size_limit),
+        min(
+            request.response_partition_limit,
+            context.broker.settings.max_request_partition_size_limit,
+        ),
     )
     topics: list[dict[str, Any]] = []
     for name in in_steps(sorted(names)):
@@ -63,7 +64,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 "topic_id": topic.topic_id,
                 "is_internal": is_internal(name),
                 "partitions": [
-                    partition_fields(image, index, topic.partitions[index], call.listener)
+                    partition_fields(image, index, topic.partitions[index], context.listener)
                     for index in in_steps(shown, every=8)
                 ],
                 "topic_authorized_operations": TOPIC_OPERATIONS,

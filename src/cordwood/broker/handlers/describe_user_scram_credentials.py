@@ -8,21 +8,19 @@ Source: org.apache.kafka.image.ScramImage.describe; KIP-554.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response, always
 
 _RESOURCE_NOT_FOUND = 91
 _DUPLICATE_RESOURCE = 92
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Lists mechanisms and iterations, never a digest."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for (mechanism, user), record in broker.image.scram_credentials.items():
+    for (mechanism, user), record in context.broker.metadata.image.scram_credentials.items():
         found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})
     if not request.users:
         return {

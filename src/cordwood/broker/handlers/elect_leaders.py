@@ -8,26 +8,24 @@ Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders; KIP-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.handlers.controller_answers import after_answer, result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.messages import field
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
     wanted = None
     topics: dict[str, list[dict[str, Any]]]
     if request.topic_partitions is None:
-        topics = {name: [] for name in broker.image.topics}
+        topics = {name: [] for name in context.broker.metadata.image.topics}
     else:
         topics = {each.topic: [] for each in request.topic_partitions}
         wanted = [
@@ -44,8 +42,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         results = _results({} if wanted is None else topics, failed)
         return {"error_code": answer.code, "replica_election_results": results}
 
-    asked = broker.controller.elect_leaders(wanted, election_type=election_type)
-    return after_answer(broker, result_or_error(asked), respond)
+    asked = context.broker.controller.elect_leaders(wanted, election_type=election_type)
+    return after_answer(context, result_or_error(asked), respond)
 
 
 def _results(

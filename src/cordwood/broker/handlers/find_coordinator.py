@@ -12,15 +12,13 @@ Source: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.errors import GroupError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response
 
 _log = logging.getLogger(__name__)
 
@@ -43,34 +41,34 @@ class _Found(NamedTuple):
     message: str
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
-    """Answers with this broker, or why not."""
+def handle(context: RequestContext, request: Any) -> Response:
+    """Answers with this broker, or with the reason why there is no coordinator."""
     asks_for_group = getattr(request, "key_type", _GROUP) == _GROUP
-    if call.api_version >= _BATCHED_SINCE:
+    if context.api_version >= _BATCHED_SINCE:
         asks_for_group &= bool(request.coordinator_keys)
-    if asks_for_group and GROUP_METADATA_TOPIC not in broker.image.topics:
-        return _after_creation(broker, request, call)
-    return _response(broker, request, call)
+    if asks_for_group and GROUP_METADATA_TOPIC not in context.broker.metadata.image.topics:
+        return _after_creation(context, request)
+    return _response(context, request)
 
 
-async def _after_creation(broker: Broker, request: Any, call: Call) -> Fields:
+async def _after_creation(context: RequestContext, request: Any) -> Fields:
     """As `_response`, of which every key has no coordinator yet: the topic is created now."""
-    (error,) = await broker.auto_create_topics([GROUP_METADATA_TOPIC])
+    (error,) = await context.broker.topic_creation.create([GROUP_METADATA_TOPIC])
     if error is not None:
         _log.warning("Auto topic creation of %s failed: %s", GROUP_METADATA_TOPIC, error)
-    return await broker.slices.run(lambda: _response(broker, request, call, is_new=True))
+    return await context.broker.thread.slices.run(lambda: _response(context, request, is_new=True))
 
 
-def _response(broker: Broker, request: Any, call: Call, *, is_new: bool = False) -> Fields:
+def _response(context: RequestContext, request: Any, *, is_new: bool = False) -> Fields:
     kind = getattr(request, "key_type", _GROUP)
-    if call.api_version >= _BATCHED_SINCE:
+    if context.api_version >= _BATCHED_SINCE:
         return {
             "coordinators": [
-                _coordinator(broker, kind, key, call, is_new=is_new)
+                _coordinator(context, kind, key, is_new=is_new)
                 for key in in_steps(request.coordinator_keys, every=16)
             ]
         }
-    found = _find(broker, kind, request.key, call, is_new=is_new)
+    found = _find(context, kind, request.key, is_new=is_new)
     return {
         "error_code": found.error_code,
         "error_message": found.message,
@@ -78,10 +76,8 @@ def _response(broker: Broker, request: Any, call: Call, *, is_new: bool = False)
     }
 
 
-def _coordinator(
-    broker: Broker, kind: int, key: str, call: Call, *, is_new: bool
-) -> dict[str, Any]:
-    found = _find(broker, kind, key, call, is_new=is_new)
+def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
+    found = _find(context, kind, key, is_new=is_new)
     is_silent = kind in {_GROUP, _SHARE}
     return {
         "key": key,
@@ -91,20 +87,20 @@ def _coordinator(
     }
 
 
-def _find(broker: Broker, kind: int, key: str, call: Call, *, is_new: bool) -> _Found:
+def _find(context: RequestContext, kind: int, key: str, *, is_new: bool) -> _Found:
     if kind == _TRANSACTION:
-        refusal = broker.refused_transactions.refuse(
-            key, client_id=call.client_id, client_host=call.client_host
+        refusal = context.broker.refused_transactions.refuse(
+            key, client_id=context.client_id, client_host=context.client_host
         )
         return _Found(refusal.code, _NO_NODE, str(refusal))
     if kind != _GROUP:
         return _no_coordinator(GroupError.INVALID_REQUEST)
-    image = broker.image
+    image = context.broker.metadata.image
     if is_new or GROUP_METADATA_TOPIC not in image.topics:
         return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
-    partition = image.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
+    partition = image.partition(GROUP_METADATA_TOPIC, context.broker.groups.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
-    endpoint = None if leader is None or leader.fenced else leader.endpoint(call.listener)
+    endpoint = None if leader is None or leader.fenced else leader.endpoint(context.listener)
     if leader is None or endpoint is None:
         return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
     return _Found(

@@ -7,20 +7,18 @@ Source: kafka.server.KafkaApis.handleHeartbeatRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response
 from cordwood.protocol.messages import field
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers with an error code alone."""
-    answer = CoordinatorAnswer[int](broker)
-    broker.groups.heartbeat(
+    answer = CoordinatorAnswer[int](context)
+    context.broker.groups.heartbeat(
         request.group_id,
         request.member_id,
         field(request, "group_instance_id"),

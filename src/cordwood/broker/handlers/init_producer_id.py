@@ -12,34 +12,32 @@ Source: kafka.server.KafkaApis.handleInitProducerIdRequest, RPCProducerIdManager
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _INVALID_REQUEST = 42
 _NONE = {"producer_id": -1, "producer_epoch": -1}
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Gives the next id, with epoch 0."""
     if request.transactional_id is not None:
         if not request.transactional_id:
             return _NONE | {"error_code": _INVALID_REQUEST}
-        refusal = broker.refused_transactions.refuse(
-            request.transactional_id, client_id=call.client_id, client_host=call.client_host
+        refusal = context.broker.refused_transactions.refuse(
+            request.transactional_id, client_id=context.client_id, client_host=context.client_host
         )
         return _NONE | {"error_code": refusal.code}
     if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
         return _NONE | {"error_code": _INVALID_REQUEST}
-    return _next(broker)
+    return _next(context)
 
 
-async def _next(broker: Broker) -> Fields:
-    return {"producer_id": await broker.producer_ids.next_id(), "producer_epoch": 0}
+async def _next(context: RequestContext) -> Fields:
+    return {"producer_id": await context.broker.producer_ids.next_id(), "producer_epoch": 0}
 
 
 API = Api(22, "InitProducerId", 0, 5, handle)

@@ -7,21 +7,19 @@ Source: kafka.server.KafkaApis.handleLeaveGroupRequest, LeaveGroupResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import LeaveReply, LeavingMember
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response
 
 _SEVERAL_SINCE = 3
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each member; for one alone, in old versions, as for all."""
-    is_single = call.api_version < _SEVERAL_SINCE
+    is_single = context.api_version < _SEVERAL_SINCE
     leaving = (
         [LeavingMember(request.member_id)]
         if is_single
@@ -30,8 +28,8 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             for each in request.members
         ]
     )
-    answer = CoordinatorAnswer[LeaveReply](broker)
-    broker.groups.leave(request.group_id, leaving, answer)
+    answer = CoordinatorAnswer[LeaveReply](context)
+    context.broker.groups.leave(request.group_id, leaving, answer)
     return answer.response(lambda reply: _fields(reply, is_single=is_single))
 
 

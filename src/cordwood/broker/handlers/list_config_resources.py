@@ -9,21 +9,19 @@ Source: kafka.server.KafkaApis.handleListConfigResources, Kafka 4.3; KIP-1000, K
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
 
 _UNSUPPORTED_VERSION = 35
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image."""
-    if call.api_version == 0:
+    if context.api_version == 0:
         wanted = [int(ConfigResource.CLIENT_METRICS)]
     else:
         wanted = [int(kind) for kind in request.resource_types] or [
@@ -36,13 +34,13 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         "config_resources": [
             {"resource_name": name, "resource_type": kind}
             for kind in dict.fromkeys(wanted)
-            for name in in_steps(_names(broker, kind), every=64)
+            for name in in_steps(_names(context, kind), every=64)
         ],
     }
 
 
-def _names(broker: Broker, kind: int) -> Iterable[str]:
-    image = broker.image
+def _names(context: RequestContext, kind: int) -> Iterable[str]:
+    image = context.broker.metadata.image
     match kind:
         case ConfigResource.TOPIC:
             return list(image.topics)

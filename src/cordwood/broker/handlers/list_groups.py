@@ -8,35 +8,33 @@ Source: kafka.server.KafkaApis.handleListGroupsRequest, GroupCoordinatorService.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.messages import field
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from memory."""
-    loaded: asyncio.Future[None] = broker.loop.create_future()
+    loaded: asyncio.Future[None] = context.broker.thread.loop.create_future()
 
     def go_on() -> None:
         if not loaded.done():
             loaded.set_result(None)
 
-    broker.groups.when_loaded(go_on)
-    return _list(broker, request) if loaded.done() else _later(broker, request, loaded)
+    context.broker.groups.when_loaded(go_on)
+    return _list(context, request) if loaded.done() else _later(context, request, loaded)
 
 
-async def _later(broker: Broker, request: Any, loaded: asyncio.Future[None]) -> Fields:
+async def _later(context: RequestContext, request: Any, loaded: asyncio.Future[None]) -> Fields:
     await loaded
-    return _list(broker, request)
+    return _list(context, request)
 
 
-def _list(broker: Broker, request: Any) -> Fields:
-    groups = broker.groups.list_groups(
+def _list(context: RequestContext, request: Any) -> Fields:
+    groups = context.broker.groups.list_groups(
         field(request, "states_filter", ()), field(request, "types_filter", ())
     )
     return {

@@ -10,11 +10,12 @@ Source: kafka.server.KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffs
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -23,9 +24,6 @@ from cordwood.storage.log.log_reader import (
     MAX_TIMESTAMP,
     Isolation,
 )
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _CONSUMER = -1
 _READ_COMMITTED = 1
@@ -41,7 +39,7 @@ _SINCE = {
 _LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Looks every partition up; one that is asked for twice is refused, and answered once."""
     isolation = Isolation.HIGH_WATERMARK
     if getattr(request, "isolation_level", 0) == _READ_COMMITTED:
@@ -60,7 +58,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             topics.setdefault(topic.name, {})[index] = (
                 {"partition_index": index, "error_code": _INVALID_REQUEST}
                 if asked[topic.name, index] > 1
-                else _look_up(broker, topic.name, each, isolation, call.api_version)
+                else _look_up(context, topic.name, each, isolation, context.api_version)
             )
     return {
         "topics": [
@@ -71,14 +69,14 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
 
 
 def _look_up(
-    broker: Broker, topic: str, asked: Any, isolation: Isolation, version: int
+    context: RequestContext, topic: str, asked: Any, isolation: Isolation, version: int
 ) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index}
     timestamp = asked.timestamp
     if timestamp < _LOWEST or _SINCE.get(timestamp, 0) > version:
         return fields | {"error_code": _UNSUPPORTED_VERSION}
     try:
-        partition = broker.partition(topic, asked.partition_index)
+        partition = context.broker.replicas.partition(topic, asked.partition_index)
         partition.check_epoch(getattr(asked, "current_leader_epoch", _NO_EPOCH))
         found = partition.log.list_offset(timestamp, isolation=isolation)
     except KafkaError as error:

@@ -6,18 +6,16 @@ Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReass
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image; of topics that are not there, and partitions, nothing is said."""
-    image = broker.image
+    image = context.broker.metadata.image
     asked: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
         asked = [(name, topic.partitions) for name, topic in image.topics.items()]

@@ -8,12 +8,10 @@ Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response, always
 
 _NOT_FOUND = 105
 _STATES = frozenset(
@@ -30,13 +28,13 @@ _STATES = frozenset(
 )
 
 
-def list_all(_broker: Broker, request: Any, _call: Call) -> Response:
+def list_all(_context: RequestContext, request: Any) -> Response:
     """Lists nothing, and says which states it does not know."""
     unknown = [state for state in request.state_filters if state not in _STATES]
     return {"unknown_state_filters": unknown}
 
 
-def describe(_broker: Broker, request: Any, _call: Call) -> Response:
+def describe(_context: RequestContext, request: Any) -> Response:
     """Knows none."""
     return {
         "transaction_states": [

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Fields, Response
 from cordwood.broker.handlers.cluster_facts import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -26,14 +25,13 @@ from cordwood.broker.handlers.cluster_facts import (
     is_internal,
     partition_fields,
 )
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.image import TopicImage
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
+from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -46,38 +44,41 @@ _Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image, once topics that are missing have been created."""
-    if request.topics is None or (call.api_version == 0 and not request.topics):
-        topics = [_known(broker, topic, call) for topic in in_steps(broker.image.topics.values())]
-        return _response(broker, request, call, topics)
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        topics = [
+            _known(context, topic)
+            for topic in in_steps(context.broker.metadata.image.topics.values())
+        ]
+        return _response(context, request, topics)
     asked = _distinct(request.topics)
     missing: list[str] = []
-    if broker.settings.auto_create_topics_enable and field(
+    if context.broker.settings.auto_create_topics_enable and field(
         request, "allow_auto_topic_creation", True
     ):
-        known = broker.image.topics
+        known = context.broker.metadata.image.topics
         missing = [
             name
             for topic_id, name in in_steps(asked, every=64)
             if topic_id == _ZERO and name is not None and name not in known
         ]
     if missing:
-        return _after_creation(broker, request, call, asked, missing)
-    return _response(broker, request, call, _all_asked(broker, asked, call, {}))
+        return _after_creation(context, request, asked, missing)
+    return _response(context, request, _all_asked(context, asked, {}))
 
 
 async def _after_creation(
-    broker: Broker, request: Any, call: Call, asked: Sequence[_Asked], missing: Sequence[str]
+    context: RequestContext, request: Any, asked: Sequence[_Asked], missing: Sequence[str]
 ) -> Fields:
     """As `_response`, when the topics that are missing have been created, all in one change."""
-    errors = await broker.auto_create_topics(missing)
+    errors = await context.broker.topic_creation.create(missing)
 
     def respond() -> Fields:
         made = _codes_of(missing, errors)
-        return _response(broker, request, call, _all_asked(broker, asked, call, made))
+        return _response(context, request, _all_asked(context, asked, made))
 
-    return await broker.slices.run(respond)
+    return await context.broker.thread.slices.run(respond)
 
 
 def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> dict[str, int]:
@@ -92,23 +93,21 @@ def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> di
 
 
 def _all_asked(
-    broker: Broker, asked: Sequence[_Asked], call: Call, made: Mapping[str, int]
+    context: RequestContext, asked: Sequence[_Asked], made: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    return [
-        _asked(broker, topic_id, name, call, made) for topic_id, name in in_steps(asked, every=16)
-    ]
+    return [_asked(context, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
 
 
-def _response(broker: Broker, request: Any, call: Call, topics: list[dict[str, Any]]) -> Fields:
+def _response(context: RequestContext, request: Any, topics: list[dict[str, Any]]) -> Fields:
     if field(request, "include_topic_authorized_operations", False):
         for topic in in_steps(topics, every=64):
             if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
                 topic["topic_authorized_operations"] = TOPIC_OPERATIONS
     wants_cluster = field(request, "include_cluster_authorized_operations", False)
     return {
-        "brokers": brokers_of(broker.image, call.listener, "node_id"),
-        "cluster_id": broker.cluster_id,
-        "controller_id": broker.node_id,
+        "brokers": brokers_of(context.broker.metadata.image, context.listener, "node_id"),
+        "cluster_id": context.broker.cluster_id,
+        "controller_id": context.broker.node_id,
         "topics": topics,
         "cluster_authorized_operations": CLUSTER_OPERATIONS if wants_cluster else NOT_ASKED,
     }
@@ -124,9 +123,9 @@ def _distinct(topics: Iterable[Any]) -> list[_Asked]:
 
 
 def _asked(
-    broker: Broker, topic_id: UUID, name: str | None, call: Call, made: Mapping[str, int]
+    context: RequestContext, topic_id: UUID, name: str | None, made: Mapping[str, int]
 ) -> dict[str, Any]:
-    image = broker.image
+    image = context.broker.metadata.image
     if topic_id != _ZERO:
         known = image.topic_names.get(topic_id)
         if known is None:
@@ -138,7 +137,7 @@ def _asked(
         return _unknown(name, made[name])
     topic = image.topics.get(name)
     if topic is not None:
-        return _known(broker, topic, call)
+        return _known(context, topic)
     try:
         require_topic_name(name)
     except KafkaError:
@@ -146,13 +145,15 @@ def _asked(
     return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _known(broker: Broker, topic: TopicImage, call: Call) -> dict[str, Any]:
+def _known(context: RequestContext, topic: TopicImage) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
         "partitions": [
-            partition_fields(broker.image, index, topic.partitions[index], call.listener)
+            partition_fields(
+                context.broker.metadata.image, index, topic.partitions[index], context.listener
+            )
             for index in in_steps(sorted(topic.partitions), every=8)
         ],
         "topic_authorized_operations": NOT_ASKED,
@@ -169,12 +170,12 @@ def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, A
     }
 
 
-def _is_long(broker: Broker, request: Any) -> bool:
+def _is_long(context: RequestContext, request: Any) -> bool:
     """Whether many partitions are described."""
-    image = broker.image
+    image = context.broker.metadata.image
     if not request.topics:
         few = len(image.topics) <= _INLINE_PARTITIONS_MAX
-        return not few or broker.led_count > _INLINE_PARTITIONS_MAX
+        return not few or context.broker.replicas.led_count > _INLINE_PARTITIONS_MAX
     partitions = 0
     for each in request.topics:
         name = image.topic_names.get(each.topic_id) if each.name is None else each.name

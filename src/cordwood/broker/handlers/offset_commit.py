@@ -7,19 +7,17 @@ Source: kafka.server.KafkaApis.handleOffsetCommitRequest, OffsetCommitResponse.B
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Fields, Response
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _TOPIC_IDS_SINCE = 10
 _ZERO = UUID(int=0)
@@ -28,9 +26,9 @@ _ZERO = UUID(int=0)
 class _Asked:
     """A topic of the request, and what is to be answered of it by partition."""
 
-    def __init__(self, broker: Broker, topic: Any, *, by_id: bool) -> None:
+    def __init__(self, context: RequestContext, topic: Any, *, by_id: bool) -> None:
         self.topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
-        image = broker.image
+        image = context.broker.metadata.image
         self.name: str | None = image.topic_names.get(self.topic_id) if by_id else topic.name
         known = None if self.name is None else image.topics.get(self.name)
         # Also of clients that name topics, so that a deleted topic's offsets are known as such.
@@ -84,10 +82,10 @@ class _Asked:
         }
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers when the offsets are committed."""
-    by_id = call.api_version >= _TOPIC_IDS_SINCE
-    asked = [_Asked(broker, topic, by_id=by_id) for topic in in_steps(request.topics)]
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
+    asked = [_Asked(context, topic, by_id=by_id) for topic in in_steps(request.topics)]
     topics = tuple(topic for each in asked if (topic := each.to_commit()) is not None)
     if not topics:
         return _fields(asked)
@@ -99,19 +97,19 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         group_instance_id=field(request, "group_instance_id"),
         generation_id=request.generation_id_or_member_epoch,
         retention_ms=-1 if retention_ms is None else retention_ms,
-        api_version=call.api_version,
+        api_version=context.api_version,
     )
-    answer = CoordinatorAnswer[int](broker)
-    broker.groups.commit(question, answer)
-    return answer.response(lambda code: _committed(broker, asked, code))
+    answer = CoordinatorAnswer[int](context)
+    context.broker.groups.commit(question, answer)
+    return answer.response(lambda code: _committed(context, asked, code))
 
 
-def _committed(broker: Broker, asked: list[_Asked], code: int) -> Fields:
+def _committed(context: RequestContext, asked: list[_Asked], code: int) -> Fields:
     if code:
         for each in asked:
             each.fail(code)
     else:
-        _refuse_long_metadata(broker, asked)
+        _refuse_long_metadata(context, asked)
     return _fields(asked)
 
 
@@ -121,10 +119,10 @@ def _fields(asked: list[_Asked]) -> Fields:
     }
 
 
-def _refuse_long_metadata(broker: Broker, asked: list[_Asked]) -> None:
+def _refuse_long_metadata(context: RequestContext, asked: list[_Asked]) -> None:
     for topic in asked:
         for number, each in in_steps(enumerate(topic.partitions), every=64):
-            if not topic.errors[number] and broker.groups.is_metadata_too_long(
+            if not topic.errors[number] and context.broker.groups.is_metadata_too_long(
                 each.committed_metadata
             ):
                 topic.errors[number] = GroupError.OFFSET_METADATA_TOO_LARGE

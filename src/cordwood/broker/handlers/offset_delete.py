@@ -6,31 +6,29 @@ Source: KIP-496; kafka.server.KafkaApis.handleOffsetDeleteRequest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
 
 _MISSING = "is_missing"  # a key that no version of the response has
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each partition when the tombstone of its offset is committed."""
-    image = broker.image
+    image = context.broker.metadata.image
     there = [
         (topic.name, each.partition_index)
         for topic in in_steps(request.topics)
         for each in in_steps(topic.partitions, every=64)
         if image.partition(topic.name, each.partition_index) is not None
     ]
-    answer = CoordinatorAnswer[DeletedOffsets](broker)
-    broker.groups.delete_offsets(request.group_id, there, answer)
+    answer = CoordinatorAnswer[DeletedOffsets](context)
+    context.broker.groups.delete_offsets(request.group_id, there, answer)
     return answer.response(lambda deleted: _fields(request, there, deleted))
 
 

@@ -9,19 +9,17 @@ Source: kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
 from cordwood.format.message_schema import uuid_text
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _TOP_LEVEL_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
@@ -29,21 +27,23 @@ _TOPIC_IDS_SINCE = 10
 _ZERO = UUID(int=0)
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers from memory."""
     require_stable = bool(field(request, "require_stable"))
-    version = call.api_version
+    version = context.api_version
     if version >= _GROUPS_SINCE:
         return {
             "groups": [
-                _group(broker, each, version, require_stable=require_stable)
+                _group(context, each, version, require_stable=require_stable)
                 for each in in_steps(request.groups)
             ]
         }
-    return _group(broker, request, version, require_stable=require_stable)
+    return _group(context, request, version, require_stable=require_stable)
 
 
-def _group(broker: Broker, asked: Any, version: int, *, require_stable: bool) -> dict[str, Any]:
+def _group(
+    context: RequestContext, asked: Any, version: int, *, require_stable: bool
+) -> dict[str, Any]:
     by_id = version >= _TOPIC_IDS_SINCE
     known: list[FetchTopic] | None = None
     unknown: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ def _group(broker: Broker, asked: Any, version: int, *, require_stable: bool) ->
         known = []
         for topic in in_steps(asked.topics, every=16):
             topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
-            name = broker.image.topic_names.get(topic_id) if by_id else topic.name
+            name = context.broker.metadata.image.topic_names.get(topic_id) if by_id else topic.name
             if name is None:
                 unknown.append(_unknown(topic_id, topic.partition_indexes))
             else:
@@ -59,10 +59,10 @@ def _group(broker: Broker, asked: Any, version: int, *, require_stable: bool) ->
                     FetchTopic(name, tuple(topic.partition_indexes), uuid_text(topic_id.bytes))
                 )
     try:
-        found = broker.groups.fetch(asked.group_id, known, require_stable=require_stable)
+        found = context.broker.groups.fetch(asked.group_id, known, require_stable=require_stable)
     except KafkaError as error:
         return _failed(asked, error.code, version)
-    answered = [_topic(broker, topic, by_id=by_id) for topic in in_steps(found)]
+    answered = [_topic(context, topic, by_id=by_id) for topic in in_steps(found)]
     return {
         "group_id": asked.group_id,
         "topics": [topic for topic in answered if topic is not None] + unknown,
@@ -86,11 +86,11 @@ def _failed(asked: Any, code: int, version: int) -> dict[str, Any]:
     return answer
 
 
-def _topic(broker: Broker, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:
+def _topic(context: RequestContext, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:
     """A topic of the response; None for one that has no id to name it by."""
     topic_id = _ZERO
     if by_id:
-        known = broker.image.topics.get(topic.name)
+        known = context.broker.metadata.image.topics.get(topic.name)
         if known is None:
             return None
         topic_id = known.topic_id
@@ -126,7 +126,7 @@ def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _is_long(_broker: Broker, request: Any) -> bool:
+def _is_long(_context: RequestContext, request: Any) -> bool:
     """Whether all offsets of a group are asked for."""
     groups = getattr(request, "groups", None)
     return any(each.topics is None for each in ((request,) if groups is None else groups))

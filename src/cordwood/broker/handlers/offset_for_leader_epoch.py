@@ -7,24 +7,22 @@ Source: kafka.server.ReplicaManager.lastOffsetForLeaderEpoch; KIP-320.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Looks every partition up."""
     return {
         "topics": [
             {
                 "topic": topic.topic,
                 "partitions": [
-                    _look_up(broker, topic.topic, each)
+                    _look_up(context, topic.topic, each)
                     for each in in_steps(topic.partitions, every=8)
                 ],
             }
@@ -33,10 +31,10 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-def _look_up(broker: Broker, topic: str, asked: Any) -> dict[str, Any]:
+def _look_up(context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
     fields = {"partition": asked.partition}
     try:
-        partition = broker.partition(topic, asked.partition)
+        partition = context.broker.replicas.partition(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
         epoch, end = partition.log.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:

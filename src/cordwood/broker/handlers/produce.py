@@ -18,12 +18,11 @@ import asyncio
 import logging
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Encoded, Fields, Response
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
-from cordwood.broker.request_errors import UnansweredRequestError
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     KafkaError,
@@ -37,12 +36,11 @@ from cordwood.model.kafka_errors import (
     UnsupportedCompressionTypeError,
 )
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Encoded, Fields, Response
+from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.messages import field
 from cordwood.storage.append.payload import may_expand_beyond
 from cordwood.storage.log.append_result import AppendResult
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +84,7 @@ _START_IS_NOT_TOLD = (
 _DONE = struct.Struct(">ihqqq")
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Appends all; answers at once, but acks=all when all is committed."""
     fault = request_fault(request)
     if fault is not None:
@@ -97,17 +95,17 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     acks_are_valid = request.acks in _VALID_ACKS
     uncommitted: list[_Uncommitted] = []
     for topic in in_steps(request.topic_data):
-        name, error = _name_of(broker, topic, call.api_version)
+        name, error = _name_of(context, topic, context.api_version)
         partitions = []
         for data in in_steps(topic.partition_data):
             if error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
-                result = _append(broker, name, data, call, acks_are_valid=acks_are_valid)
+                result = _append(context, name, data, acks_are_valid=acks_are_valid)
                 if isinstance(result, AppendResult):
-                    is_waited_for = _is_waited_for(broker, name, data.index, request.acks)
+                    is_waited_for = _is_waited_for(context, name, data.index, request.acks)
                     if single and request.acks != 0 and not is_waited_for:
-                        return _quick(topic, data.index, result, call.api_version)
+                        return _quick(topic, data.index, result, context.api_version)
                     answer = _done(data.index, result)
                     if is_waited_for:
                         required = result.last_offset + 1
@@ -128,13 +126,13 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
     if uncommitted:
-        return _delay(broker, {"responses": topics}, uncommitted, field(request, "timeout"))
+        return _delay(context, {"responses": topics}, uncommitted, field(request, "timeout"))
     return {"responses": topics}
 
 
-def _is_waited_for(broker: Broker, topic: str, index: int, acks: int) -> bool:
+def _is_waited_for(context: RequestContext, topic: str, index: int, acks: int) -> bool:
     """Whether other replicas must have a batch that was appended before it is answered."""
-    return acks == _ALL and not broker.partition(topic, index).is_alone
+    return acks == _ALL and not context.broker.replicas.partition(topic, index).is_sole_isr_member
 
 
 def _single(request: Any) -> bool:
@@ -142,11 +140,11 @@ def _single(request: Any) -> bool:
     return len(topics) == 1 and len(topics[0].partition_data) == 1
 
 
-def _name_of(broker: Broker, topic: Any, version: int) -> tuple[str, KafkaError | None]:
+def _name_of(context: RequestContext, topic: Any, version: int) -> tuple[str, KafkaError | None]:
     if version < _TOPIC_IDS_SINCE:
         return topic.name, None
     try:
-        return broker.topic_name(topic.topic_id), None
+        return context.broker.metadata.topic_name(topic.topic_id), None
     except KafkaError as error:
         return "", error
 
@@ -171,36 +169,36 @@ def _all_refused(request: Any, fault: KafkaError) -> Response:
 
 
 def _append(
-    broker: Broker, name: str, data: Any, call: Call, *, acks_are_valid: bool
+    context: RequestContext, name: str, data: Any, *, acks_are_valid: bool
 ) -> AppendResult | _Partition:
     records = data.records
     try:
-        partition = broker.partition(name, data.index)
-        require_one_batch(records, call.api_version)
+        partition = context.broker.replicas.partition(name, data.index)
+        require_one_batch(records, context.api_version)
     except KafkaError as error:
         return _refused(data.index, error.code, None)
     if not acks_are_valid:
         return _refused(data.index, _INVALID_REQUIRED_ACKS, None)
-    if is_internal(name) and call.client_id != _ADMIN_CLIENT:
+    if is_internal(name) and context.client_id != _ADMIN_CLIENT:
         return _refused(data.index, _INVALID_TOPIC, None)
     try:
         result = partition.append(records)
     except KafkaError as error:
-        broker.metrics.append_refused(name, error, len(records))
-        return _error(data.index, error, broker, name)
+        context.broker.metrics.append_refused(name, error, len(records))
+        return _error(data.index, error, context, name)
     except Exception as error:
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
-        broker.metrics.append_refused(name, error, len(records))
+        context.broker.metrics.append_refused(name, error, len(records))
         return _refused(data.index, _UNKNOWN_SERVER_ERROR, None)
-    broker.metrics.appended(name, result, len(records))
+    context.broker.metrics.appended(name, result, len(records))
     return result
 
 
-def _error(index: int, error: KafkaError, broker: Broker, name: str) -> _Partition:
+def _error(index: int, error: KafkaError, context: RequestContext, name: str) -> _Partition:
     if isinstance(error, _START_IS_NOT_TOLD):
         return _refused(index, error.code, None)
     try:
-        start = broker.log(name, index).log_start_offset
+        start = context.broker.replicas.log(name, index).log_start_offset
     except KafkaError:
         start = -1
     if not isinstance(error, RecordValidationError):
@@ -270,11 +268,13 @@ class DelayedProduce:
     Source: kafka.server.DelayedProduce; Partition.checkEnoughReplicasReachOffset.
     """
 
-    def __init__(self, broker: Broker, fields: Fields, uncommitted: Sequence[_Uncommitted]) -> None:
-        self._broker = broker
+    def __init__(
+        self, context: RequestContext, fields: Fields, uncommitted: Sequence[_Uncommitted]
+    ) -> None:
+        self._replicas = context.broker.replicas
         self._fields = fields
         self._uncommitted = list(uncommitted)
-        self.answer: asyncio.Future[Fields] = broker.loop.create_future()
+        self.answer: asyncio.Future[Fields] = context.broker.thread.loop.create_future()
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
         """As `cordwood.purgatory.purgatory.Operation`."""
@@ -284,7 +284,7 @@ class DelayedProduce:
     def _is_settled(self, each: _Uncommitted) -> bool:
         """Whether a partition is committed, or never will be by this leader."""
         try:
-            log = self._broker.log(each.topic, each.partition_index)
+            log = self._replicas.log(each.topic, each.partition_index)
         except KafkaError as error:
             each.answer["error_code"] = error.code
             return True
@@ -302,15 +302,15 @@ class DelayedProduce:
 
 
 def _delay(
-    broker: Broker, fields: Fields, uncommitted: Sequence[_Uncommitted], timeout_ms: int
+    context: RequestContext, fields: Fields, uncommitted: Sequence[_Uncommitted], timeout_ms: int
 ) -> Response:
-    operation = DelayedProduce(broker, fields, uncommitted)
+    operation = DelayedProduce(context, fields, uncommitted)
     keys = [(each.topic, each.partition_index) for each in uncommitted]
-    broker.delayed.produce.try_complete_else_watch(operation, keys, timeout_ms)
+    context.broker.replicas.delayed.produce.try_complete_else_watch(operation, keys, timeout_ms)
     return operation.answer
 
 
-def _is_long(_broker: Broker, request: Any) -> bool:
+def _is_long(_context: RequestContext, request: Any) -> bool:
     """Whether a compressed batch may expand to more than can be validated in a turn."""
     return any(
         data.records is not None and may_expand_beyond(data.records, _INLINE_EXPANDED_BYTES_MAX)

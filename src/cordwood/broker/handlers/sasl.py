@@ -7,22 +7,20 @@ Source: kafka.server.KafkaApis.handleSaslHandshakeRequest, handleSaslAuthenticat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response
 
 _ILLEGAL_STATE = 34
 
 
-def shake(_broker: Broker, _request: Any, _call: Call) -> Response:
+def shake(_context: RequestContext, _request: Any) -> Response:
     """Refuses."""
     return {"error_code": _ILLEGAL_STATE}
 
 
-def authenticate(_broker: Broker, _request: Any, _call: Call) -> Response:
+def authenticate(_context: RequestContext, _request: Any) -> Response:
     """Refuses."""
     return {
         "error_code": _ILLEGAL_STATE,

@@ -7,26 +7,24 @@ Source: kafka.server.KafkaApis.handleSyncGroupRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.member import SyncAnswer, SyncRequest
+from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Answers when the leader has brought the assignments."""
     protocol_type, protocol_name = field(request, "protocol_type"), field(request, "protocol_name")
-    if call.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
+    if context.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
         return _fields(SyncAnswer(error_code=GroupError.INCONSISTENT_GROUP_PROTOCOL))
-    answer = CoordinatorAnswer[SyncAnswer](broker)
+    answer = CoordinatorAnswer[SyncAnswer](context)
     question = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -36,7 +34,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         protocol_name=protocol_name,
         assignments=tuple((each.member_id, bytes(each.assignment)) for each in request.assignments),
     )
-    broker.groups.sync(question, answer)
+    context.broker.groups.sync(question, answer)
     return answer.response(_fields)
 
 

@@ -9,25 +9,23 @@ Source: org.apache.kafka.controller.QuorumController.updateFeatures; KIP-584, KI
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
 from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import UPGRADE, FeatureUpdate
+from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.messages import field
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """All levels are set, or none."""
     updates = [
         FeatureUpdate(each.feature, each.max_version_level, field(each, "upgrade_type", UPGRADE))
         for each in request.feature_updates
     ]
-    asked = broker.controller.update_features(
+    asked = context.broker.controller.update_features(
         updates, validate_only=field(request, "validate_only", False)
     )
     return _response(updates, asked)

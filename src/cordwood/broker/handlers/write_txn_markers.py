@@ -10,20 +10,18 @@ Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-664.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.request_context import RequestContext
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response
 
 _log = logging.getLogger(__name__)
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: Any) -> Response:
     """Writes a marker to each partition; each is answered once, however often it is named."""
     return {
         "markers": [
@@ -35,7 +33,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
                         "partitions": [
                             {
                                 "partition_index": index,
-                                "error_code": _write(broker, marker, topic.name, index),
+                                "error_code": _write(context, marker, topic.name, index),
                             }
                             for index in dict.fromkeys(topic.partition_indexes)
                         ],
@@ -48,18 +46,18 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-def _write(broker: Broker, marker: Any, topic: str, index: int) -> int:
+def _write(context: RequestContext, marker: Any, topic: str, index: int) -> int:
     """The error's code; 0 if the transaction is ended."""
     try:
         if marker.producer_epoch < 0:
             raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
-        broker.partition(topic, index)
+        context.broker.replicas.partition(topic, index)
         if topic == GROUP_METADATA_TOPIC:
-            broker.groups.require_loaded(index)
+            context.broker.groups.require_loaded(index)
         commit = marker.transaction_result
         batch = build_end_txn_marker(
             offset=0,
-            timestamp=broker.clock.now_ms(),
+            timestamp=context.broker.thread.clock.now_ms(),
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             control_type=ControlType.COMMIT if commit else ControlType.ABORT,
@@ -67,11 +65,11 @@ def _write(broker: Broker, marker: Any, topic: str, index: int) -> int:
         )
         if topic == GROUP_METADATA_TOPIC:
             # Its offsets are committed, or dropped, with it.
-            offset = broker.groups.complete_transaction(
+            offset = context.broker.groups.complete_transaction(
                 index, batch, marker.producer_id, commit=commit
             ).first_offset
         else:
-            offset = broker.append(topic, index, batch).first_offset
+            offset = context.broker.replicas.append(topic, index, batch).first_offset
     except KafkaError as error:
         _log.warning(
             "Cannot write a marker of producer %s to %s-%s: %s",

@@ -34,11 +34,11 @@ from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, CoordinatorLog, CoordinatorRuntime, RuntimeHost
-from cordwood.coordinator.timers import Cancellable
 from cordwood.format.java_map import absolute_hash
-from cordwood.model.chance import Chance
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.rng import Rng
+from cordwood.model.timers import Timer
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 CLASSIC = "classic"
@@ -60,7 +60,7 @@ class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
 class GroupHost(RuntimeHost, Protocol):
     """The functions of the process that a group coordinator uses."""
 
-    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Cancellable:
+    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Timer:
         """Calls a function in every period of the movable clock."""
 
 
@@ -87,25 +87,23 @@ class GroupCoordinator:
     Functions that only read return the committed state.
     """
 
-    def __init__(
-        self, log: GroupLog, host: GroupHost, settings: GroupSettings, chance: Chance
-    ) -> None:
+    def __init__(self, log: GroupLog, host: GroupHost, settings: GroupSettings, rng: Rng) -> None:
         """Creates the coordinator; no partition is loaded yet.
 
         Args:
             log: the log that the groups are written to.
             host: clock, timers, and access to the thread that owns the broker's state.
             settings: limits, delays, retention.
-            chance: makes the ids of members.
+            rng: makes the ids of members.
         """
         self.settings = settings
         self._log = log
         self._host = host
-        machine = GroupStateMachine(settings, lambda: str(UUID(hex=chance.unique_id())))
+        machine = GroupStateMachine(settings, lambda: str(UUID(hex=rng.unique_id())))
         self._runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord] = (
             CoordinatorRuntime(machine, log, host, write_timeout_ms=settings.commit_timeout_ms)
         )
-        self._expiry: Cancellable | None = None
+        self._expiry: Timer | None = None
 
     # ---- partitions
 

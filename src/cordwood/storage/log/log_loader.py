@@ -332,7 +332,7 @@ class _Loader:
     def _jitter(self) -> int:
         config = self._request.config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        return self._context.chance.below(jitter) if jitter > 0 else 0
+        return self._context.rng.below(jitter) if jitter > 0 else 0
 
     # ---- recovery
 

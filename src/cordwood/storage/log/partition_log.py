@@ -617,7 +617,7 @@ class PartitionLog:
         Source: LogConfig.randomSegmentJitter.
         """
         jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self.context.chance.below(jitter) if jitter > 0 else 0
+        return self.context.rng.below(jitter) if jitter > 0 else 0
 
     def flush(self, *, force_active: bool = True) -> None:
         """Makes everything up to the log's end last.

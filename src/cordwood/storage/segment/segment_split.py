@@ -16,7 +16,7 @@ from pathlib import Path
 from cordwood.format.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import FileSystem, FileWriter
-from cordwood.storage.replace import dispose_deleted, retire
+from cordwood.storage.replace import dispose_deleted, mark_deleted
 from cordwood.storage.segment.batch_walk import BatchHead, iter_heads
 from cordwood.storage.segment.segment_recovery import impossible_offset
 
@@ -70,7 +70,7 @@ def split_overflowed(
     for base in reversed(bases):
         name = segment_file_name(base, LOG_SUFFIX)
         fs.rename(directory / (name + CLEANED_SUFFIX), directory / (name + SWAP_SUFFIX))
-    retire(directory, [base_offset], keep_first_snapshot=True, fs=fs)
+    mark_deleted(directory, [base_offset], keep_first_snapshot=True, fs=fs)
     for base in bases:
         name = segment_file_name(base, LOG_SUFFIX)
         fs.rename(directory / (name + SWAP_SUFFIX), directory / name)

@@ -1,4 +1,4 @@
-"""`cordwood cleaner`: what a running broker's cleaner does, and why."""
+"""`cordwood cleaner`: shows the state of a running broker's cleaner and the reasons for it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Value = dict[str, Any]
 
 def cleaner_command(
     context: typer.Context,
-    status: Annotated[  # what it does without, too
+    status: Annotated[  # the default
         bool,
         typer.Option("--status", show_default=False, help="Show the status; the default."),
     ] = True,
@@ -56,7 +56,7 @@ def cleaner_command(
     log_dir: LogDirOption = None,
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all there is, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
@@ -161,7 +161,7 @@ def _partition(each: Value, answer: Value) -> list[str]:
 
 
 def _why(partition: Value) -> str:
-    """The reason, and where the cleaning failed that too."""
+    """The reason, and the directories in which the cleaning failed."""
     reason, mark = partition["reason"], partition["uncleanable"]
     if mark is None or mark["reason"] in reason:
         return str(reason)

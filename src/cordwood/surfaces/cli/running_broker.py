@@ -1,8 +1,8 @@
-"""Finds the running broker that a command is to address, and makes sure that it is that one.
+"""Finds the running broker that a command addresses, and checks its identity.
 
 A broker is named by one of its log directories, by its Kafka address, or by the address of its HTTP
-endpoint. Whatever listens at that endpoint must say of itself what was found out before: the ids of
-node and cluster, and the log directory.
+endpoint. The process that listens at that endpoint must report the expected identity: the node id,
+the cluster id, and the log directory.
 """
 
 from __future__ import annotations
@@ -27,19 +27,17 @@ _API_TIMEOUT_MS = 10_000
 
 LogDirOption = Annotated[
     Path | None,
-    typer.Option("--log-dir", metavar="DIR", help="The broker that runs on this log directory."),
+    typer.Option("--log-dir", metavar="DIR", help="A log directory of the broker."),
 ]
 BootstrapServerOption = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server", metavar="HOST:PORT", help="The broker at this Kafka address."
+        "--bootstrap-server", metavar="HOST:PORT", help="The Kafka address of the broker."
     ),
 ]
 UrlOption = Annotated[
     str | None,
-    typer.Option(
-        "--url", metavar="URL", help="The broker whose HTTP endpoint is here, as its log says."
-    ),
+    typer.Option("--url", metavar="URL", help="The broker's HTTP endpoint, as its log shows it."),
 ]
 
 
@@ -60,7 +58,7 @@ class AddressedBroker:
 
     @property
     def line(self) -> str:
-        """Which broker it is, for people."""
+        """A description of the broker for users."""
         who = self.identity
         return (
             f"Broker: {who.node_id} of cluster {who.cluster_id}, process {who.pid}, "
@@ -71,11 +69,11 @@ class AddressedBroker:
 def find_broker(
     *, log_dir: Path | None, bootstrap_server: str | None, url: str | None
 ) -> AddressedBroker:
-    """The broker that the options name.
+    """The broker selected by the options.
 
     Raises:
-        ConfigError: not exactly one of them is given, or `url` is not an HTTP address.
-        CordwoodError: no broker runs there, or another one answers.
+        ConfigError: not exactly one option is given, or `url` is not an HTTP address.
+        CordwoodError: no broker runs there, or a different one answers.
     """
     given = [each for each in (log_dir, bootstrap_server, url) if each is not None]
     if len(given) != 1:

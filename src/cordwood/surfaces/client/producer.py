@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_batch
-from cordwood.model.chance import Chance, SystemChance
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.rng import Rng, SystemRng
 from cordwood.surfaces.client.admin import Admin, TopicFacts
 from cordwood.surfaces.client.cluster import Cluster
 from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutError
@@ -97,14 +97,14 @@ class Producer:
         failed: Failed,
         *,
         clock: Clock | None = None,
-        chance: Chance | None = None,
+        rng: Rng | None = None,
     ) -> None:
         self._cluster = cluster
         self._admin = Admin(cluster)
         self._settings = settings
         self._failed = failed
         self._clock = clock or SystemClock()
-        self._chance = chance or SystemChance()
+        self._rng = rng or SystemRng()
         self._acks = _ACKS[settings.acks]
         self._topics: dict[str, TopicFacts] = {}
         self._batches: dict[tuple[str, int], _Batch] = {}
@@ -195,7 +195,7 @@ class Producer:
         if record.key is not None:
             return partition_of(record.key, count)
         if record.topic not in self._sticky:
-            self._sticky[record.topic] = self._chance.below(count)
+            self._sticky[record.topic] = self._rng.below(count)
         return self._sticky[record.topic]
 
     def _send_batch(self, topic: str, partition: int) -> None:

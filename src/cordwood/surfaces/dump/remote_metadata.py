@@ -32,10 +32,10 @@ _NULL_VALUE = (
 
 
 def remote_metadata_text(value: bytes | None) -> str:
-    """What a record's value says.
+    """The text of a record's value.
 
     Raises:
-        CorruptError: it cannot be read, or says what no remote segment can be.
+        CorruptError: it cannot be read, or is invalid for a remote segment.
     """
     if value is None:
         raise CorruptError(_NULL_VALUE)
@@ -74,7 +74,7 @@ def _partition_delete_text(fields: Mapping[str, Any]) -> str:
 
 
 def _snapshot_text(fields: Mapping[str, Any]) -> str:
-    _segment_state(fields["remoteLogSegmentState"])  # what is wrong with it is told first
+    _segment_state(fields["remoteLogSegmentState"])  # its errors take precedence
     return (
         f"RemoteLogSegmentMetadataSnapshot{{segmentId={fields['segmentId']}, "
         f"startOffset={fields['startOffset']}, endOffset={fields['endOffset']}, "
@@ -141,5 +141,5 @@ def _segment_state(number: int) -> str:
 
 def _partition_state(number: int) -> str:
     if not 0 <= number < len(_PARTITION_STATES):
-        raise CorruptError("null")  # Kafka's exception has no words here
+        raise CorruptError("null")  # Kafka's exception has no message here
     return _PARTITION_STATES[number]

@@ -39,7 +39,7 @@ def open_transaction(running: RunningBroker, topic: str, *values: bytes) -> None
     """Writes what a producer wrote to a Kafka that did not live to see the end of it."""
 
     def append(broker: Broker) -> None:
-        log = broker.log(topic, 0)
+        log = broker.replicas.log(topic, 0)
         log.append_as_follower(transactional(*values, base_offset=log.log_end_offset))
         log.maybe_update_high_watermark(log.log_end_offset)
 

@@ -257,7 +257,7 @@ def test_trash_that_fills_up_is_reported_with_how_to_go_on_and_the_next_run_does
         result = run(*order)
         assert result.exit_code == 1
         assert f"x-0: no space: {disk}/trash/x-0/" in result.stderr
-        assert "run the same command again: it goes on from there" in result.stderr
+        assert "run the same command again: it continues from there" in result.stderr
         ballast.unlink()
         assert run(*order).exit_code == 0
         kept = tree(disk / "trash" / "x-0")

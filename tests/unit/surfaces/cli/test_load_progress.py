@@ -37,4 +37,4 @@ def test_a_start_that_is_told_to_stop_ends_before_all_logs_are_loaded(tmp_path: 
     assert not (tmp_path / ".lock").exists()
     assert (tmp_path / ".kafka_cleanshutdown").exists(), "it was clean, and nothing was written"
     with RunningBroker(log_dir=tmp_path, engine=NoEngine) as again:
-        assert len(again.broker.logs.logs()) == 5
+        assert len(again.broker.replicas.logs.logs()) == 5

@@ -50,7 +50,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     command = next((word for word in arguments if not word.startswith("-")), None)
     given = [_SHORT.get(word, word) for word in arguments]
     if command in _COMMANDS:

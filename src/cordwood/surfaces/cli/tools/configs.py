@@ -117,7 +117,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
 
     def explain(error: CordwoodError, terminal: Terminal) -> None:
         if isinstance(error, ClientError):

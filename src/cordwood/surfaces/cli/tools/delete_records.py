@@ -44,7 +44,7 @@ USAGE = Usage(
         *COMMON,
     ),
     notes="""\
-The file names, for each partition, the offset before which all is deleted; -1 stands for the end:
+The file names, for each partition, the offset before which all records are deleted; -1 is the end:
   {"partitions": [{"topic": "orders", "partition": 0, "offset": 1000}], "version": 1}""",
     examples="""\
   cordwood delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json
@@ -53,7 +53,7 @@ The file names, for each partition, the offset before which all is deleted; -1 s
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
 
 

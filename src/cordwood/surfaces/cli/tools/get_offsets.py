@@ -86,7 +86,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=_explain)
 
 
@@ -141,7 +141,7 @@ def _show(offsets: dict[TopicPartition, int], terminal: Terminal, *, is_json: bo
 
 
 def parse_moment(text: str) -> int:
-    """A moment in ms, or one of the numbers below 0 that stand for one.
+    """A timestamp in ms, or one of the negative numbers with a special meaning.
 
     Raises:
         ToolError: it is neither.

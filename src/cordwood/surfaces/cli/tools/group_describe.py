@@ -21,7 +21,7 @@ _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assignin
 
 
 class _Row(NamedTuple):
-    """A partition, who reads it and how far; None is shown as a dash."""
+    """A partition, its consumer and its offsets; None is shown as a dash."""
 
     tp: TopicPartition
     committed: Committed | None

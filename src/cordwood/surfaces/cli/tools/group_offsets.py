@@ -47,11 +47,11 @@ _DURATION = re.compile(
 
 
 class BadMomentError(CordwoodError):
-    """A date or duration that is none."""
+    """An invalid date or duration."""
 
 
 class BadPartitionError(ClientError):
-    """A partition that was named and is not there."""
+    """A named partition that does not exist."""
 
     java_class = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 
@@ -247,7 +247,7 @@ def _shifted(
 
 
 def _within(cluster: Cluster, wanted: Mapping[TopicPartition, int], terminal: Terminal) -> Plan:
-    """The offsets, moved to the log's start or end where they are outside, which is told."""
+    """The offsets, moved to the log's start or end if they are outside; a warning is printed."""
     starts = _offsets_at(cluster, list(wanted), EARLIEST)
     ends = _offsets_at(cluster, list(wanted), LATEST)
     plan = {}
@@ -284,7 +284,7 @@ def _from_file(options: Options, cluster: Cluster, group_id: str, terminal: Term
 def parse_plans(text: str, group_id: str | None) -> dict[str, Plan]:
     """Offsets by group, from lines of `topic,partition,offset` or with the group before them.
 
-    `group_id` is the only group asked for, which lines need not name.
+    `group_id` is the only requested group; lines need not name it.
 
     Raises:
         ToolError: a line is of neither form.
@@ -301,7 +301,7 @@ def parse_plans(text: str, group_id: str | None) -> dict[str, Plan]:
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds of `2026-01-31T12:00:00.000`, UTC unless it says.
+    """Milliseconds of `2026-01-31T12:00:00.000`; UTC unless the text has a zone.
 
     Raises:
         BadMomentError: it is not of that form.

@@ -41,7 +41,7 @@ USAGE = Usage(
         Option("broker-list", "Only these brokers.", "ID,ID", default=""),
         *COMMON,
     ),
-    notes="With --json, standard output holds the JSON document alone.",
+    notes="With --json, standard output has only the JSON document.",
     examples="""\
   cordwood log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders
 """,
@@ -49,7 +49,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
 
 

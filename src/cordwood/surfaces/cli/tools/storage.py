@@ -28,9 +28,9 @@ from cordwood.metadata.releases import (
     release_of,
 )
 from cordwood.metadata.uuids import fresh_uuid
-from cordwood.model.chance import SystemChance
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.properties import parse_properties
+from cordwood.model.rng import SystemRng
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
 from cordwood.surfaces.cli.tools.tool import (
@@ -73,8 +73,8 @@ _SHORT_MIN, _SHORT_MAX = -(1 << 15), (1 << 15) - 1
 
 USAGE = Usage(
     tool="storage",
-    summary="The Kafka storage tool. Commands: info (what is known of the log directories), format "
-    "(format those that are not), random-uuid (print an id for a new cluster).",
+    summary="The Kafka storage tool. Commands: info (show the log directories), format "
+    "(format unformatted directories), random-uuid (print an id for a new cluster).",
     options=(
         Option("config", "With info and format: the server.properties (-c).", "FILE"),
         Option("cluster-id", "With format: the id of the cluster (-t).", "ID"),
@@ -102,7 +102,7 @@ USAGE = Usage(
 
 
 class _JavaError(ToolError):
-    """What Kafka's tool ends with a stack trace for, whose first line remains."""
+    """An error for which Kafka's tool prints a stack trace; only its first line is shown."""
 
     def __init__(self, java_class: str, text: str) -> None:
         super().__init__(f"{java_class}: {text}")
@@ -110,7 +110,7 @@ class _JavaError(ToolError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Config:
-    """What the tool takes from a server.properties; `directories` are sorted."""
+    """The settings that the tool reads from server.properties; `directories` are sorted."""
 
     node_id: int
     roles: frozenset[str]
@@ -121,7 +121,7 @@ class _Config:
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     given, command = split_command(arguments, USAGE, _SHORT)
     return run_tool(
         USAGE,
@@ -178,7 +178,7 @@ def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
 
 
 def _plain(words: Sequence[str]) -> list[str]:
-    """The words that are no flags nor their values."""
+    """The arguments that are neither flags nor their values."""
     found = []
     rest, word = split_command(words, USAGE, _SHORT)
     while word is not None:
@@ -188,10 +188,10 @@ def _plain(words: Sequence[str]) -> list[str]:
 
 
 def _read_config(path: str) -> _Config:
-    """What server.properties says, as far as this tool needs it.
+    """The settings in server.properties that this tool needs.
 
     Raises:
-        ToolError: it cannot be read, or a value is such that Kafka refuses it.
+        ToolError: the file cannot be read, or Kafka would refuse a value.
     """
     try:
         data = OS.read_bytes(Path(path))
@@ -232,7 +232,7 @@ def _read_config(path: str) -> _Config:
 
 
 def _random_uuid(options: Options, terminal: Terminal) -> int:
-    text = uuid_text(fresh_uuid(SystemChance()).bytes)
+    text = uuid_text(fresh_uuid(SystemRng()).bytes)
     if options.has("json"):
         terminal.document({"uuid": text})
     else:
@@ -358,7 +358,7 @@ def _features(options: Options) -> dict[str, int]:
 
 
 def _require_fitting_quorum(config: _Config, options: Options) -> None:
-    """Raises ToolError where flags and roles do not say which controllers there are.
+    """Checks that flags and roles define the controllers; raises ToolError if they do not.
 
     Source: StorageTool.runFormatCommand.
     """
@@ -454,7 +454,7 @@ def _looked_at(
     """The directories that are formatted, those that are not, and those that cannot be read.
 
     Raises:
-        ToolError: one is another node's or cluster's.
+        ToolError: a directory belongs to another node or cluster.
 
     Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.Loader.
     """

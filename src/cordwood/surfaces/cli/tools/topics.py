@@ -103,7 +103,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
 
 
@@ -313,7 +313,7 @@ def _alter(options: Options, admin: Admin) -> None:
 
 
 class _View(NamedTuple):
-    """What to show of the topics."""
+    """The parts of the topics to show."""
 
     options: Options
     live: frozenset[int]

@@ -85,7 +85,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     given, command = split_command(arguments, USAGE, _SHORT)
     return run_tool(
         USAGE,
@@ -214,7 +214,7 @@ def _producers(cluster: Cluster, tp: TopicPartition, broker: int | None = None) 
     """The producers of a partition, as its leader or another replica knows them.
 
     Raises:
-        ClientError: the broker cannot tell.
+        ClientError: the broker cannot answer.
     """
     if broker is None:
         ((broker, _),) = Offsets(cluster).leaders([tp]).items()

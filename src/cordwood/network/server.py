@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cordwood.broker.api import Peer
-from cordwood.broker.connection import Answer, Connection
 from cordwood.model.errors import CordwoodError
+from cordwood.network.api import Peer
+from cordwood.network.connection import Answer, Connection
 
 _log = logging.getLogger(__name__)
 

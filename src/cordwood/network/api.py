@@ -1,14 +1,14 @@
-"""What a handler of an API is given, and what it gives back."""
+"""An API with its handler, and what a handler returns."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cordwood.storage.segment.batch_walk import FileRange
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+C = TypeVar("C")
+"""The context of a request: what its handler knows beside the request."""
 
 Fields = Mapping[str, object]
 """A response's fields, by the names that kio gives them; versions that lack one leave it out."""
@@ -35,43 +35,36 @@ class Parked(NamedTuple):
     answer: Awaitable[Any]
 
 
-class Peer:
-    """The other end of a connection; `software` is what it says it is (KIP-511)."""
+class Principal(NamedTuple):
+    """Who a client is. Source: KafkaPrincipal."""
 
-    __slots__ = ("host", "listener", "name", "software")
+    type: str
+    name: str
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+"""A client whose connection is not authenticated."""
+
+
+class Peer:
+    """The other end of a connection; `software` is what the client says it is (KIP-511)."""
+
+    __slots__ = ("host", "listener", "name", "principal", "software")
 
     def __init__(self, host: str, name: str, listener: str) -> None:
         self.host = host
         self.name = name
         self.listener = listener
+        self.principal = ANONYMOUS
         self.software = ("unknown", "unknown")
 
 
-class Call(NamedTuple):
-    """Who asks, and in which version."""
-
-    api_version: int
-    client_id: str | None
-    peer: Peer
-    correlation_id: int
-
-    @property
-    def listener(self) -> str:
-        """The name of the listener that the client came to."""
-        return self.peer.listener
-
-    @property
-    def client_host(self) -> str:
-        """The client's address."""
-        return self.peer.host
-
-
-def never(_broker: Broker, _request: Any) -> bool:
+def never(_context: object, _request: Any) -> bool:
     """No request is long because of what it asks."""
     return False
 
 
-def always(_broker: Broker, _request: Any) -> bool:
+def always(_context: object, _request: Any) -> bool:
     """Every request may be long."""
     return True
 
@@ -79,10 +72,11 @@ def always(_broker: Broker, _request: Any) -> bool:
 INLINE_BYTES_MAX = 16 * 1024
 
 
-class Api(NamedTuple):
+class Api(NamedTuple, Generic[C]):
     """A served API, with the lowest and the highest version served, both inclusive.
 
-    `handle` runs in a turn of the event loop, or in slices (`broker.slices`) if the request has
+    `handle` gets the context of the request and the request. It runs in a turn of the event loop,
+    or in slices (`cordwood.network.slices`) if the request has
     more than `inline_bytes_max` bytes or `is_long` says so; `is_long` runs in a turn. Equal
     elements of the request's array `distinct` are read once. `parks` says that an awaitable which
     `handle` returns is of the kind that `Parked` describes.
@@ -92,8 +86,8 @@ class Api(NamedTuple):
     name: str
     min_version: int
     max_version: int
-    handle: Callable[[Broker, Any, Call], Response]
+    handle: Callable[[C, Any], Response]
     parks: bool = False
     inline_bytes_max: int = INLINE_BYTES_MAX
-    is_long: Callable[[Broker, Any], bool] = never
+    is_long: Callable[[C, Any], bool] = never
     distinct: str = ""

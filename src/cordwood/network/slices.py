@@ -17,9 +17,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from cordwood.broker.request_errors import UnansweredRequestError
 from cordwood.model import pauses
 from cordwood.model.clock import SystemClock, thread_cpu_s
+from cordwood.network.request_errors import UnansweredRequestError
 
 T = TypeVar("T")
 

@@ -1,8 +1,10 @@
-"""Room kept on a disk, so that a broker whose disk is full can still do what it cannot do without.
+"""Space reserved on a disk, so that a broker can write its metadata log when the disk is full.
 
-A file of zeros beside the partitions. It is given up where the metadata log must be written: to
-delete a topic, to stop, to start; and taken again as soon as there is room. A clean stop leaves
-none. Kafka has no such thing: it halts when its disk is full.
+The reserve is a file of zeros beside the partitions. It is released when the metadata log must be
+written: to delete a topic, to stop, to start. It is taken again as soon as the disk has space. A
+clean stop removes it.
+
+Differs: Kafka has no reserve; it halts when its disk is full.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ RESERVE = "cordwood.reserve"
 _PART_BYTES = 1 << 16
 
 
-class RoomReserve:
+class DiskReserve:
     """The file, in one log directory that this process holds."""
 
     def __init__(self, log_dir: Path, *, size_bytes: int, fs: FileSystem) -> None:
-        """Nothing is touched yet.
+        """Writes nothing yet.
 
         Args:
-            log_dir: where.
-            size_bytes: how much to keep; 0 for nothing.
+            log_dir: the directory of the file.
+            size_bytes: how much to reserve; 0 for nothing.
             fs: of the directory.
         """
         self._path = log_dir / RESERVE
@@ -36,7 +38,7 @@ class RoomReserve:
         self._held_bytes = 0
 
     def take(self) -> None:
-        """Keeps as much as there is room for, up to the size, on top of what is kept already."""
+        """Extends the reserve up to its size, as far as the disk has space."""
         if self._held_bytes >= self._size_bytes:
             return
         try:
@@ -50,11 +52,11 @@ class RoomReserve:
             finally:
                 file.close()
         except (NoSpaceError, OSError) as error:
-            # What cannot be written here for another reason, cannot be elsewhere: others will say.
-            _log.debug("Only %d bytes are kept: %s", self._held_bytes, error)
+            # Any other error occurs at the next write of a log too, and is reported there.
+            _log.debug("Only %d bytes are reserved: %s", self._held_bytes, error)
 
     def release(self) -> bool:
-        """Gives the room up, also what another process left; whether any was held."""
+        """Removes the file, even one of another process; returns whether space was reserved."""
         held, self._held_bytes = self._held_bytes, 0
         if not self._size_bytes:
             return False

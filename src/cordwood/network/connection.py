@@ -22,9 +22,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cordwood.broker.api import Parked, Part, Peer
-from cordwood.broker.request_errors import UnansweredRequestError, UnservedRequestError
-from cordwood.protocol.frames import FrameReader, InvalidReceiveError
+from cordwood.network.api import Parked, Part, Peer
+from cordwood.network.frames import FrameReader, InvalidReceiveError
+from cordwood.network.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.protocol.messages import MalformedMessageError, UnknownMessageError
 from cordwood.storage.segment.batch_walk import FileRange
 
