@@ -9,9 +9,6 @@ from __future__ import annotations
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 
-GroupError = ErrorCode
-
-
 _OF_AN_APPEND = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
