@@ -128,19 +128,19 @@ class TransactionCoordinatorFencedError(KafkaError):
 class TopicAuthorizationError(KafkaError):
     """The client may not do this to the topic."""
 
-    code = 29
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class GroupAuthorizationError(KafkaError):
     """The client may not do this to the group."""
 
-    code = 30
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 class ClusterAuthorizationError(KafkaError):
     """The client may not do this to the cluster."""
 
-    code = 31
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class TransactionalIdAuthorizationError(KafkaError):

@@ -80,7 +80,7 @@ async def _after_creation(
 
 def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> dict[str, int]:
     """The error code of each topic that is created only now."""
-    codes = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    codes: dict[str, int] = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for name, error in in_steps(zip(missing, errors, strict=True), every=16):
         if error is not None and error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
