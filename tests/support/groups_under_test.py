@@ -70,7 +70,7 @@ class ManualTimer:
         self.run: Callable[[], object] | None = run
 
     def cancel(self) -> None:
-        """Sees to it that it does not."""
+        """Cancels it."""
         self.run = None
 
 

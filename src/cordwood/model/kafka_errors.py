@@ -20,7 +20,7 @@ class KafkaError(CordwoodError):
 
 
 class UnknownServerError(KafkaError):
-    """What a broker did not expect; clients are told no more."""
+    """An error that the broker did not expect; clients get no details."""
 
 
 class OffsetOutOfRangeError(KafkaError):
@@ -279,7 +279,7 @@ class TopicDeletionDisabledError(KafkaError):
 
 
 class StaleBrokerEpochError(KafkaError):
-    """A broker that has registered anew since."""
+    """A broker that has registered again since."""
 
     code = ErrorCode.STALE_BROKER_EPOCH
 

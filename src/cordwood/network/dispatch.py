@@ -72,7 +72,7 @@ class Dispatcher(Generic[C]):
             turns: learns which requests make a turn long.
             request_done: called for each answered request with the API's name, the version, and the
                 time in seconds.
-            monotonic_s: returns the time in seconds; it goes on while a handler runs.
+            monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
         self._apis = apis
         self._context_of = context_of

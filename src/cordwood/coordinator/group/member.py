@@ -70,8 +70,8 @@ class JoinRequest:
     """A JoinGroup request.
 
     `needs_member_id` is true if the client can join again with the member id that the answer
-    gives it (KIP-394), `may_skip_assignment` if a leader can be told to skip the assignment
-    (KIP-814).
+    gives it (KIP-394), `may_skip_assignment` if a leader understands that it must skip the
+    assignment (KIP-814).
     """
 
     group_id: str
