@@ -19,6 +19,7 @@ from cordwood.broker.handlers.controller_answers import after_answer, all_or_err
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
@@ -96,7 +97,7 @@ def _result(
         return {
             "name": result.name,
             "topic_id": result.topic_id,
-            "topic_config_error_code": TopicAuthorizationError.code,
+            "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             "configs": [],
             **error_fields(None),
         }

@@ -31,6 +31,7 @@ from cordwood.broker.fetch_sessions import (
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
@@ -53,7 +54,6 @@ from cordwood.storage.log.log_reader import Isolation
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_SERVER_ERROR = -1
 _TOPIC_IDS_SINCE = 13
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
@@ -232,7 +232,7 @@ def _read_one(
         _log.exception(
             "Error processing fetch with max size %s of %s-%s", left, key.topic, key.partition
         )
-        return PartitionAnswer(wanted, error_code=_UNKNOWN_SERVER_ERROR)
+        return PartitionAnswer(wanted, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _partition(context: RequestContext, key: PartitionKey) -> Partition:
@@ -374,7 +374,7 @@ def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
         topic = answer.wanted.key.topic
         if answer.error_code and topic not in context.broker.metadata.image.topics:
             continue
-        if answer.error_code == TopicAuthorizationError.code:
+        if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             continue
         for each in (metrics.topic(topic), metrics.all_topics):
             each.total_fetch_requests += 1

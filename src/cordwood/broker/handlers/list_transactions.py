@@ -1,7 +1,7 @@
 """ListTransactions (66) and DescribeTransactions (65): there are none.
 
 There is no coordinator of transactions; the answers are those of a Kafka that has seen no
-transaction, so that kafka-transactions and whoever looks for hanging ones goes on.
+transaction, so that kafka-transactions and other searches for hanging ones continue.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
 """
@@ -12,10 +12,9 @@ from typing import Any
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
-from cordwood.model.kafka_errors import TransactionalIdAuthorizationError
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
 
-_NOT_FOUND = 105
 _STATES = frozenset(
     {
         "Ongoing",
@@ -42,9 +41,9 @@ def describe(context: RequestContext, request: Any) -> Response:
         "transaction_states": [
             {
                 "transactional_id": each,
-                "error_code": _NOT_FOUND
+                "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
                 if context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each)
-                else TransactionalIdAuthorizationError.code,
+                else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transaction_start_time": 0,
             }
             for each in request.transactional_ids

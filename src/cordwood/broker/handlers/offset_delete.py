@@ -11,9 +11,8 @@ from typing import Any
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.events import DeletedOffsets
-from cordwood.model.kafka_errors import TopicAuthorizationError
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
 
@@ -49,9 +48,9 @@ def _fields(
         _topic(
             topic,
             answers,
-            GroupError.UNKNOWN_TOPIC_OR_PARTITION
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if topic.name in allowed
-            else TopicAuthorizationError.code,
+            else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         )
         for topic in in_steps(request.topics)
     ]

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
 from cordwood.format.message_schema import uuid_text
-from cordwood.model.kafka_errors import GroupAuthorizationError, KafkaError, TopicAuthorizationError
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
 from cordwood.protocol.messages import field
@@ -48,7 +48,7 @@ def _group(
 ) -> dict[str, Any]:
     by_id = version >= _TOPIC_IDS_SINCE
     if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
-        return _failed(asked, GroupAuthorizationError.code, version)
+        return _failed(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
     known: list[FetchTopic] | None = None
     unknown: list[dict[str, Any]] = []
     denied: list[dict[str, Any]] = []
@@ -60,7 +60,7 @@ def _group(
             if name is None:
                 unknown.append(_unknown(topic_id, topic.partition_indexes))
             elif not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                code = TopicAuthorizationError.code
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 failed = _all_failed(topic.partition_indexes, code)
                 denied.append({"name": name, "topic_id": topic_id, "partitions": failed})
             else:
@@ -137,7 +137,7 @@ def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
                 "partition_index": index,
                 "committed_offset": -1,
                 "metadata": "",
-                "error_code": GroupError.UNKNOWN_TOPIC_ID,
+                "error_code": ErrorCode.UNKNOWN_TOPIC_ID,
             }
             for index in in_steps(partitions, every=16)
         ],
