@@ -24,6 +24,7 @@ from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
@@ -47,6 +48,8 @@ from cordwood.storage.log.append_result import AppendResult
 
 _log = logging.getLogger(__name__)
 
+# Looked up once: members of an enum are slow to look up.
+_WRITE, _TOPIC = Operation.WRITE, ResourceType.TOPIC
 _VALID_ACKS = frozenset({-1, 0, 1})
 _ADMIN_CLIENT = "__admin_client"
 """The only client that may write to the coordinators' topics. Source: AdminUtils."""
@@ -148,7 +151,7 @@ def _name_of(context: RequestContext, topic: Any, version: int) -> tuple[str, Ka
             name = context.broker.metadata.topic_name(topic.topic_id)
         except KafkaError as error:
             return "", error
-    if not context.authorize(Operation.WRITE, ResourceType.TOPIC, name):
+    if not context.authorize(_WRITE, _TOPIC, name):
         return name, TopicAuthorizationError()
     return name, None
 
@@ -186,16 +189,12 @@ def _append(
     if is_internal(name) and context.client_id != _ADMIN_CLIENT:
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     try:
-        result = partition.append(records)
+        return context.broker.replicas.append_to(partition, records, AppendOrigin.CLIENT)
     except KafkaError as error:
-        context.broker.metrics.append_refused(name, error, len(records))
         return _error(data.index, error, context, name)
-    except Exception as error:
+    except Exception:
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
-        context.broker.metrics.append_refused(name, error, len(records))
         return _refused(data.index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    context.broker.metrics.appended(name, result, len(records))
-    return result
 
 
 def _error(index: int, error: KafkaError, context: RequestContext, name: str) -> _Partition:
