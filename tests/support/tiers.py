@@ -84,15 +84,21 @@ LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_chaos.py",
     "tests/compat/test_clean_live.py",
     "tests/spark/test_stop_signals.py",
+    "tests/spark/test_spark_process.py",
+    "tests/crash/test_kill_clean.py",
     "tests/spark/test_interrupted.py",
     "tests/spark/test_engines.py",
-    "tests/spark/test_spark_process.py",
     "tests/spark/test_bounds.py",
     "tests/compat/test_tools_kafka.py",
     "tests/compat/test_clean_golden.py",
+    "tests/crash/test_failing_operations.py",
+    "tests/properties/test_log_corruption.py",
+    "tests/properties/test_reference_cleaner.py",
+    "tests/properties/test_log_model.py",
+    "tests/crash/test_log_crash.py",
+    "tests/unit/test_benchmarks.py",
     "tests/compat/test_kafka_goes_on.py",
     "tests/compat/test_log_kafka.py",
-    "tests/crash/test_kill_clean.py",
 )
 
 #: The tier of each collected test by its node id, before any is deselected.
