@@ -56,6 +56,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "test_a_client_in_python_does[cordwood-confluent-kafka-",
     ),
     "recovery": ("tests/compat/test_recovery_kafka.py",),
+    "error codes": ("tests/compat/test_error_codes.py",),
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
     ),

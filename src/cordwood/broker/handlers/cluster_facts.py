@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from cordwood.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
 
 NOT_ASKED = -(2**31)
 """For operations that the client did not ask about."""
 
-_LEADER_NOT_AVAILABLE = 5
-_LISTENER_NOT_FOUND = 72
 
 # org.apache.kafka.common.acl.AclOperation, as bits
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << n for n in (3, 4, 5, 6, 7, 8))
@@ -74,9 +73,9 @@ def partition_fields(
     code = 0
     leader = partition.leader
     if leader == NO_LEADER or leader not in alive:
-        code, leader = _LEADER_NOT_AVAILABLE, NO_LEADER
+        code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
     elif image.brokers[leader].endpoint(listener) is None:
-        code, leader = _LISTENER_NOT_FOUND, NO_LEADER
+        code, leader = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
     return {
         "error_code": code,
         "partition_index": index,

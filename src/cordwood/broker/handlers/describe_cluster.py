@@ -11,12 +11,11 @@ from typing import Any
 
 from cordwood.broker.handlers.cluster_facts import CLUSTER_OPERATIONS, NOT_ASKED, brokers_of
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
 from cordwood.protocol.messages import field
 
 _BROKERS, _CONTROLLERS = 1, 2
-_MISMATCHED_ENDPOINT_TYPE = 114
-_UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
 def handle(context: RequestContext, request: Any) -> Response:
@@ -24,13 +23,13 @@ def handle(context: RequestContext, request: Any) -> Response:
     endpoint_type = field(request, "endpoint_type", _BROKERS)
     if endpoint_type == _CONTROLLERS:
         return {
-            "error_code": _MISMATCHED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "error_message": "The request was sent to an endpoint of type BROKER, but we wanted "
             "an endpoint of type CONTROLLER",
         }
     if endpoint_type != _BROKERS:
         return {
-            "error_code": _UNSUPPORTED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"Unsupported endpoint type {endpoint_type}",
         }
     operations = request.include_cluster_authorized_operations

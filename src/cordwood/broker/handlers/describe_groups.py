@@ -1,7 +1,7 @@
 """DescribeGroups (15), versions 0 to 6: states and members of classic groups.
 
 Versions: 3 authorized operations, 4 static members, 5 flexible, 6 GROUP_ID_NOT_FOUND (KIP-1043)
-where older versions are told of a dead group.
+where older versions return a dead group.
 
 Source: kafka.server.KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager.describeGroups.
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
@@ -48,7 +48,7 @@ def _describe(context: RequestContext, group_id: str, version: int) -> dict[str,
         return _described(group)
     answer: dict[str, Any] = {"group_id": group_id, "group_state": GroupState.DEAD.value}
     if version >= _NOT_FOUND_SINCE:
-        answer["error_code"] = GroupError.GROUP_ID_NOT_FOUND
+        answer["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
         answer["error_message"] = (
             f"Group {group_id} is not a classic group."
             if is_other

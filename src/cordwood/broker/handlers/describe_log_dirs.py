@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
 from cordwood.storage.log.partition_log import PartitionLog
 
-_STORAGE_ERROR = 56
 _UNKNOWN = -1
 
 
@@ -63,7 +63,7 @@ def _wanted(request: Any) -> set[tuple[str, int]] | None:
 
 def _offline(directory: Path) -> dict[str, Any]:
     return {
-        "error_code": _STORAGE_ERROR,
+        "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
         "log_dir": str(directory),
         "total_bytes": _UNKNOWN,
         "usable_bytes": _UNKNOWN,

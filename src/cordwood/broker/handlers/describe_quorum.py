@@ -13,10 +13,9 @@ from typing import Any
 
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import QuorumInfo
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.network.api import Api, Fields, Response
-
-_UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 def handle(context: RequestContext, request: Any) -> Response:
@@ -67,7 +66,7 @@ def _unknown(topic: str, partitions: list[int]) -> dict[str, Any]:
         "partitions": [
             {
                 "partition_index": number,
-                "error_code": _UNKNOWN_TOPIC_OR_PARTITION,
+                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "error_message": "This server does not host this topic-partition.",
             }
             for number in partitions

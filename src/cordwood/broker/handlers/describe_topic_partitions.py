@@ -13,14 +13,11 @@ from cordwood.broker.handlers.cluster_facts import (
     partition_fields,
 )
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.network.api import Api, Response, always
-
-_UNKNOWN_TOPIC_OR_PARTITION = 3
-_INVALID_TOPIC = 17
-_INVALID_REQUEST = 42
 
 
 def handle(context: RequestContext, request: Any) -> Response:
@@ -34,7 +31,7 @@ def handle(context: RequestContext, request: Any) -> Response:
         first_partition = cursor.partition_index
         is_amiss = bool(request.topics) and cursor.topic_name not in names
         if first_partition < 0 or is_amiss:
-            refused = {"error_code": _INVALID_REQUEST}
+            refused = {"error_code": ErrorCode.INVALID_REQUEST}
             return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
     limit = max(
         1,
@@ -79,11 +76,11 @@ def handle(context: RequestContext, request: Any) -> Response:
 
 
 def _unknown(name: str) -> dict[str, Any]:
-    code = _UNKNOWN_TOPIC_OR_PARTITION
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         require_topic_name(name)
     except InvalidTopicError:
-        code = _INVALID_TOPIC
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return {
         "name": name,
         "error_code": code,

@@ -11,10 +11,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
-
-_RESOURCE_NOT_FOUND = 91
-_DUPLICATE_RESOURCE = 92
 
 
 def handle(context: RequestContext, request: Any) -> Response:
@@ -36,14 +34,14 @@ def _describe(user: str, count: int, found: dict[str, list[dict[str, Any]]]) -> 
     if count > 1:
         return {
             "user": user,
-            "error_code": _DUPLICATE_RESOURCE,
+            "error_code": ErrorCode.DUPLICATE_RESOURCE,
             "error_message": "Cannot describe SCRAM credentials for the same user twice in a "
             f"single request: {user}",
         }
     if user not in found:
         return {
             "user": user,
-            "error_code": _RESOURCE_NOT_FOUND,
+            "error_code": ErrorCode.RESOURCE_NOT_FOUND,
             "error_message": f"Attempt to describe a user credential that does not exist: {user}",
         }
     return {"user": user, "credential_infos": found[user]}

@@ -30,6 +30,7 @@ from cordwood.broker.fetch_sessions import (
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
@@ -51,7 +52,6 @@ from cordwood.storage.log.log_reader import Isolation
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_SERVER_ERROR = -1
 _TOPIC_IDS_SINCE = 13
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
@@ -229,7 +229,7 @@ def _read_one(
         _log.exception(
             "Error processing fetch with max size %s of %s-%s", left, key.topic, key.partition
         )
-        return PartitionAnswer(wanted, error_code=_UNKNOWN_SERVER_ERROR)
+        return PartitionAnswer(wanted, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _partition(context: RequestContext, key: PartitionKey) -> Partition:

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Any
 
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
@@ -27,8 +28,6 @@ from cordwood.storage.log.log_reader import (
 
 _CONSUMER = -1
 _READ_COMMITTED = 1
-_INVALID_REQUEST = 42
-_UNSUPPORTED_VERSION = 35
 _NO_EPOCH = -1
 _SINCE = {
     MAX_TIMESTAMP: 7,
@@ -56,7 +55,7 @@ def handle(context: RequestContext, request: Any) -> Response:
         for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
             topics.setdefault(topic.name, {})[index] = (
-                {"partition_index": index, "error_code": _INVALID_REQUEST}
+                {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
                 if asked[topic.name, index] > 1
                 else _look_up(context, topic.name, each, isolation, context.api_version)
             )
@@ -74,7 +73,7 @@ def _look_up(
     fields = {"partition_index": asked.partition_index}
     timestamp = asked.timestamp
     if timestamp < _LOWEST or _SINCE.get(timestamp, 0) > version:
-        return fields | {"error_code": _UNSUPPORTED_VERSION}
+        return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         partition.check_epoch(getattr(asked, "current_leader_epoch", _NO_EPOCH))

@@ -1,7 +1,7 @@
 """ListTransactions (66) and DescribeTransactions (65): there are none.
 
 There is no coordinator of transactions; the answers are those of a Kafka that has seen no
-transaction, so that kafka-transactions and whoever looks for hanging ones goes on.
+transaction, so that kafka-transactions and other searches for hanging ones continue.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
 
-_NOT_FOUND = 105
 _STATES = frozenset(
     {
         "Ongoing",
@@ -40,7 +40,7 @@ def describe(_context: RequestContext, request: Any) -> Response:
         "transaction_states": [
             {
                 "transactional_id": each,
-                "error_code": _NOT_FOUND,
+                "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
                 "transaction_start_time": 0,
             }
             for each in request.transactional_ids

@@ -27,6 +27,7 @@ from cordwood.broker.handlers.cluster_facts import (
 )
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.image import TopicImage
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
@@ -35,10 +36,6 @@ from cordwood.protocol.messages import field
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_TOPIC_OR_PARTITION = 3
-_UNKNOWN_TOPIC_ID = 100
-_INVALID_TOPIC = 17
-_INVALID_REQUEST = 42
 _ZERO = UUID(int=0)
 _Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
@@ -83,10 +80,10 @@ async def _after_creation(
 
 def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> dict[str, int]:
     """The error code of each topic that is created only now."""
-    codes = dict.fromkeys(missing, _UNKNOWN_TOPIC_OR_PARTITION)
+    codes: dict[str, int] = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for name, error in in_steps(zip(missing, errors, strict=True), every=16):
-        if error is not None and error.code == _INVALID_TOPIC:
-            codes[name] = _INVALID_TOPIC
+        if error is not None and error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif error is not None:
             _log.info("Auto topic creation of %s failed: %s", name, error)
     return codes
@@ -101,7 +98,7 @@ def _all_asked(
 def _response(context: RequestContext, request: Any, topics: list[dict[str, Any]]) -> Fields:
     if field(request, "include_topic_authorized_operations", False):
         for topic in in_steps(topics, every=64):
-            if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
+            if topic.get("error_code") != ErrorCode.UNKNOWN_TOPIC_ID:
                 topic["topic_authorized_operations"] = TOPIC_OPERATIONS
     wants_cluster = field(request, "include_cluster_authorized_operations", False)
     return {
@@ -129,10 +126,10 @@ def _asked(
     if topic_id != _ZERO:
         known = image.topic_names.get(topic_id)
         if known is None:
-            return _unknown(None, _UNKNOWN_TOPIC_ID, topic_id)
+            return _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
         name = known
     if name is None:
-        return _unknown(None, _INVALID_REQUEST)
+        return _unknown(None, ErrorCode.INVALID_REQUEST)
     if name in made:
         return _unknown(name, made[name])
     topic = image.topics.get(name)
@@ -141,8 +138,8 @@ def _asked(
     try:
         require_topic_name(name)
     except KafkaError:
-        return _unknown(name, _INVALID_TOPIC)
-    return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)
+        return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _known(context: RequestContext, topic: TopicImage) -> dict[str, Any]:

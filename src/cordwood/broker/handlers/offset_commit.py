@@ -12,9 +12,9 @@ from uuid import UUID
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.format.message_schema import uuid_text
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.messages import field
@@ -35,16 +35,16 @@ class _Asked:
         self.stored_id = _ZERO if known is None else known.topic_id
         self.partitions = topic.partitions
         missing = (
-            GroupError.UNKNOWN_TOPIC_ID
+            ErrorCode.UNKNOWN_TOPIC_ID
             if self.name is None
-            else GroupError.UNKNOWN_TOPIC_OR_PARTITION
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
         self.is_there = [
             known is not None and each.partition_index in known.partitions
             for each in in_steps(topic.partitions, every=64)
         ]
         self.errors: list[int] = [
-            GroupError.NONE if is_there else missing for is_there in self.is_there
+            ErrorCode.NONE if is_there else missing for is_there in self.is_there
         ]
 
     def to_commit(self) -> CommitTopic | None:
@@ -125,7 +125,7 @@ def _refuse_long_metadata(context: RequestContext, asked: list[_Asked]) -> None:
             if not topic.errors[number] and context.broker.groups.is_metadata_too_long(
                 each.committed_metadata
             ):
-                topic.errors[number] = GroupError.OFFSET_METADATA_TOO_LARGE
+                topic.errors[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 API = Api(8, "OffsetCommit", 2, 10, handle)

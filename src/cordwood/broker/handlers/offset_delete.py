@@ -10,8 +10,8 @@ from typing import Any
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.events import DeletedOffsets
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
 
@@ -49,7 +49,7 @@ def _topic(topic: Any, answers: Mapping[tuple[str, int], int]) -> dict[str, Any]
         partitions.append(
             {
                 "partition_index": each.partition_index,
-                "error_code": GroupError.UNKNOWN_TOPIC_OR_PARTITION if code is None else code,
+                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if code is None else code,
                 _MISSING: code is None,
             }
         )

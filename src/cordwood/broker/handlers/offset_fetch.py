@@ -13,9 +13,9 @@ from typing import Any
 from uuid import UUID
 
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
 from cordwood.format.message_schema import uuid_text
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
@@ -119,7 +119,7 @@ def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
                 "partition_index": index,
                 "committed_offset": -1,
                 "metadata": "",
-                "error_code": GroupError.UNKNOWN_TOPIC_ID,
+                "error_code": ErrorCode.UNKNOWN_TOPIC_ID,
             }
             for index in in_steps(partitions, every=16)
         ],

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     KafkaError,
@@ -45,11 +46,8 @@ from cordwood.storage.log.append_result import AppendResult
 _log = logging.getLogger(__name__)
 
 _VALID_ACKS = frozenset({-1, 0, 1})
-_INVALID_REQUIRED_ACKS = 21
-_INVALID_TOPIC = 17
 _ADMIN_CLIENT = "__admin_client"
 """The only client that may write to the coordinators' topics. Source: AdminUtils."""
-_UNKNOWN_SERVER_ERROR = -1
 _INLINE_BYTES_MAX = 1 << 20
 _INLINE_EXPANDED_BYTES_MAX = 4 << 20
 _RECORD_ERRORS_SINCE = 8
@@ -178,9 +176,9 @@ def _append(
     except KafkaError as error:
         return _refused(data.index, error.code, None)
     if not acks_are_valid:
-        return _refused(data.index, _INVALID_REQUIRED_ACKS, None)
+        return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS, None)
     if is_internal(name) and context.client_id != _ADMIN_CLIENT:
-        return _refused(data.index, _INVALID_TOPIC, None)
+        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     try:
         result = partition.append(records)
     except KafkaError as error:
@@ -189,7 +187,7 @@ def _append(
     except Exception as error:
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
         context.broker.metrics.append_refused(name, error, len(records))
-        return _refused(data.index, _UNKNOWN_SERVER_ERROR, None)
+        return _refused(data.index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
     context.broker.metrics.appended(name, result, len(records))
     return result
 
@@ -204,7 +202,7 @@ def _error(index: int, error: KafkaError, context: RequestContext, name: str) ->
     if not isinstance(error, RecordValidationError):
         # The id of a codec that there is not: Kafka falls over it.
         unknown = isinstance(error, UnsupportedCompressionTypeError)
-        code = _UNKNOWN_SERVER_ERROR if unknown else error.code
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if unknown else error.code
         return _refused(index, code, None) | {"log_start_offset": start}
     return _refused(index, error.code, str(error)) | {
         "log_start_offset": start,

@@ -19,6 +19,7 @@ from kio.schema.index import api_key_map, schema_name_map
 
 from cordwood import __version__
 from cordwood.model.clock import Clock, SystemClock, pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.surfaces.client.connection import API_VERSIONS_KEY, Connection, Decode
 from cordwood.surfaces.client.errors import (
     BadAddressError,
@@ -230,7 +231,7 @@ class Cluster:
         if node_id is not None and node_id >= 0:
             node = self._nodes.get(node_id)
             if node is None:
-                raise RefusedError(8, f"Node {node_id} is not known")
+                raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, f"Node {node_id} is not known")
             return [(node.id, node.host, node.host, node.port)]
         wanted = [
             (-1 - index, address.host, address.ip, address.port)

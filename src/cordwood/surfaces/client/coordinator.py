@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cordwood.model.clock import pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.client.admin import Admin, by_topic
 from cordwood.surfaces.client.cluster import Cluster
@@ -17,7 +18,13 @@ from cordwood.surfaces.client.errors import RefusedError, require
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
 
-_NOT_YET = frozenset({14, 15, 16})
+_NOT_YET = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 _RETRY_S = 0.1
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cordwood.model.clock import pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.message_formats import (
@@ -52,7 +53,6 @@ from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutE
 from cordwood.surfaces.client.offsets import EARLIEST, LATEST
 
 _LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-_INVALID_TOPIC = 17
 _POLL_MS_MAX = 500
 _TOPIC_RETRY_S = 0.2
 _ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -490,7 +490,7 @@ def topics_meant(
     try:
         return admin.topics([topic], create=True)
     except RefusedError as error:
-        if error.code == _INVALID_TOPIC:
+        if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise _InvalidTopicsError(f"Invalid topics: [{topic}]") from error
         warn(
             "The metadata response from the cluster reported a recoverable issue with correlation "
