@@ -1,7 +1,7 @@
 """A cluster as a client sees it: bootstrap, nodes, versions, and calls that find their broker.
 
 Brokers are retried with Kafka's backoff until the call's time is over; what could not be reached is
-told in the words of Kafka's NetworkClient.
+reported in the words of Kafka's NetworkClient.
 
 Source: org.apache.kafka.clients.ClientUtils, NetworkClient, admin.KafkaAdminClient.
 """
@@ -168,7 +168,7 @@ class Cluster:
     ) -> Any:
         """Sends a request to `node_id`, or to any broker, and gives the answer.
 
-        A connection that was closed meanwhile is opened anew. `name` is the call in errors,
+        A connection that was closed since is opened again. `name` is the call in errors,
         `decode` reads the answer's body where kio is not to.
 
         Raises:
