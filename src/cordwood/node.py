@@ -115,8 +115,8 @@ EngineFactory = Callable[[], ManagedEngine]
 class Node:
     """A broker with its embedded controller; `start`, then `stop`, in one event loop.
 
-    `failure` is done, with the reason, when there is no directory left to serve from: whoever owns
-    the process then ends it.
+    `failure` is done, with the reason, when there is no directory left to serve from: the owner of
+    the process must then end it.
     """
 
     def __init__(
@@ -418,7 +418,7 @@ class Node:
         self.broker.replicas.directory_failed(
             log_dir,
             lambda: self._give_up(
-                "Shutdown broker because the controller could not be told in "
+                "Shutdown broker because the controller did not record in "
                 f"log.dir.failure.timeout.ms that the log dir {log_dir} has failed: {reason}"
             ),
         )
@@ -495,7 +495,7 @@ class Node:
             ],
             previous_broker_epoch=previous_epoch,
             settings=_controller_settings(settings),
-            # What it puts off is done by itself, in its own time.
+            # Its delayed tasks are run by a scheduler of its own.
             context=LogContext(
                 clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
             ),
@@ -550,7 +550,7 @@ class Node:
     # ---- afterwards
 
     def clock_moved(self) -> None:
-        """The clock was moved: whatever is due by it now is done, without waiting for it."""
+        """Starts all work that is due after the clock was advanced, without waiting for it."""
         assert self._scheduler is not None
         self._scheduler.wake()
         self.cleaner.clock_moved()
@@ -575,13 +575,13 @@ class Node:
             if compact:
                 cleaner.compact_due()
         finally:
-            # What they put off, such as the removal of files, is due in a while, or at once.
+            # Delayed tasks, such as the removal of files, are due later, or now.
             scheduler.run_due()
             scheduler.wait_for_others()
             self.clock_moved()
 
     async def stop(self) -> None:
-        """Stops in order: what works beside clients, then these, then logs, which are marked."""
+        """Stops background work, then connections, then logs, which are closed cleanly."""
         while self._undo:
             undo, waits = self._undo.pop()
             try:
@@ -595,11 +595,11 @@ class Node:
                 _log.exception("Error while stopping")
 
     def _at_end(self, undo: Callable[[], None], *, waits: bool = False) -> None:
-        """Has `undo` called at the stop, before what was noted earlier.
+        """Registers `undo` to be called at the stop, before those registered earlier.
 
         Args:
             undo: what to call.
-            waits: for threads or disks: the event loop goes on meanwhile.
+            waits: for threads or disks: the event loop runs in the meantime.
         """
         self._undo.append((undo, waits))
 

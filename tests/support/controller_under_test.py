@@ -116,7 +116,7 @@ def batches_in(data: bytes) -> list[list[LoggedRecord]]:
     """The batches of a metadata log's segment, or of a snapshot."""
     found = []
     for _, batch in iter_batches(data):
-        assert isinstance(batch, RecordBatch), "a message of old in a metadata log"
+        assert isinstance(batch, RecordBatch), "a message of an old format in a metadata log"
         records: list[LoggedRecord] = []
         for record in batch.iter_records():
             if batch.header.is_control:

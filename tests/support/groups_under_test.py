@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cordwood.broker.group_metadata_log import GroupMetadataLog
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import (
@@ -46,6 +45,7 @@ from cordwood.format.record import Record
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.filesystem import OS
@@ -70,7 +70,7 @@ class ManualTimer:
         self.run: Callable[[], object] | None = run
 
     def cancel(self) -> None:
-        """Sees to it that it does not."""
+        """Cancels it."""
         self.run = None
 
 
@@ -366,7 +366,7 @@ class GroupRun:
         answers: list[LeaveReply] = []
         self.groups.leave(group, members, answers.append)
         reply = only(answers)
-        assert reply.error_code == GroupError.NONE
+        assert reply.error_code == ErrorCode.NONE
         return reply.members
 
     def delete_group(self, group: str = "g") -> int:

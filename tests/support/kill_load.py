@@ -1,7 +1,7 @@
 """A broker killed again and again while it is written to with acks=all, and what it must not lose.
 
 Each writer has a partition of its own, writes batches of numbered records one after another,
-and notes what was acknowledged. After each restart writing goes on. At the end every
+and notes what was acknowledged. After each restart it continues. At the end every
 acknowledged record must be at the offset it was acknowledged at, and numbers must not run
 backwards but where a batch was sent again.
 """
@@ -38,7 +38,7 @@ class Outcome:
 
 
 class _Writer:
-    """Writes to one partition until told to stop; `acknowledged` are (first offset, number)."""
+    """Writes to one partition until it is stopped; `acknowledged` are (first offset, number)."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition

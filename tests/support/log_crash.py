@@ -1,10 +1,10 @@
 """A workload on logs whose file system loses power at every operation, and what must be found then.
 
 The workload is drawn from a seed: appends of every kind, rolls, flushes, checkpoints, retention,
-DeleteRecords, cleaning, truncation, topics deleted and made anew, stops clean and unclean. Before
+DeleteRecords, cleaning, truncation, topics deleted and recreated, clean and unclean stops. Before
 each operation that changes the file system, crash images are taken of it, opened and judged:
-nothing that was not synced lasted, all of it did, then others by chance. Some of these the workload
-itself goes on with, so that the recovery of a crash is crashed in turn.
+only synced data lasted, all of it did, then random others. The workload continues on some of
+these, so that the recovery of a crash is crashed as well.
 
 A failure names its seed, operation and image; `python -m support.log_crash`
 brings it back.
@@ -239,7 +239,7 @@ class CrashRun:
     # ---- starts and stops
 
     def _open(self, fs: SimulatedFileSystem) -> None:
-        """Starts on a file system, whatever state it is in, and goes on with what it holds."""
+        """Starts on a file system in any state, and continues with its content."""
         self._fs.on_operation = None
         self._fs, self._manager = fs, None
         fs.on_operation = self._on_operation

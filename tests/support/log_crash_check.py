@@ -269,7 +269,7 @@ class LogCheck:
             and (producer == ever[producer_id] or producer.newest.base_offset in there)
         }
 
-    # ---- it goes on
+    # ---- it continues
 
     def go_on(self) -> None:
         """Appends to the log: behind its end, once, and what came before is as it was.
@@ -285,7 +285,7 @@ class LogCheck:
                 result = log.append_as_leader(producer.newest.sent, leader_epoch=self._epoch())
                 assert result.is_duplicate, f"the newest batch of {producer_id} was appended again"
                 assert result.first_offset == producer.newest.base_offset
-        record = Record(0, log.context.clock.now_ms(), b"k0", b"goes on")
+        record = Record(0, log.context.clock.now_ms(), b"k0", b"continues")
         sent = build_batch([record], base_offset=0)
         result = append_to(log, sent, leader_epoch=self._epoch())
         assert result.first_offset == end, f"appended at {result.first_offset}, not {end}"

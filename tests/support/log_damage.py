@@ -181,7 +181,7 @@ class DamageCase:
         return wanted
 
     def _walked(self, partition: TopicPartition) -> set[int]:
-        """The segments that recovery walks over, as far as the damaged recovery point tells."""
+        """The segments that recovery walks over, as far as the damaged recovery point says."""
         path = self.base.homes[partition] / RECOVERY_POINT_CHECKPOINT
         points = OffsetCheckpointFile(path, fs=self.fs).read_or_nothing("")
         bases = [segment.base_offset for segment in self.base.segments[partition]]
@@ -274,7 +274,7 @@ class DamageCase:
 
     def _append(self, log: PartitionLog, known: Wanted) -> None:
         """Appends a batch, flushes, and reads it."""
-        records = [Record(n, NOW_MS, b"k0", b"goes on") for n in range(self._rng.choice((1, 3)))]
+        records = [Record(n, NOW_MS, b"k0", b"continues") for n in range(self._rng.choice((1, 3)))]
         end, start = log.log_end_offset, log.log_start_offset
         epoch = max(0, log.leader_epochs.latest_epoch or 0)
         try:
@@ -356,7 +356,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 def run_cases(
     first: int, count: int, on_failure: Callable[[DamageFailure], None] = lambda _: None
 ) -> tuple[Counter[str], list[DamageFailure]]:
-    """Runs cases with these seeds; what was counted, and what went wrong, told at once too."""
+    """Runs cases with these seeds; returns counts and failures, also printed immediately."""
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):

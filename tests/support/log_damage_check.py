@@ -1,6 +1,6 @@
 """A log that may be damaged, read in every way, and judged by what was written to it.
 
-Whoever reads gets a batch that was written, as it was written, at its own offset; or an error with
+A reader gets a batch that was written, as it was written, at its own offset; or an error with
 a type. Where a log file itself is damaged and no recovery has walked over the place, a batch with a
 wrong CRC is served as it is, as Kafka does: its reader sees that. What no CRC covers, a batch's
 offset and leader epoch, nobody sees.
@@ -147,7 +147,7 @@ class LogJudge:
     # ---- by offset
 
     def _read_from(self, start: int, isolation: Isolation) -> list[bytes]:
-        """All batches from an offset on, as a client reads them that goes on behind each."""
+        """All batches from an offset on, as a client reads them that continues after each."""
         max_bytes = self._rng.choice((0, 1, 300, 2_000, 100_000))
         found: list[bytes] = []
         offset, last = start, -1

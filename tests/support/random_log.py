@@ -37,7 +37,7 @@ class Contents:
 
     `batches` is how many appends there are, `records_max` how many records a batch has at most,
     `keys` how many keys there are, `value_bytes_max` how long a value is at most, and `roll` the
-    chance of a new segment after an append.
+    probability of a new segment after an append.
     """
 
     batches: int = 40

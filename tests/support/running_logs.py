@@ -1,4 +1,4 @@
-"""Logs that run, on a clock that stands still, with a cleaner that works when it is told to."""
+"""Running logs on a manual clock, with a cleaner that runs when a test calls it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunningLogs:
         Args:
             root: above them.
             configs: settings by topic; Kafka's defaults for others.
-            clock: tells the time.
+            clock: the time source.
             directories: how many there are.
             fs: what the logs' owner sees of the disk; tasks see all of it.
             broker: fields of `BrokerConfig`.

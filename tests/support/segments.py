@@ -1,4 +1,4 @@
-"""Segments of a log for tests: made, filled, reopened, and damaged by chance."""
+"""Segments of a log for tests: created, filled, reopened, and damaged at random."""
 
 from __future__ import annotations
 

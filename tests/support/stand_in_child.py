@@ -1,7 +1,7 @@
-"""In the place of the process that runs Spark: the same orders and answers, and no Spark.
+"""A replacement for the process that runs Spark: the same commands and answers, without Spark.
 
 `STAND_IN` in the environment says how it behaves: `unavailable`, `dies at start`, `deaf` (it takes
-rounds, and does nothing, whatever it is told), or as the real one does.
+rounds, and never does anything), or as the real one does.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
 
 
 def main(fs: FileSystem = OS) -> None:
-    """Behaves as it is told to; the logs are in `fs`."""
+    """Behaves as `STAND_IN` says; the logs are in `fs`."""
     ignore_stop_signals()
     die_with(int(sys.argv[2]))
     line = Line(int(sys.argv[1]))

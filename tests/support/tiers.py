@@ -56,6 +56,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "test_a_client_in_python_does[cordwood-confluent-kafka-",
     ),
     "recovery": ("tests/compat/test_recovery_kafka.py",),
+    "error codes": ("tests/compat/test_error_codes.py",),
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
     ),
@@ -84,15 +85,22 @@ LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_chaos.py",
     "tests/compat/test_clean_live.py",
     "tests/spark/test_stop_signals.py",
+    "tests/spark/test_spark_process.py",
+    "tests/crash/test_kill_clean.py",
     "tests/spark/test_interrupted.py",
     "tests/spark/test_engines.py",
-    "tests/spark/test_spark_process.py",
     "tests/spark/test_bounds.py",
     "tests/compat/test_tools_kafka.py",
     "tests/compat/test_clean_golden.py",
+    "tests/crash/test_failing_operations.py",
+    "tests/properties/test_log_corruption.py",
+    "tests/properties/test_live_cleaner.py",
+    "tests/properties/test_reference_cleaner.py",
+    "tests/properties/test_log_model.py",
+    "tests/crash/test_log_crash.py",
+    "tests/unit/test_benchmarks.py",
     "tests/compat/test_kafka_goes_on.py",
     "tests/compat/test_log_kafka.py",
-    "tests/crash/test_kill_clean.py",
 )
 
 #: The tier of each collected test by its node id, before any is deselected.

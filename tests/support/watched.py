@@ -1,4 +1,4 @@
-"""Chance that repeats itself, and tasks whose errors a test gets to see."""
+"""Repeatable random numbers, and tasks whose errors a test sees."""
 
 from __future__ import annotations
 

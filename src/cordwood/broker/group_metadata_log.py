@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from cordwood.coordinator.group import records
-from cordwood.coordinator.group.errors import GroupError, GroupRequestError, error_of_append
+from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, EncodedRecord
@@ -25,6 +25,7 @@ from cordwood.format.record import Record
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError, EncodingError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
@@ -109,7 +110,7 @@ class GroupMetadataLog:
             return records.encode(record)
         except EncodingError as error:
             _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
-            raise GroupRequestError(GroupError.UNKNOWN_SERVER_ERROR, str(error)) from error
+            raise GroupRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def append(self, partition: int, made: Sequence[EncodedRecord], now_ms: int) -> Appended:
         """Appends a batch.
@@ -151,11 +152,11 @@ class GroupLoader:
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
+        """The size of the log that has to be read."""
         return self._log.size_bytes
 
     def load(self, state: GroupShard, timeline: Timeline) -> int:
-        """Replays all records, from the log's start to its end; the log end offset.
+        """Replays all records, from the log's start to its end; returns the log end offset.
 
         Raises:
             CorruptError: a record is malformed; the error names the segment's file, the offset,

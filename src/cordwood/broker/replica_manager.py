@@ -53,13 +53,13 @@ class ReplicaManager:
         metrics: BrokerMetrics,
         begin_move: BeginMove,
     ) -> None:
-        """Leads nothing: a `BrokerMetadataPublisher` adds the partitions of the image.
+        """Creates the object; a `BrokerMetadataPublisher` adds the partitions of the image.
 
         Args:
-            node_id: this broker's.
-            logs: of this broker.
-            metadata: what the loader has published.
-            controller: learns where logs are, and which directories have failed.
+            node_id: the id of this broker.
+            logs: the logs of this broker.
+            metadata: the image that the loader has published.
+            controller: gets the directories of logs, and the failed directories.
             thread: owns this object.
             settings: of server.properties.
             metrics: counts appends.
@@ -129,7 +129,7 @@ class ReplicaManager:
 
     @property
     def led_count(self) -> int:
-        """How many partitions this broker leads."""
+        """The number of partitions that this broker leads."""
         return sum(map(len, self.partitions.values()))
 
     def led_partitions(self) -> list[Partition]:
@@ -152,22 +152,29 @@ class ReplicaManager:
         *,
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> AppendResult:
-        """Appends to a partition that this broker leads.
-
-        The records are committed if no other replica is in sync.
+        """Appends to a partition that this broker leads, as `append_to`.
 
         Raises:
-            KafkaError: as `partition` and `PartitionLog.append_as_leader`.
+            KafkaError: as `partition` and `append_to`.
+        """
+        return self.append_to(self.partition(topic, index), records, origin)
+
+    def append_to(
+        self, partition: Partition, records: bytes | memoryview, origin: AppendOrigin
+    ) -> AppendResult:
+        """Appends, and counts the append; the records are committed if no other replica is in sync.
+
+        Raises:
+            KafkaError: as `PartitionLog.append_as_leader`.
 
         Source: ReplicaManager.appendRecordsToLeader.
         """
-        partition = self.partition(topic, index)
         try:
             result = partition.append(records, origin)
         except Exception as error:
-            self._metrics.append_refused(topic, error, len(records))
+            self._metrics.append_refused(partition.topic, error, len(records))
             raise
-        self._metrics.appended(topic, result, len(records))
+        self._metrics.appended(partition.topic, result, len(records))
         return result
 
     # ---- changes of partitions

@@ -1,4 +1,4 @@
-"""What a handler knows beside the request itself: its client, and the parts of the broker.
+"""The context of a request for its handler: the client, and the parts of the broker.
 
 Source: org.apache.kafka.common.requests.RequestContext, kafka.server.AuthHelper.
 """
@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 from cordwood.broker.authorizer import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from cordwood.broker.broker import Broker
-from cordwood.model.kafka_errors import ClusterAuthorizationError
+from cordwood.model.kafka_errors import ClusterAuthorizationError, GroupAuthorizationError
 from cordwood.network.api import Peer, Principal
 from cordwood.protocol.headers import RequestHeader
 
 
 class RequestContext:
-    """Of one request: the client, the version, and what the client may do.
+    """The context of one request: client, version, and authorization.
 
     `broker` has the parts that serve the request.
     """
@@ -40,10 +40,10 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
-        """Who the client is."""
+        """The principal of the client."""
         return self.peer.principal
 
-    # ---- what the client may do
+    # ---- authorization
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may perform an operation on a resource."""
@@ -60,12 +60,21 @@ class RequestContext:
         """Checks that the client may perform an operation on the cluster.
 
         Raises:
-            ClusterAuthorizationError: it may not; the dispatcher answers the whole request so.
+            ClusterAuthorizationError: it may not; the dispatcher answers the whole request with it.
 
         Source: AuthHelper.authorizeClusterOperation.
         """
         if not self.authorize_cluster(operation):
             raise ClusterAuthorizationError("Cluster authorization failed.")
+
+    def require_group(self, operation: Operation, group_id: str) -> None:
+        """Checks that the client may perform an operation on a group.
+
+        Raises:
+            GroupAuthorizationError: it may not; the dispatcher answers the whole request so.
+        """
+        if not self.authorize(operation, ResourceType.GROUP, group_id):
+            raise GroupAuthorizationError("Group authorization failed.")
 
     def authorize_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may perform an operation on at least one resource of a type."""

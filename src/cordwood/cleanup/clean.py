@@ -3,7 +3,7 @@
 Retention is committed for every partition, and its space free, before compaction starts; then
 retention runs again, until nothing more changes. A round that an earlier run left half done is
 finished first, as that run had planned it. What goes wrong with one partition is written down, and
-the others go on.
+the others continue.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def clean(
         engine: starts what runs rounds; called only when there is something to compact.
         clock: for timings.
         require_engine: called before anything is touched when there is something to compact.
-        listener: hears of progress.
+        listener: receives the progress.
 
     Raises:
         ConfigError: no topic has a name that was asked for, or the trash cannot be used.
         DirectoryInUseError: a broker, or another cleaning, runs on a directory.
         NotALogDirError: a directory is not Kafka's.
-        EngineError: there is something to compact and the engine cannot be had.
+        EngineError: there is something to compact and the engine is unavailable.
     """
     started = clock.monotonic_s()
     run = _Run(request, clock, listener or Silence())
@@ -206,7 +206,7 @@ class _Run:
     def _recover(self, target: _Target) -> None:
         found = recover_directory(target.place.path, dispose=self.trash)
         target.report.warnings += [
-            f"{change} (an earlier run was cut off)" for change in found.changes
+            f"{change} (an earlier run was interrupted)" for change in found.changes
         ]
         if found.plan is None:
             return
@@ -228,7 +228,7 @@ class _Run:
                 if target.place.path.exists():
                     raise
                 target.report.status = Status.LEFT_ALONE
-                target.report.reason = "it was deleted while this looked at it"
+                target.report.reason = "it was deleted while it was being read"
                 return
         for warning in target.captured.warnings:
             if warning not in target.report.warnings:
@@ -261,7 +261,7 @@ class _Run:
 
     @contextmanager
     def _guard(self, target: _Target) -> Iterator[None]:
-        """Writes down what goes wrong with one partition, and lets the others go on."""
+        """Records the error of one partition, so that the others continue."""
         try:
             yield
         except (CordwoodError, OSError) as error:
@@ -394,7 +394,7 @@ class _Run:
         finally:
             if started_engine is not None:
                 started_engine.__exit__(None, None, None)
-            # A task that was told to end may have written one more file before the engine ended.
+            # A stopped task may have written one more file before the engine ended.
             for committer in self._interrupted:
                 committer.clear()
 
@@ -486,7 +486,7 @@ class _Run:
                 with self._guard(target):
                     self._committer(round_).close()
                     target.report.warnings.append(
-                        "an earlier run's round was dropped: the log has changed since"
+                        "an earlier run's round was dropped: the log has changed since then"
                     )
                 rounds += self._rounds([target])
         return rounds
@@ -522,7 +522,9 @@ class _Run:
         target.report.discarded = target.report.discarded.plus(result.discarded)
         if not committer.done:
             committer.close()
-            target.fail(result.error or EngineError("the engine stopped before the round was over"))
+            target.fail(
+                result.error or EngineError("the engine stopped before the end of the round")
+            )
             return
         finish_round(committer, target.log_dir, target.place.topic_partition)
         target.changed = True

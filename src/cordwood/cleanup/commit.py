@@ -74,7 +74,7 @@ class Placement(Protocol):
     """How rewritten groups take the place of their sources."""
 
     def require_wanted(self) -> None:
-        """Checks that the round is to go on; asked before every group, and while tasks work.
+        """Checks that the round may continue; called before every group, and while tasks work.
 
         Raises:
             CordwoodError: it is not; the groups in place stay.
@@ -146,7 +146,8 @@ class RoundCommitter:
         """Puts in place what is ready; whether anything was.
 
         Raises:
-            OSError, CordwoodError: a group could not be put in place, or the round is not to go on.
+            OSError, CordwoodError: a group could not be put in place, or the round must not
+            continue.
         """
         moved = False
         while not self.done:
@@ -199,7 +200,7 @@ class RoundCommitter:
             self._tasks_stopped = True
 
     def clear(self) -> None:
-        """Clears away what tasks staged in vain; a journal stays, for the next run to go on.
+        """Removes what tasks staged in vain; a journal stays, so that the next run can continue.
 
         The files of a group that was interrupted while it was put in place stay as well: they tell
         that it is not.

@@ -1,7 +1,7 @@
 """What a cleaning changes in an offline log: its files, one step after another.
 
 Each function first checks that what was planned on is still there. A crash after any step leaves a
-log that the next run, or Kafka, goes on with.
+log that the next run, or Kafka, continues with.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteSegments, LogManager.
 """
@@ -73,7 +73,7 @@ def commit_retention(
 def restart_log(
     captured: Captured, offset: int, *, dispose: Dispose | None = None, fs: FileSystem = OS
 ) -> None:
-    """Starts a log anew, empty, at `offset`: what Kafka does when that lies beyond the log's end.
+    """Restarts a log, empty, at `offset`, as Kafka does if that is beyond the log end offset.
 
     Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd.
     """
@@ -123,7 +123,7 @@ class OfflinePlacement:
         self._begun = fs.exists(self._journal.path)
 
     def require_wanted(self) -> None:
-        """A round over an offline log always goes on."""
+        """A round over an offline log always continues."""
 
     def place(self, round_: Round, number: int, manifest: Manifest) -> None:
         """As `Placement.place`; the intent is made to last first."""
@@ -155,7 +155,7 @@ def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
     """The log start offset's line, as Kafka writes it: only where it lies inside a segment.
 
     The recovery point is raised to the log start offset where it was below, and leader epochs that
-    ended before it go, also where a run that removed the segments was cut off before it came to it.
+    ended before it go, also if a run that removed the segments was interrupted before this step.
 
     Source: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.maybeIncrementLogStartOffset,
     LogLoader.load.

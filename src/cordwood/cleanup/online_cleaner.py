@@ -134,7 +134,7 @@ class OnlineCleaner:
             bytes_per_second: what this cleaner may read and write; by default its share of the
                 broker's log.cleaner.io.max.bytes.per.second.
             require_running: raises CleanerStoppedError when this cleaner is to stop.
-            on_run: hears of every attempt to compact a log.
+            on_run: called for every attempt to compact a log.
         """
         self.last_stats: CleanerStats | None = None
         self.last_chosen: LogToClean | None = None
@@ -258,13 +258,13 @@ class OnlineCleaner:
         return True
 
     def _wait_for_space(self, log: PartitionLog, error: Exception) -> None:
-        """Sets a log aside until space has been freed; all else goes on.
+        """Sets a log aside until space has been freed; other logs are still cleaned.
 
         Differs: Kafka takes the whole log directory offline.
         """
         free_bytes = _free_bytes(self._context.fs, log.log_dir)
         _log.warning(
-            "%sCould not clean log %s for want of space: %s. %s bytes are free; it is tried again "
+            "%sCould not clean log %s for lack of space: %s. %s bytes are free; it is retried "
             "when more are",
             self._prefix,
             log.topic_partition,

@@ -61,7 +61,7 @@ def _lines(expired: list[Expired], segments: list[LogSegment]) -> list[str]:
 def retention_pass(manager: CleanerManager) -> int:
     """Applies retention to every log without `compact`; how many segments went.
 
-    A log that something is wrong with is logged, and the others go on.
+    A log whose retention fails is logged, and the others continue.
     """
     clock = manager.logs.context.clock
     begun = clock.monotonic_s()

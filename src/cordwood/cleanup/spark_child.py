@@ -1,6 +1,6 @@
 """One child process with a Spark session, as its parent sees it: started, spoken to, ended.
 
-A thread of its own keeps it: it starts the process, hears what it says, and when the process has
+A thread of its own keeps it: it starts the process, reads its messages, and when the process has
 ended ends whatever that had started. The process lives no longer than this one.
 """
 
@@ -58,7 +58,7 @@ class Keeper(Protocol):
 class SparkChild:
     """See the module. `trouble` is why it ended: "unavailable" or "died", and the reason.
 
-    None where it was told to end. `state` is `starting`, `warm`, `stopping` or `ended`; `since_ms`
+    None if it was stopped. `state` is `starting`, `warm`, `stopping` or `ended`; `since_ms`
     is since when.
     """
 
@@ -128,12 +128,12 @@ class SparkChild:
         data = json.dumps(message).encode() + b"\n"
         with self._lock:
             if self._socket is None:
-                return  # it is gone, and whoever waits for an answer hears of that
+                return  # it has ended; callers that wait for an answer are notified
             try:
                 self._socket.sendall(data)
             except TimeoutError:
                 self._end_wanted = True
-                self.trouble = "died", "it does not listen"
+                self.trouble = "died", "it does not stop"
             except OSError:
                 return
         self.look()
@@ -147,8 +147,8 @@ class SparkChild:
         except OSError as error:
             self.trouble = self.trouble or ("unavailable", f"it could not be started: {error}")
         except Exception as error:
-            _log.exception("the Spark process cannot be kept")
-            self.trouble = self.trouble or ("died", f"it said what it should not: {error}")
+            _log.exception("the Spark process cannot be supervised")
+            self.trouble = self.trouble or ("died", f"it sent an invalid message: {error}")
         finally:
             self._bury()
             self._keeper.ended(self)
@@ -175,7 +175,7 @@ class SparkChild:
         self._say({"cores": self.cores, "heap": _HEAP})
 
     def _listen(self) -> None:
-        """Hears what it says until it ends, or is to end."""
+        """Reads its messages until it ends, or is to end."""
         assert self._socket is not None, "it was started"
         handle, rest = self._socket, b""
         begun_s = idle_since_s = self._clock.monotonic_s()
@@ -263,7 +263,7 @@ class SparkChild:
     def _dismiss(self, handle: socket.socket) -> None:
         """Lets it end in good order, within limits."""
         self.state = "stopping"
-        _log.info("Stopping Spark, which has had nothing to do for a while")
+        _log.info("Stopping Spark, which has been idle")
         self._say({"do": "stop"})
         deadline = self._clock.monotonic_s() + _STOP_S
         while self._clock.monotonic_s() < deadline:

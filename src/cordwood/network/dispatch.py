@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.network.api import (
     Api,
@@ -39,8 +40,6 @@ C = TypeVar("C")
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_SERVER_ERROR = -1
-_UNSUPPORTED_VERSION = 35
 _COPIED_BYTES_MAX = 1 << 20
 _NOTED_S = 0.001
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
@@ -73,7 +72,7 @@ class Dispatcher(Generic[C]):
             turns: learns which requests make a turn long.
             request_done: called for each answered request with the API's name, the version, and the
                 time in seconds.
-            monotonic_s: returns the time in seconds; it goes on while a handler runs.
+            monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
         self._apis = apis
         self._context_of = context_of
@@ -190,8 +189,8 @@ class Dispatcher(Generic[C]):
         """
         if isinstance(error, UnansweredRequestError):
             raise error
-        code = error.code if isinstance(error, KafkaError) else _UNKNOWN_SERVER_ERROR
-        if code == _UNKNOWN_SERVER_ERROR:
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             expected = isinstance(error, KafkaError | MalformedMessageError)
             _log.error(
                 "Unexpected error handling %s version %s: %s",
@@ -233,7 +232,7 @@ class Dispatcher(Generic[C]):
         """A version of ApiVersions that is not known is answered in version 0 (KIP-511)."""
         only = {"api_key": API_VERSIONS, "min_version": api.min_version}
         fields: Fields = {
-            "error_code": _UNSUPPORTED_VERSION,
+            "error_code": ErrorCode.UNSUPPORTED_VERSION,
             "api_keys": [only | {"max_version": api.max_version}],
         }
         return self._encoded(api, header._replace(api_version=0), fields)

@@ -2,7 +2,7 @@
 
 No I/O is done here. A connection that waits for its next request holds no buffer: what has come of
 a request that is not whole yet is kept in a buffer of that request's own size. That of a large one
-is mapped memory, which takes up room as bytes come, not as they are announced.
+is mapped memory, which takes memory as bytes arrive, not as they are announced.
 
 Source: org.apache.kafka.common.network.NetworkReceive.
 """
@@ -26,7 +26,7 @@ class InvalidReceiveError(CordwoodError):
 class FrameReader:
     """The requests of one connection, in the order they come.
 
-    Receive into `room(scratch)`, tell `received`, take frames from `next` until it gives None, and
+    Receive into `room(scratch)`, call `received`, take frames from `next` until it gives None, and
     then call `keep`, after which `scratch` may serve another connection.
     """
 
@@ -55,7 +55,7 @@ class FrameReader:
         return scratch
 
     def received(self, count: int, scratch: memoryview) -> None:
-        """`count` bytes have come to where `room` said."""
+        """Notes that `count` bytes were read into the buffer that `room` returned."""
         if self._received_into_frame:
             self._filled += count
         else:

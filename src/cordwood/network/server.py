@@ -1,4 +1,4 @@
-"""Listening sockets, and the connections that come to them.
+"""Listening sockets, and their connections.
 
 Source: org.apache.kafka.network.SocketServer.
 """
@@ -81,7 +81,7 @@ class Server:
 
     @property
     def limits(self) -> ServerLimits:
-        """Those in force; others hold for whoever connects from then on."""
+        """The current limits; changes apply to new connections."""
         return self._limits
 
     @limits.setter
@@ -104,7 +104,7 @@ class Server:
         return self._connections.values()
 
     def bind(self, listener: str, host: str, port: int) -> int:
-        """Takes an address; whoever connects is served from `start` on.
+        """Binds an address; connections are served from `start` on.
 
         Args:
             listener: its name.
@@ -149,7 +149,7 @@ class Server:
         if self._limits.receive_buffer_bytes is not None:  # accepted sockets inherit it
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
         sock.bind(address)
-        # Those who come from now on wait until everything is loaded.
+        # Connections from now on wait until everything is loaded.
         sock.listen(_BACKLOG)
         sock.setblocking(False)
 
@@ -170,7 +170,7 @@ class Server:
             self._loop.add_reader(sock.fileno(), self._accept, listener, sock)
 
     def _pause_accepting(self) -> None:
-        """Leaves those who connect to wait; a socket that is watched would be told of forever."""
+        """Lets new connections wait; a watched socket would be reported continuously."""
         if self._loop is None or not self._accepting:
             return
         self._accepting = False
@@ -189,7 +189,7 @@ class Server:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no descriptor left: those who wait are taken later
+            except OSError as error:  # no file descriptor left: waiting clients are accepted later
                 _log.warning("Cannot accept a connection on %s: %s", listener, error)
                 self._pause_accepting()
                 self._accept_retry = self._loop.call_later(_ACCEPT_RETRY_S, self._resume_accepting)
@@ -249,7 +249,7 @@ class Server:
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
-        self._resume_accepting()  # there is room for one, or a descriptor
+        self._resume_accepting()  # a connection or a file descriptor is free
 
     def _close_idle(self) -> None:
         assert self._loop is not None

@@ -55,7 +55,7 @@ class Slices:
     def run(self, run: Callable[[], T]) -> asyncio.Future[T]:
         """What `run` gives, when it is done; it begins in a later turn of the loop.
 
-        Work that has begun comes to its end even if the future is cancelled.
+        Work that has started is finished even if the future is cancelled.
         """
         work = _Work(self, run, self._loop.create_future())
         if self._is_closed:
@@ -123,7 +123,7 @@ class _Work:
     # ---- on the event loop's thread
 
     def step(self, slice_s: float) -> float:
-        """Lets the work go on until it hands the turn back; the processor time it took."""
+        """Lets the work run until its slice ends; returns the processor time it took."""
         self._slice_s = slice_s
         self._go.release()
         self._back.acquire()

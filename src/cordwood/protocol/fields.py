@@ -131,7 +131,7 @@ def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
 
     Raises:
         LengthError: it has more than five bytes.
-        IndexError: it goes on beyond the end.
+        IndexError: it extends beyond the end.
 
     Source: org.apache.kafka.common.utils.ByteUtils.readUnsignedVarint.
     """

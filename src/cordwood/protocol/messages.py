@@ -112,7 +112,7 @@ def read_request(
 ) -> Any:
     """Reads the body of a request, from `offset` on.
 
-    Bytes behind it are passed over, as Kafka does: librdkafka sends a field of Metadata that its
+    Bytes after it are ignored, as by Kafka: librdkafka sends a field of Metadata that its
     version no longer has. Where work is done in slices (`model.pauses`) a large request is read
     with pauses, and equal elements of its array `distinct` once.
 

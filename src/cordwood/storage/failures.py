@@ -28,7 +28,7 @@ _FULL_REPORT_PERIOD_S = 60.0
 
 
 class FailureChannel:
-    """Which log directories are offline, and who wants to hear of it.
+    """The offline log directories, and the listeners for failures.
 
     `clock` says how long ago a full disk was last reported.
     """
@@ -74,7 +74,7 @@ class FailureChannel:
             unlogged = self._full_unlogged.pop(log_dir, 0)
         _log.warning(
             "The disk of log directory %s is full: writes that do not fit are refused until there "
-            "is space, reads go on. Delete topics or records, lower retention.ms or "
+            "is space, reads continue. Delete topics or records, lower retention.ms or "
             "retention.bytes, or enlarge the disk. %s%s",
             log_dir,
             reason,

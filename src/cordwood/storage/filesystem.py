@@ -324,7 +324,7 @@ class FileWriter:
         self.size_bytes += view.nbytes
 
     def close(self, *, durably: bool = True) -> None:
-        """Closes the file, after fsync unless told otherwise."""
+        """Closes the file, by default after an fsync."""
         try:
             if durably:
                 self._file.sync()

@@ -44,7 +44,7 @@ Logs = Callable[[], Iterable[PartitionLog]]
 
 
 class LoadProgress(Protocol):
-    """Hears how far the loading of a directory is."""
+    """Receives the progress of loading a directory."""
 
     def begin(self, log_dir: Path, total: int) -> None:
         """`total` logs are about to be loaded from `log_dir`."""
@@ -186,7 +186,7 @@ class LogDirectory:
             if self.path not in self._context.failures.offline:
                 raise
         except CorruptError as error:
-            # Whose log it is cannot be told: no reason for the other directories to stay down.
+            # The log's partition is unknown; the other directories can be served all the same.
             if error.path is None or Path(error.path).name != PARTITION_METADATA:
                 raise
             self._context.failures.fail(self.path, f"Error while reading {error}")

@@ -50,8 +50,8 @@ def _quiet_failure() -> Iterator[None]:
 class LogManager(LogSet):
     """Every log of this process, by partition; one that is being moved has a future log beside it.
 
-    `on_removed` hears of partitions that are about to be deleted, were moved away from a directory,
-    or are gone with it, so that whoever cleans them stops.
+    `on_removed` is called with partitions that will be deleted, were moved away from a directory,
+    or were lost with it, so that their cleaning is stopped.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LogManager(LogSet):
         Args:
             is_stray: whether a log that was found belongs to no replica of this broker; its
                 directory is renamed `-stray`, and left.
-            progress: hears how far it is.
+            progress: called with the progress.
 
         Raises:
             CordwoodError: a partition lies in two directories, or no directory is left.
@@ -156,7 +156,7 @@ class LogManager(LogSet):
         log.update_config(self._config_of(log.topic_partition.topic))
 
     def start_tasks(self) -> None:
-        """Puts the checkpoints, the flush of old appends and deletions on the schedule.
+        """Schedules the checkpoints, the flush of old appends, and deletions.
 
         Source: LogManager.startupWithConfigOverrides.
         """
@@ -244,8 +244,8 @@ class LogManager(LogSet):
         """Cuts logs off at these offsets, after their lower recovery points were made to last.
 
         Were a recovery point written only afterwards, a power loss in between could leave what was
-        cut off and written anew below it, where no recovery looks. What is being moved is cut off
-        in both places: a future log never has what the current one has not.
+        truncated and written again below it, where no recovery looks. What is being moved is cut
+        off in both places: a future log never has what the current one has not.
 
         Raises:
             StorageError: a directory is offline, or has just failed.
@@ -273,7 +273,7 @@ class LogManager(LogSet):
         log_start_offset: int | None = None,
         future: bool = False,
     ) -> None:
-        """Empties a log, which goes on at `offset`; its recovery point is made to last first.
+        """Empties a log, which continues at `offset`; its recovery point is synced first.
 
         Raises:
             StorageError: its directory is offline, or has just failed.
@@ -334,14 +334,15 @@ class LogManager(LogSet):
                     raise NotCaughtUpError(f"the future log of {partition} has not caught up")
                 hand_over(current, future)
                 future.flush(force_active=True)
-                # A crash between the renames leaves two live logs: the mark tells which is new.
+                # A crash between the renames leaves two current logs: the mark says which one is
+                # new.
                 remove_mark(current)
                 set_mark(future)
                 future.rename_directory(future.log_dir / str(partition))
                 self._table.pop(partition, future=True)
                 self._table.put(future)
                 self._mark_deleted(current)
-                # Whoever still holds it, to append to it, is to look for the new one.
+                # An appender that still holds it has to look for the new one.
                 current.close_handlers()
                 remove_mark(future)
         self._tell_removed(partition, source)

@@ -25,7 +25,7 @@ class LogMove:
     """One partition on its way; `advance` until it has caught up, then `finish`."""
 
     def __init__(self, manager: LogManager, partition: TopicPartition, log_dir: Path) -> None:
-        """Begins the move, or goes on with one that a restart has interrupted.
+        """Begins the move, or continues one that a restart has interrupted.
 
         A crash may have cut off the current log where it did not cut off the future one, and other
         records may have been appended since: leader epochs tell.

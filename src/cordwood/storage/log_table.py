@@ -1,7 +1,7 @@
 """Which logs a process serves: current and future ones by partition, and those to be deleted.
 
-The lock here is held for a moment only, and nothing else is taken meanwhile. Whoever holds a log's
-lock may come here: a directory that fails takes its logs out in the thread that found it out.
+The lock here is held for a moment only, and no other lock is taken under it. Code that holds a
+log's lock may call this: a directory that fails takes its logs out in the thread that found it out.
 """
 
 from __future__ import annotations

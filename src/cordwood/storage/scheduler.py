@@ -1,6 +1,6 @@
-"""Work put off to a later moment of the clock: flushes, removals, checkpoints, retention.
+"""Delayed work, by the clock: flushes, removals, checkpoints, retention.
 
-Nothing runs by itself: whoever owns the scheduler calls `run_due`, a broker from its loop, a test
+Nothing runs by itself: the owner of the scheduler calls `run_due`, a broker from its loop, a test
 after it has moved the clock. So a day of delays takes no longer than the work in it.
 
 Source: org.apache.kafka.server.util.Scheduler, MockScheduler.
@@ -37,7 +37,7 @@ class Task:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Sees to it that it does not run again."""
+        """Cancels the task."""
         self._cancelled = True
 
 
@@ -144,7 +144,7 @@ class SchedulerThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Looks anew at what is due: the clock was moved."""
+        """Checks again what is due: the clock was advanced."""
         self._changed.set()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What is in force for one broker: typed values by Kafka's names, laid over one another by level.
+"""The effective settings of one broker: typed values by Kafka's names, merged by level.
 
 Source: kafka.server.DynamicBrokerConfig.overrideProps, org.apache.kafka.server.config.
 DynamicBrokerConfig.brokerConfigSynonyms, kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
@@ -40,7 +40,7 @@ _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
-    """The settings that say the same as `name`, the first that is set wins; `name` among them.
+    """The settings with the same meaning as `name`, in order of precedence; `name` is among them.
 
     With `of_listener`, the setting of one listener is followed by that of all listeners.
     """
@@ -54,7 +54,7 @@ def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """The setting called `name`, be it one listener's; None if Kafka knows none such."""
+    """The setting `name`, also with a listener's prefix; None if Kafka does not know it."""
     keys = dynamic_keys()
     if name in keys:
         return keys[name]
@@ -62,7 +62,7 @@ def key_of(name: str) -> ConfigKey | None:
 
 
 def lay_over(texts: dict[str, str], above: Texts) -> None:
-    """Puts `above` over `texts`: what it sets hides all forms of the same setting beneath."""
+    """Merges `above` into `texts`: a setting in `above` hides all forms of it in `texts`."""
     for name, text in above.items():
         for form in synonyms_of(name, of_listener=False):
             texts.pop(form, None)
@@ -83,9 +83,9 @@ def parse_texts(texts: Texts, keys: Keys) -> dict[str, Value | None]:
 
 
 def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
-    """The values that a broker with these gives to topics without their own.
+    """The values that a broker with these settings gives to topics without their own.
 
-    Those that no broker setting stands behind are Kafka's defaults; unset ones are left out.
+    Topic settings without a broker setting have Kafka's defaults; unset ones are left out.
     """
     found: dict[str, Value] = {}
     for name, setting in TOPIC_SETTINGS.items():
@@ -149,7 +149,7 @@ class _Flag:
 class BrokerValues:
     """Typed values of a broker's settings, all of them, by Kafka's names.
 
-    The attributes are the ones asked for most; times are in ms unless their name says otherwise,
+    The attributes are the settings used most; times are in ms unless their name says otherwise,
     sizes in bytes.
     """
 
@@ -281,12 +281,12 @@ class BrokerValues:
 
     @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
-        """The bound of connections by address, for those with one of their own."""
+        """The limits of connections for addresses with their own limit."""
         return parse_counts(self.text("max.connections.per.ip.overrides") or "")
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Addresses with numbers, of `host:number,host:number`; the text is what Java says of others.
+    """Numbers by address, from `host:number,host:number`; error texts are Java's.
 
     Raises:
         ConfigError: an entry is not of that form.
@@ -302,10 +302,10 @@ def parse_counts(text: str) -> dict[str, int]:
 
 
 def parse_pairs(setting: str, text: str) -> dict[str, str]:
-    """What `name:value,name:value` says, the last colon of an entry dividing it.
+    """The pairs in `name:value,name:value`; the last colon of an entry separates them.
 
     Raises:
-        ConfigError: an entry has no colon; the text is what Java says of it.
+        ConfigError: an entry has no colon; the text is Java's.
 
     Source: org.apache.kafka.server.util.Csv.parseCsvMap.
     """
@@ -322,7 +322,7 @@ def parse_pairs(setting: str, text: str) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
-    """The names whose values differ, those that only one has included."""
+    """The names whose values differ, including those in only one of the two."""
     return {
         name
         for name in before.keys() | after.keys()

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (34), versions 1 to 2: moves partitions between directories of this broker.
 
-Answered when the moves have begun; DescribeLogDirs tells how far they are (KIP-113). A move copies
+Answered when the moves have begun; DescribeLogDirs shows their progress (KIP-113). A move copies
 beside appends and reads, the cleaner leaves the partition alone meanwhile, and at its end the
-controller is told.
+controller gets a report.
 
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread.
 """
@@ -13,7 +13,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     KafkaError,
     NotLeaderOrFollowerError,
@@ -23,12 +25,10 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.network.api import Api, Response, always
 
-_LOG_DIR_NOT_FOUND = 57
-_STORAGE_ERROR = 56
-
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Begins every move that is not done already."""
+    context.require_cluster(Operation.ALTER)
     topics: dict[str, list[dict[str, Any]]] = {}
     begun: list[tuple[asyncio.Future[Any], dict[str, Any]]] = []
     for target in in_steps(request.dirs):
@@ -67,9 +67,9 @@ def _begin(
 ) -> int | asyncio.Future[Any]:
     """The code of what is wrong, or the beginning of the move."""
     if target not in context.broker.replicas.log_dirs:
-        return _LOG_DIR_NOT_FOUND
+        return ErrorCode.LOG_DIR_NOT_FOUND
     if target in context.broker.replicas.logs.context.failures.offline:
-        return _STORAGE_ERROR
+        return ErrorCode.KAFKA_STORAGE_ERROR
     try:
         context.broker.replicas.log(partition.topic, partition.partition)
     except NotLeaderOrFollowerError:

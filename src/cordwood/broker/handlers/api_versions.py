@@ -12,9 +12,9 @@ import re
 from typing import Any
 
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
 
-_INVALID_REQUEST = 42
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _ZERO_LEVELS_SINCE = 4
@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     if context.api_version >= _SOFTWARE_SINCE:
         software = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(text) for text in software):
-            return {"error_code": _INVALID_REQUEST}
+            return {"error_code": ErrorCode.INVALID_REQUEST}
         context.peer.software = software
     supported = context.broker.metadata.supported_features
     return {

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
 
-_NOT_ALLOWED = 64
 _NONE = -1
 
 
@@ -22,7 +22,12 @@ def refuse(_context: RequestContext, _request: Any) -> Response:
     times = dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), _NONE)
     anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}
     requester = {f"token_requester_{name}": value for name, value in anonymous.items()}
-    return {"error_code": _NOT_ALLOWED, **times, **anonymous, **requester}
+    return {
+        "error_code": ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+        **times,
+        **anonymous,
+        **requester,
+    }
 
 
 APIS = (

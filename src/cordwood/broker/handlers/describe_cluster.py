@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.handlers.cluster_facts import CLUSTER_OPERATIONS, NOT_ASKED, brokers_of
+from cordwood.broker.handlers.cluster_facts import brokers_of, cluster_operations
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
 from cordwood.protocol.messages import field
 
 _BROKERS, _CONTROLLERS = 1, 2
-_MISMATCHED_ENDPOINT_TYPE = 114
-_UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
 def handle(context: RequestContext, request: Any) -> Response:
@@ -24,16 +23,15 @@ def handle(context: RequestContext, request: Any) -> Response:
     endpoint_type = field(request, "endpoint_type", _BROKERS)
     if endpoint_type == _CONTROLLERS:
         return {
-            "error_code": _MISMATCHED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "error_message": "The request was sent to an endpoint of type BROKER, but we wanted "
             "an endpoint of type CONTROLLER",
         }
     if endpoint_type != _BROKERS:
         return {
-            "error_code": _UNSUPPORTED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"Unsupported endpoint type {endpoint_type}",
         }
-    operations = request.include_cluster_authorized_operations
     return {
         "cluster_id": context.broker.cluster_id,
         "controller_id": context.broker.node_id,
@@ -43,7 +41,9 @@ def handle(context: RequestContext, request: Any) -> Response:
             "broker_id",
             with_fenced=field(request, "include_fenced_brokers", False),
         ),
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if operations else NOT_ASKED,
+        "cluster_authorized_operations": cluster_operations(
+            context, is_asked=request.include_cluster_authorized_operations
+        ),
     }
 
 

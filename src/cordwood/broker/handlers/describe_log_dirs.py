@@ -12,17 +12,20 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
 from cordwood.storage.log.partition_log import PartitionLog
 
-_STORAGE_ERROR = 56
 _UNKNOWN = -1
 
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Lists every directory, with the partitions asked for or all."""
+    if not context.authorize_cluster(Operation.DESCRIBE):
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     wanted = _wanted(request)
     by_directory: dict[Path, list[tuple[PartitionLog, bool]]] = defaultdict(list)
     for log, is_future in in_steps(context.broker.replicas.logs_with_futures(), every=64):
@@ -63,7 +66,7 @@ def _wanted(request: Any) -> set[tuple[str, int]] | None:
 
 def _offline(directory: Path) -> dict[str, Any]:
     return {
-        "error_code": _STORAGE_ERROR,
+        "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
         "log_dir": str(directory),
         "total_bytes": _UNKNOWN,
         "usable_bytes": _UNKNOWN,

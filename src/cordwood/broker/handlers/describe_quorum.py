@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import QuorumInfo
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.network.api import Api, Fields, Response
-
-_UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers for partition 0 of the metadata log, and knows no other."""
+    context.require_cluster(Operation.DESCRIBE)
     asked = [
         (topic.topic_name, [partition.partition_index for partition in topic.partitions])
         for topic in request.topics
@@ -67,7 +68,7 @@ def _unknown(topic: str, partitions: list[int]) -> dict[str, Any]:
         "partitions": [
             {
                 "partition_index": number,
-                "error_code": _UNKNOWN_TOPIC_OR_PARTITION,
+                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "error_message": "This server does not host this topic-partition.",
             }
             for number in partitions

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
-    TOPIC_OPERATIONS,
     is_internal,
     partition_fields,
 )
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.network.api import Api, Response, always
-
-_UNKNOWN_TOPIC_OR_PARTITION = 3
-_INVALID_TOPIC = 17
-_INVALID_REQUEST = 42
 
 
 def handle(context: RequestContext, request: Any) -> Response:
@@ -34,8 +31,11 @@ def handle(context: RequestContext, request: Any) -> Response:
         first_partition = cursor.partition_index
         is_amiss = bool(request.topics) and cursor.topic_name not in names
         if first_partition < 0 or is_amiss:
-            refused = {"error_code": _INVALID_REQUEST}
+            refused = {"error_code": ErrorCode.INVALID_REQUEST}
             return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
+    asked = names
+    names = context.authorized(Operation.DESCRIBE, ResourceType.TOPIC, in_steps(asked, every=64))
+    denied = [_unauthorized(name) for name in sorted(asked - names)] if request.topics else []
     limit = max(
         1,
         min(
@@ -48,12 +48,12 @@ def handle(context: RequestContext, request: Any) -> Response:
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
         if limit <= 0:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": at},
             }
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(context, name))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= at]
         shown, rest = indexes[:limit], indexes[limit:]
@@ -67,28 +67,34 @@ def handle(context: RequestContext, request: Any) -> Response:
                     partition_fields(image, index, topic.partitions[index], context.listener)
                     for index in in_steps(shown, every=8)
                 ],
-                "topic_authorized_operations": TOPIC_OPERATIONS,
+                "topic_authorized_operations": context.authorized_operations(
+                    ResourceType.TOPIC, name
+                ),
             }
         )
         if rest:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": rest[0]},
             }
-    return {"topics": topics}
+    return {"topics": topics + denied}
 
 
-def _unknown(name: str) -> dict[str, Any]:
-    code = _UNKNOWN_TOPIC_OR_PARTITION
+def _unauthorized(name: str) -> dict[str, Any]:
+    return {"name": name, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+def _unknown(context: RequestContext, name: str) -> dict[str, Any]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         require_topic_name(name)
     except InvalidTopicError:
-        code = _INVALID_TOPIC
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return {
         "name": name,
         "error_code": code,
         "is_internal": is_internal(name),
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": context.authorized_operations(ResourceType.TOPIC, name),
     }
 
 

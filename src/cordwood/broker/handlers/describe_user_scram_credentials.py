@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
-
-_RESOURCE_NOT_FOUND = 91
-_DUPLICATE_RESOURCE = 92
 
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Lists mechanisms and iterations, never a digest."""
+    context.require_cluster(Operation.DESCRIBE)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (mechanism, user), record in context.broker.metadata.image.scram_credentials.items():
         found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})
@@ -36,14 +36,14 @@ def _describe(user: str, count: int, found: dict[str, list[dict[str, Any]]]) -> 
     if count > 1:
         return {
             "user": user,
-            "error_code": _DUPLICATE_RESOURCE,
+            "error_code": ErrorCode.DUPLICATE_RESOURCE,
             "error_message": "Cannot describe SCRAM credentials for the same user twice in a "
             f"single request: {user}",
         }
     if user not in found:
         return {
             "user": user,
-            "error_code": _RESOURCE_NOT_FOUND,
+            "error_code": ErrorCode.RESOURCE_NOT_FOUND,
             "error_message": f"Attempt to describe a user credential that does not exist: {user}",
         }
     return {"user": user, "credential_infos": found[user]}

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.fetch_sessions import (
     FINAL_EPOCH,
@@ -30,6 +31,7 @@ from cordwood.broker.fetch_sessions import (
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
@@ -40,6 +42,7 @@ from cordwood.model.kafka_errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     StorageError,
+    TopicAuthorizationError,
     UnknownLeaderEpochError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -51,8 +54,9 @@ from cordwood.storage.log.log_reader import Isolation
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_SERVER_ERROR = -1
 _TOPIC_IDS_SINCE = 13
+# Looked up once: members of an enum are slow to look up.
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
 _INLINE_PARTITIONS_MAX = 256
@@ -67,10 +71,11 @@ _NOT_FAILED = (
     StorageError,
     OffsetOutOfRangeError,
     InconsistentTopicIdError,
+    TopicAuthorizationError,
 )
 
 
-_NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+_NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError)
 
 
 class _Fetch(NamedTuple):
@@ -229,14 +234,16 @@ def _read_one(
         _log.exception(
             "Error processing fetch with max size %s of %s-%s", left, key.topic, key.partition
         )
-        return PartitionAnswer(wanted, error_code=_UNKNOWN_SERVER_ERROR)
+        return PartitionAnswer(wanted, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _partition(context: RequestContext, key: PartitionKey) -> Partition:
+    if key.topic_id is not None and not key.topic:
+        raise UnknownTopicIdError("This server does not host this topic ID.")
+    if not context.authorize(_READ, _TOPIC, key.topic):
+        raise TopicAuthorizationError
     if key.topic_id is None:
         return context.broker.replicas.partition(key.topic, key.partition)
-    if not key.topic:
-        raise UnknownTopicIdError("This server does not host this topic ID.")
     partition = context.broker.replicas.partition(key.topic, key.partition)
     if partition.topic_id != key.topic_id:
         raise InconsistentTopicIdError("The topic has another ID than the one in the request.")
@@ -367,7 +374,10 @@ def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
     metrics = context.broker.metrics
     for answer in in_steps(answers, every=16):
         topic = answer.wanted.key.topic
-        if answer.error_code and topic not in context.broker.metadata.image.topics:
+        if answer.error_code and (
+            answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            or topic not in context.broker.metadata.image.topics
+        ):
             continue
         for each in (metrics.topic(topic), metrics.all_topics):
             each.total_fetch_requests += 1

@@ -1,7 +1,7 @@
 """FindCoordinator (10), versions 0 to 6: which broker coordinates a group.
 
 Versions: 1 kinds of keys, 3 flexible, 4 several keys at once (KIP-699), 6 share groups. The topic
-that groups are kept in is made when somebody first asks; that client is told to ask again.
+that groups are kept in is made when somebody first asks; that client gets a retriable error.
 
 Not served: coordinators of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take
 for final) and of share groups (INVALID_REQUEST, as of a Kafka without them).
@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.errors import GroupError
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.network.api import Api, Fields, Response
@@ -24,15 +25,8 @@ _log = logging.getLogger(__name__)
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
+_SHARE_SINCE = 6
 _NO_NODE = {"node_id": -1, "host": "", "port": -1}
-_MESSAGES = {
-    GroupError.NONE: "NONE",
-    GroupError.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    GroupError.INVALID_REQUEST: (
-        "This most likely occurs because of a request being malformed by the client library or the "
-        "message was sent to an incompatible broker. See the broker logs for more details."
-    ),
-}
 
 
 class _Found(NamedTuple):
@@ -88,30 +82,37 @@ def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) 
 
 
 def _find(context: RequestContext, kind: int, key: str, *, is_new: bool) -> _Found:
+    if kind == _GROUP and not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
+        return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED, _NO_NODE, "Group authorization failed.")
+    if kind == _SHARE and context.api_version >= _SHARE_SINCE:
+        context.require_cluster(Operation.CLUSTER_ACTION)
     if kind == _TRANSACTION:
+        if not context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _Found(code, _NO_NODE, "Transactional Id authorization failed.")
         refusal = context.broker.refused_transactions.refuse(
             key, client_id=context.client_id, client_host=context.client_host
         )
         return _Found(refusal.code, _NO_NODE, str(refusal))
     if kind != _GROUP:
-        return _no_coordinator(GroupError.INVALID_REQUEST)
+        return _no_coordinator(ErrorCode.INVALID_REQUEST)
     image = context.broker.metadata.image
     if is_new or GROUP_METADATA_TOPIC not in image.topics:
-        return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
+        return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = image.partition(GROUP_METADATA_TOPIC, context.broker.groups.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(context.listener)
     if leader is None or endpoint is None:
-        return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
+        return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Found(
-        GroupError.NONE,
+        ErrorCode.NONE,
         {"node_id": leader.broker_id, "host": endpoint.host, "port": endpoint.port},
-        _MESSAGES[GroupError.NONE],
+        ErrorCode.NONE.name,
     )
 
 
-def _no_coordinator(error: GroupError) -> _Found:
-    return _Found(error, _NO_NODE, _MESSAGES[error])
+def _no_coordinator(error: ErrorCode) -> _Found:
+    return _Found(error, _NO_NODE, error.message)
 
 
 API = Api(10, "FindCoordinator", 0, 6, handle)

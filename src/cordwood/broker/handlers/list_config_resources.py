@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
-
-_UNSUPPORTED_VERSION = 35
 
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image."""
+    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     if context.api_version == 0:
         wanted = [int(ConfigResource.CLIENT_METRICS)]
     else:
@@ -28,7 +29,7 @@ def handle(context: RequestContext, request: Any) -> Response:
             int(kind) for kind in ConfigResource
         ]
     if not set(wanted).issubset(int(kind) for kind in ConfigResource):
-        return {"error_code": _UNSUPPORTED_VERSION, "config_resources": []}
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
     return {
         "error_code": 0,
         "config_resources": [

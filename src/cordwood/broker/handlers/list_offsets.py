@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
@@ -27,8 +29,6 @@ from cordwood.storage.log.log_reader import (
 
 _CONSUMER = -1
 _READ_COMMITTED = 1
-_INVALID_REQUEST = 42
-_UNSUPPORTED_VERSION = 35
 _NO_EPOCH = -1
 _SINCE = {
     MAX_TIMESTAMP: 7,
@@ -53,13 +53,19 @@ def handle(context: RequestContext, request: Any) -> Response:
     )
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in in_steps(request.topics):
+        is_allowed = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
-            topics.setdefault(topic.name, {})[index] = (
-                {"partition_index": index, "error_code": _INVALID_REQUEST}
-                if asked[topic.name, index] > 1
-                else _look_up(context, topic.name, each, isolation, context.api_version)
-            )
+            if not is_allowed:
+                answer = {
+                    "partition_index": index,
+                    "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                }
+            elif asked[topic.name, index] > 1:
+                answer = {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
+            else:
+                answer = _look_up(context, topic.name, each, isolation, context.api_version)
+            topics.setdefault(topic.name, {})[index] = answer
     return {
         "topics": [
             {"name": name, "partitions": list(partitions.values())}
@@ -74,7 +80,7 @@ def _look_up(
     fields = {"partition_index": asked.partition_index}
     timestamp = asked.timestamp
     if timestamp < _LOWEST or _SINCE.get(timestamp, 0) > version:
-        return fields | {"error_code": _UNSUPPORTED_VERSION}
+        return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         partition.check_epoch(getattr(asked, "current_leader_epoch", _NO_EPOCH))

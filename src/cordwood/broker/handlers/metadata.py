@@ -17,16 +17,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
-    CLUSTER_OPERATIONS,
     NOT_ASKED,
-    TOPIC_OPERATIONS,
     brokers_of,
+    cluster_operations,
     is_internal,
     partition_fields,
 )
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.image import TopicImage
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
@@ -35,10 +36,6 @@ from cordwood.protocol.messages import field
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_TOPIC_OR_PARTITION = 3
-_UNKNOWN_TOPIC_ID = 100
-_INVALID_TOPIC = 17
-_INVALID_REQUEST = 42
 _ZERO = UUID(int=0)
 _Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
@@ -50,9 +47,10 @@ def handle(context: RequestContext, request: Any) -> Response:
         topics = [
             _known(context, topic)
             for topic in in_steps(context.broker.metadata.image.topics.values())
+            if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
-        return _response(context, request, topics)
-    asked = _distinct(request.topics)
+        return _response(context, request, topics, [])
+    asked, denied = _describable(context, _distinct(request.topics))
     missing: list[str] = []
     if context.broker.settings.auto_create_topics_enable and field(
         request, "allow_auto_topic_creation", True
@@ -63,30 +61,60 @@ def handle(context: RequestContext, request: Any) -> Response:
             for topic_id, name in in_steps(asked, every=64)
             if topic_id == _ZERO and name is not None and name not in known
         ]
+    if missing and not context.authorize_cluster(Operation.CREATE):
+        creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, missing)
+        refused = {name for name in missing if name not in creatable}
+        missing = [name for name in missing if name in creatable]
+        asked = [each for each in asked if each[1] not in refused]
+        denied = [_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused] + denied
     if missing:
-        return _after_creation(context, request, asked, missing)
-    return _response(context, request, _all_asked(context, asked, {}))
+        return _after_creation(context, request, asked, missing, denied)
+    return _response(context, request, _all_asked(context, asked, {}), denied)
+
+
+def _describable(
+    context: RequestContext, asked: Sequence[_Asked]
+) -> tuple[list[_Asked], list[dict[str, Any]]]:
+    """The topics that the client may describe, and the answers for the others.
+
+    Such an answer does not tell whether there is a topic of that name, nor the name of an id.
+    """
+    names = context.broker.metadata.image.topic_names
+    allowed, denied = [], []
+    for each in in_steps(asked, every=64):
+        topic_id, name = each
+        found = names.get(topic_id) if topic_id != _ZERO else name
+        if found is None or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found):
+            allowed.append(each)
+        else:
+            answer = _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id)
+            denied.append(answer | {"is_internal": False})
+    return allowed, denied
 
 
 async def _after_creation(
-    context: RequestContext, request: Any, asked: Sequence[_Asked], missing: Sequence[str]
+    context: RequestContext,
+    request: Any,
+    asked: Sequence[_Asked],
+    missing: Sequence[str],
+    denied: list[dict[str, Any]],
 ) -> Fields:
     """As `_response`, when the topics that are missing have been created, all in one change."""
     errors = await context.broker.topic_creation.create(missing)
 
     def respond() -> Fields:
         made = _codes_of(missing, errors)
-        return _response(context, request, _all_asked(context, asked, made))
+        return _response(context, request, _all_asked(context, asked, made), denied)
 
     return await context.broker.thread.slices.run(respond)
 
 
 def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> dict[str, int]:
     """The error code of each topic that is created only now."""
-    codes = dict.fromkeys(missing, _UNKNOWN_TOPIC_OR_PARTITION)
+    codes: dict[str, int] = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for name, error in in_steps(zip(missing, errors, strict=True), every=16):
-        if error is not None and error.code == _INVALID_TOPIC:
-            codes[name] = _INVALID_TOPIC
+        if error is not None and error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif error is not None:
             _log.info("Auto topic creation of %s failed: %s", name, error)
     return codes
@@ -98,18 +126,26 @@ def _all_asked(
     return [_asked(context, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
 
 
-def _response(context: RequestContext, request: Any, topics: list[dict[str, Any]]) -> Fields:
+def _response(
+    context: RequestContext,
+    request: Any,
+    topics: list[dict[str, Any]],
+    denied: list[dict[str, Any]],
+) -> Fields:
     if field(request, "include_topic_authorized_operations", False):
         for topic in in_steps(topics, every=64):
-            if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
-                topic["topic_authorized_operations"] = TOPIC_OPERATIONS
-    wants_cluster = field(request, "include_cluster_authorized_operations", False)
+            if topic.get("error_code") != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic["topic_authorized_operations"] = context.authorized_operations(
+                    ResourceType.TOPIC, topic["name"] or ""
+                )
     return {
         "brokers": brokers_of(context.broker.metadata.image, context.listener, "node_id"),
         "cluster_id": context.broker.cluster_id,
         "controller_id": context.broker.node_id,
-        "topics": topics,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if wants_cluster else NOT_ASKED,
+        "topics": topics + denied,
+        "cluster_authorized_operations": cluster_operations(
+            context, is_asked=field(request, "include_cluster_authorized_operations", False)
+        ),
     }
 
 
@@ -129,10 +165,10 @@ def _asked(
     if topic_id != _ZERO:
         known = image.topic_names.get(topic_id)
         if known is None:
-            return _unknown(None, _UNKNOWN_TOPIC_ID, topic_id)
+            return _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
         name = known
     if name is None:
-        return _unknown(None, _INVALID_REQUEST)
+        return _unknown(None, ErrorCode.INVALID_REQUEST)
     if name in made:
         return _unknown(name, made[name])
     topic = image.topics.get(name)
@@ -141,8 +177,8 @@ def _asked(
     try:
         require_topic_name(name)
     except KafkaError:
-        return _unknown(name, _INVALID_TOPIC)
-    return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)
+        return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _known(context: RequestContext, topic: TopicImage) -> dict[str, Any]:

@@ -10,20 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
-
-_ILLEGAL_STATE = 34
 
 
 def shake(_context: RequestContext, _request: Any) -> Response:
     """Refuses."""
-    return {"error_code": _ILLEGAL_STATE}
+    return {"error_code": ErrorCode.ILLEGAL_SASL_STATE}
 
 
 def authenticate(_context: RequestContext, _request: Any) -> Response:
     """Refuses."""
     return {
-        "error_code": _ILLEGAL_STATE,
+        "error_code": ErrorCode.ILLEGAL_SASL_STATE,
         "error_message": "SaslAuthenticate request received after successful authentication",
     }
 

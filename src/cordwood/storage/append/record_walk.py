@@ -124,7 +124,7 @@ def prepare() -> None:
     """Loads the native walk, and returns when it is there.
 
     Raises:
-        ImportError: it cannot be had here.
+        ImportError: it is not available here.
     """
     _native.load()
 

@@ -77,7 +77,7 @@ class ValidationResult(NamedTuple):
 
     `log_append_time_ms` is -1 for topics of CreateTime. `offset_of_max_timestamp` is the last
     offset of the batch that holds the record. `size_may_have_changed` says that a batch was built
-    anew.
+    again.
     """
 
     batches: list[ValidatedBatch]

@@ -25,7 +25,7 @@ class AppendResult:
     the producer sent before are those of the first time; both are -1 when there was nothing to
     append. `log_append_time_ms` is -1 for CreateTime, but for a batch
     sent before the largest timestamp it had. `records_converted` counts the records of
-    batches that were built anew.
+    batches that were rebuilt.
 
     Source: org.apache.kafka.storage.internals.log.LogAppendInfo.
     """

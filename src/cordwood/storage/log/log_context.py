@@ -43,7 +43,7 @@ class FlushTimes:
 
 
 class LogContext:
-    """Clock, rng, open files, tasks put off, failed directories, counters.
+    """Clock, rng, open files, delayed tasks, failed directories, counters.
 
     `producer_id_expiration_ms`, `max_transaction_timeout_ms` and `verify_transactions`
     (transaction.partition.verification.enable) are the broker's settings.

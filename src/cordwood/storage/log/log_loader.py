@@ -2,7 +2,7 @@
 
 1. Temporary files: `.deleted` go; `.swap` files are a clean's result and win, unless a `.cleaned`
    file at or below them says that not all of them had been renamed.
-2. Segments: an index without its log goes; a log without its offset index gets its indexes anew.
+2. Segments: an index without its log goes; a log without its offset index gets its indexes rebuilt.
 3. After an unclean stop, segments from the recovery point on are walked: every batch's size and
    CRC. At the first bad byte the log is cut, and the segments behind it go. A whole batch with
    offsets that no append writes is an error, and leaves the files as they are.
@@ -13,7 +13,7 @@ A second load of what a load left changes nothing.
 
 `RecoveryPolicy.KEEP` is for a log that is opened to be cleaned while its broker is stopped. Nothing
 is recovered then, which is left to the broker's own start: step 3 does not happen, the log ends
-behind its last whole batch, and what Kafka would mend by cutting a segment is an error. With an
+behind its last whole batch, and what Kafka would repair by cutting a segment is an error. With an
 `OverlayFileSystem`, no file of the directory changes.
 
 Source: org.apache.kafka.storage.internals.log.LogLoader.
@@ -106,8 +106,8 @@ class LoadRequest:
 
     `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
     With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
-    syncs its parent. `on_segment` hears (number, of how many) before each segment that is
-    recovered, and `on_warning` what was found to be wrong.
+    syncs its parent. `on_segment` is called with (number, of how many) before each segment that is
+    recovered, `on_warning` for damage.
     """
 
     directory: Path
@@ -130,7 +130,7 @@ def load_log(request: LoadRequest) -> PartitionLog:
     Raises:
         StorageError: a file of the directory could not be read or written.
         CorruptError: a file's name is no offset, or a file of another kind cannot be read; with
-            `RecoveryPolicy.KEEP` also what only a recovery would mend.
+            `RecoveryPolicy.KEEP` also what only a recovery would repair.
         ImpossibleOffsetError: a whole batch has offsets that no append writes; it is left as it is.
         InconsistentTopicIdError: the directory belongs to another topic of the same name.
     """
@@ -161,7 +161,7 @@ class _Loader:
     def load(self) -> PartitionLog:
         """Does the steps in order; again where a file has gone that was there a moment ago.
 
-        That is how it is in a directory that is only looked at, while its owner goes on.
+        That is so in a directory that is only inspected, while its owner runs.
         """
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):
@@ -328,7 +328,7 @@ class _Loader:
                 self._check_indexes(segment, present)
 
     def _check_indexes(self, segment: LogSegment, present: set[str]) -> None:
-        """Makes indexes anew that are missing or damaged, unless recovery will do so anyway."""
+        """Rebuilds indexes that are missing or damaged, unless recovery rebuilds them anyway."""
         request = self._request
         base = segment.base_offset
         is_flushed = self._keeps or request.clean_shutdown or base < request.recovery_point
@@ -361,11 +361,11 @@ class _Loader:
                 segment.path,
                 error,
             )
-            if is_flushed:  # else the segments before it may be torn, which are told the producers
+            if is_flushed:  # else the segments before it may be torn, which update the producers
                 self._recover_segment(segment)
 
     def _index_whole(self, segment: LogSegment, *, is_active: bool) -> None:
-        """Makes the indexes of a segment from its batches, none of which may be cut off.
+        """Rebuilds the indexes of a segment from its batches, none of which may be cut off.
 
         Raises:
             CorruptError: a batch cannot be read or its CRC is wrong, or the segment does not end
@@ -435,7 +435,7 @@ class _Loader:
         active = self._segments.active if self._segments else None
         if active is not None and end != active.base_offset and not active.can_hold(end - 1):
             # Its last batch's offset is damaged. Were it believed, all of the log would go, or
-            # appends would go on far away.
+            # appends would continue far away.
             truncated = self._recover_one(active) or truncated
             end = self._log_end()
         if self._segments and end < request.log_start_offset:
@@ -612,6 +612,6 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
         RoundJournal(directory, fs=fs).end()
         recover_directory(directory, fs=fs)
     if JOURNAL_NAME in names:
-        # The log goes on from here: what is left of the round is planned anew, on what there is.
+        # The log continues from here: the rest of the round is planned again, for the current log.
         RoundJournal(directory, fs=fs).end()
     return fs.names_in(directory)

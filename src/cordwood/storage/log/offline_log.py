@@ -1,8 +1,8 @@
 """A log whose broker is stopped, opened by the loader and left as it is on disk.
 
-The loader runs with `RecoveryPolicy.KEEP` on an `OverlayFileSystem`: whatever it mends is mended in
+The loader runs with `RecoveryPolicy.KEEP` on an `OverlayFileSystem`: whatever it repairs is repaired in
 memory. `OfflineLog.repair` then writes the part of it that a cleaning leaves on disk: what Kafka
-would mend at its start whatever the state of the log.
+would repair at its start whatever the state of the log.
 
 Source: org.apache.kafka.storage.internals.log.LogLoader.load, UnifiedLog.
 """
@@ -52,15 +52,15 @@ class OfflineLog:
 
     @property
     def _fs(self) -> FileSystem:
-        """Holds what the loader has mended."""
+        """Holds what the loader has repaired."""
         return self.log.context.fs
 
     def facts_of(self, base_offset: int, *, fs: FileSystem = OS) -> FileFacts:
-        """Those of a segment's log file, which may go on behind its last whole batch."""
+        """Those of a segment's log file, which may be longer than its whole batches."""
         return fs.facts_of(self.log.directory / segment_file_name(base_offset, LOG_SUFFIX))
 
     def repair(self, *, fs: FileSystem = OS) -> None:
-        """Writes what is mended on disk: indexes that were missing, and producer snapshots.
+        """Writes what is repaired on disk: indexes that were missing, and producer snapshots.
 
         Indexes without a log are removed. Nothing else changes.
         """

@@ -235,7 +235,7 @@ class PartitionLog:
             return old
 
     def _refresh_first_unstable(self) -> None:
-        """Takes the first unstable offset from the producers anew."""
+        """Updates the first unstable offset from the producers."""
         self._first_unstable = self.producer_state.first_unstable_offset
         if self._first_unstable is not None:
             self._first_unstable = max(self._first_unstable, self.log_start_offset)
@@ -328,7 +328,8 @@ class PartitionLog:
                 metrics=self.context.metrics,
             )
             if is_sliced and analyzed:
-                # Without the lock: a batch may expand to 128 MiB, and readers go on meanwhile.
+                # Without the lock: a batch may expand to 128 MiB, and readers continue in the
+                # meantime.
                 checked = self._validated(analyzed, origin, leader_epoch, first_offset=0)
         with self.lock, self.guard("appending records to"):
             self.require_open()
@@ -482,7 +483,7 @@ class PartitionLog:
             count += header.records_count
         self.active.append(parts, appended)
         self._set_end(last + 1)
-        if self._high_watermark.offset >= self.log_end_offset:  # a follower that began anew
+        if self._high_watermark.offset >= self.log_end_offset:  # a follower that started again
             self._high_watermark = LogPosition(self.log_end_offset)
         producers.commit(self.active)
         self.producer_state.update_map_end_offset(self.log_end_offset)
@@ -558,7 +559,7 @@ class PartitionLog:
                     "exists and is active with size 0.",
                     base,
                 )
-                # Over the old files, not beside them: a log without any segment begins anew at 0.
+                # Over the old files, not beside them: a log without any segment starts at 0 again.
                 segment = self._new_segment(base)
                 self.context.resources.forget(old)
                 self.segments = self.segments.without([old]).with_added(segment)
@@ -581,7 +582,7 @@ class PartitionLog:
                 self.producer_state.take_snapshot(sync=False)
                 old.on_become_inactive()
             except (OSError, CordwoodError):
-                # The log goes on in its old segment: a second one must not lie inside it.
+                # The log continues in its old segment: a second one must not lie inside it.
                 segment.delete_if_exists()
                 raise
             self.segments = self.segments.with_added(segment)
@@ -628,7 +629,7 @@ class PartitionLog:
         self.flush_up_to(self.log_end_offset, including_offset=force_active)
 
     def _flush_appended(self) -> None:
-        """Flushes for flush.messages; records last even where an index finds no room."""
+        """Flushes for flush.messages; records last even if an index does not fit the disk."""
         try:
             self.flush(force_active=False)
         except StorageError as error:
@@ -640,8 +641,8 @@ class PartitionLog:
         """Makes records below `offset` last, and raises the recovery point to it.
 
         Raises:
-            StorageError: a sync failed, and the directory is offline; or an index found no room,
-                and only the recovery point is not raised: the records last.
+            StorageError: a sync failed, and the directory is offline; or there is no space for an
+                index, and only the recovery point is not raised: the records last.
         """
         with self.guard("flushing"):
             with self.lock:
@@ -653,7 +654,7 @@ class PartitionLog:
             dirty = self.segments.values(known, end)
             self._by_name(lambda: self._sync(dirty, known))
             with self.lock:
-                # What was cut off meanwhile, and written anew, has not been synced.
+                # What was truncated and written again in the meantime has not been synced.
                 if generation == self.generation:
                     self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
                 self.last_flush_ms = self.context.clock.now_ms()
@@ -1028,7 +1029,7 @@ class PartitionLog:
 
         Args:
             segments: they are in the log's list no more, or leave it in this very step; those that
-                are marked already are passed over.
+                are already marked are skipped.
             snapshots: offsets of producer snapshots that go with them.
 
         Raises:
@@ -1101,7 +1102,7 @@ class PartitionLog:
                 )
 
     def assign_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
-        """Records the epoch that a new leader begins, at the log's end unless told otherwise.
+        """Records the epoch that a new leader begins, by default at the log's end.
 
         It is in the file before the first record is appended with it, and soon.
         """
@@ -1254,11 +1255,11 @@ class PartitionLog:
         self.end = LogPosition(offset, self.active.base_offset, self.active.size_bytes)
 
     def set_high_watermark(self, position: LogPosition) -> None:
-        """Sets the high watermark as it is told."""
+        """Sets the high watermark to the given value."""
         self._high_watermark = position
         self.producer_state.on_high_watermark_updated(position.offset)
         self._refresh_first_unstable()
 
     def _forget_high_watermark_position(self) -> None:
-        """Has the high watermark's place looked up anew: its segment was replaced."""
+        """Looks up the high watermark's position again: its segment was replaced."""
         self._high_watermark = LogPosition(self.high_watermark)

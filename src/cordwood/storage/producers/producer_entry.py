@@ -299,7 +299,7 @@ class ProducerAppendInfo:
             current: the producer as it is, empty when it is new.
             origin: how much is checked.
             verification: the producer's, while a transaction of its is being verified.
-            on_warning: is told of what a leader would have refused.
+            on_warning: called for batches that a leader would have refused.
         """
         self.producer_id = current.producer_id
         self.entry = ProducerStateEntry(
@@ -476,7 +476,7 @@ class ProducerAppendInfo:
         else:
             last = NO_SEQUENCE
         follows = first_sequence == last + 1 or (first_sequence == 0 and last == SEQUENCE_MAX)
-        # A producer whose records are all gone may go on with any sequence.
+        # A producer whose records were all removed may continue with any sequence.
         if not follows and current.producer_epoch != NO_PRODUCER_EPOCH:
             raise OutOfOrderSequenceError(
                 f"{self._out_of_order(offset)}: {first_sequence} (incoming seq. number), "

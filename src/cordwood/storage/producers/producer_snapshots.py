@@ -64,7 +64,7 @@ class ProducerSnapshots:
         return self._directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
 
     def list_again(self) -> None:
-        """Looks into the directory anew: others have removed files there."""
+        """Reads the directory again: other code has removed files there."""
         self._offsets = set(snapshot_offsets(self._directory, fs=self._fs))
 
     def read(self, offset: int) -> list[ProducerEntry]:
@@ -137,7 +137,7 @@ class ProducerSnapshots:
                 self.remove(offset)
 
     def remove_stray(self, bases: Collection[int]) -> None:
-        """Looks into the directory anew, and removes snapshots that belong to no segment.
+        """Reads the directory again, and removes snapshots that belong to no segment.
 
         Source: ProducerStateManager.removeStraySnapshots.
         """

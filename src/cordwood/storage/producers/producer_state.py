@@ -1,6 +1,6 @@
 """What a log knows of its producers: their last batches, and the transactions still open.
 
-Whoever appends holds the log's lock; `has_late_transaction`, `producer_count` and snapshots by
+An appender holds the log's lock; `has_late_transaction`, `producer_count` and snapshots by
 offset may be asked for without it.
 
 A snapshot holds the producers in the order of the java.util.HashMap that Kafka has them in, so
@@ -119,7 +119,8 @@ class ProducerStateManager:
             max_transaction_timeout_ms: transaction.max.timeout.ms.
             producer_id_expiration_ms: producer.id.expiration.ms.
             verify_transactions: transaction.partition.verification.enable.
-            on_warning: is told of damaged snapshots, and of what a leader would have refused.
+            on_warning: called for damaged snapshots, and for batches that a leader would have
+                refused.
 
         Raises:
             CorruptError: a snapshot's name does not begin with an offset.
@@ -486,7 +487,7 @@ class ProducerStateManager:
         self._snapshots.remove_before(offset)
 
     def remove_stray_snapshots(self, bases: Collection[int]) -> None:
-        """Looks into the directory anew, and removes snapshots that belong to no segment.
+        """Reads the directory again, and removes snapshots that belong to no segment.
 
         The newest of them stays if it lies behind the last of `bases`, the segments' base offsets:
         a clean stop leaves it at the log's end.
@@ -522,7 +523,7 @@ class ProducerStateManager:
         self._load_newest(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forgets everything and removes every snapshot; the log begins anew at `offset`."""
+        """Clears all state and removes every snapshot; the log starts again at `offset`."""
         self._clear()
         for found in self._snapshots.offsets:
             self._snapshots.remove(found)

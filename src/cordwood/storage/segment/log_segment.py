@@ -149,7 +149,7 @@ class LogSegment:
         self._max_index_bytes = config.segment_index_bytes
         self._on_warning = on_warning
         self._trusts_indexes = trusts_indexes
-        # Held while entries are added to the indexes, or both are made anew.
+        # Held while entries are added to the indexes, or both are rebuilt.
         self._index_lock = threading.Lock()
         self._rebuilds = 0
         self._read_bytes = READ_BYTES
@@ -185,7 +185,7 @@ class LogSegment:
             fs=fs,
             is_new=is_new,
         )
-        # No file is set aside for an index, so that there is always room for a whole one.
+        # No other file takes the space for an index, so a whole one always fits.
         self.resize_indexes(config.segment_index_bytes)
 
     @classmethod
@@ -250,7 +250,7 @@ class LogSegment:
             now_ms: taken for the time it was created.
             roll_jitter_ms: how much earlier than segment.ms it rolls.
             facts: of the log file, where they are known already.
-            on_warning: told of damage that was mended; the module's logger otherwise.
+            on_warning: called for damage that was repaired; the module's logger otherwise.
             trusts_indexes: what an index says of the segment as a whole (its last entries, how many
                 there are) is not compared with the log, as in Kafka.
 
@@ -557,7 +557,7 @@ class LogSegment:
             file.write_at(parts, position)
         except (NoSpaceError, OSError):
             self._is_preallocated = False
-            # Where this fails too, it is no longer a matter of room.
+            # If this fails too, a lack of space is not the reason.
             self._cut(file, position)
             raise
         with self._index_lock:
@@ -568,7 +568,7 @@ class LogSegment:
     def _note_appended(self, position: int, batches: Sequence[AppendedBatch]) -> None:
         """Adds index entries as they fall due.
 
-        A set of batches that an index has no room for is only looked up less quickly: the log is
+        A set of batches that does not fit an index is only looked up less quickly: the log is
         rolled before the next.
         """
         newest = self._max_timestamp
@@ -684,7 +684,7 @@ class LogSegment:
         else:
             self.transaction_index.sanity_check()
 
-    # ---- cut off, made anew
+    # ---- truncated, rebuilt
 
     def truncate_to(self, offset: int, *, now_ms: int | None = None) -> int:
         """Removes batches that reach `offset` or beyond, and their index entries; how many bytes.
@@ -702,7 +702,7 @@ class LogSegment:
         else:
             batch = self._find(offset, 0)
             position = self.size_bytes if batch is None else batch.position
-            # In memory before the lock is taken: making them anew takes it too.
+            # In memory before the lock is taken: rebuilding them takes it too.
             self._begin_writing()
         with self._index_lock:
             if offset <= self.base_offset:
@@ -758,14 +758,14 @@ class LogSegment:
         next_base_offset: int | None = None,
         native: bool | None = None,
     ) -> int:
-        """Checks every batch, cuts the log off at the first bad one, and makes the indexes anew.
+        """Checks every batch, truncates the log at the first bad one, and rebuilds the indexes.
 
         Args:
             flushed_offset: batches below it were flushed, and are not torn by a crash.
             next_base_offset: the next segment's base offset, which no offset here may reach.
             producer_state: that of the segment's base offset, brought up to its end; without one
                 the transaction index stays as it is.
-            leader_epochs: told of epochs that begin here.
+            leader_epochs: called for epochs that begin here.
             native: by compiled code or not; None lets the segment's size decide.
 
         Returns:
@@ -827,7 +827,7 @@ class LogSegment:
         return replay
 
     def rebuild_indexes(self) -> None:
-        """Makes both indexes anew from the log's headers; the log stays as it is.
+        """Rebuilds both indexes from the log's headers; the log does not change.
 
         Raises:
             KafkaError: offsets do not ascend, or are out of reach of the base offset.
@@ -841,7 +841,7 @@ class LogSegment:
         """Returns when the log and its indexes are on disk; their names need the directory synced.
 
         Raises:
-            NoSpaceError: the file system has no room for the indexes.
+            NoSpaceError: the file system has no space for the indexes.
             OSError: the disk refused.
         """
         self.flush_log()
@@ -851,7 +851,7 @@ class LogSegment:
         """Returns when the log is on disk.
 
         Raises:
-            OSError: the disk refused, for want of room or otherwise: nobody knows what is on it.
+            OSError: the disk refused, for lack of space or otherwise: its content is unknown.
         """
         changes = self._changes
         if self._changes_synced < changes:
@@ -863,7 +863,7 @@ class LogSegment:
         """Returns when the indexes are on disk.
 
         Raises:
-            NoSpaceError: the file system has no room for them.
+            NoSpaceError: the file system has no space for them.
             OSError: the disk refused.
         """
         self._offset_index.flush()
@@ -874,7 +874,7 @@ class LogSegment:
         """Adds the last time index entry, and leaves all files exactly as long as they need be.
 
         Raises:
-            NoSpaceError: the file system has no room for the indexes.
+            NoSpaceError: the file system has no space for the indexes.
             OSError: the disk refused.
         """
         if not self._is_writing:
@@ -885,7 +885,7 @@ class LogSegment:
         """The same for a segment that was written to, and lets go of its file; syncs nothing.
 
         Raises:
-            NoSpaceError: the file system has no room for the indexes.
+            NoSpaceError: the file system has no space for the indexes.
             OSError: the disk refused.
         """
         if self._is_writing:
@@ -1099,7 +1099,7 @@ class LogSegment:
         return look_up()
 
     def _rebuild(self, seen: int, reason: CorruptError) -> bool:
-        """Makes both indexes anew from the log; False if they cannot get any better by that.
+        """Rebuilds both indexes from the log; False if that cannot improve them.
 
         Args:
             seen: how often that had been done when the question was asked.
@@ -1147,7 +1147,7 @@ class LogSegment:
         self.resize_indexes(self._max_index_bytes)
 
     def warn(self, message: str) -> None:
-        """Tells of damage that was mended."""
+        """Reports damage that was repaired."""
         if self._on_warning is not None:
             self._on_warning(message)
         else:

@@ -3,7 +3,7 @@
 An index is two columns in memory: keys, which ascend strictly, and values, which never descend. It
 is read from its file when it is first asked, and may be let go again; entries not yet in the file
 are written by `flush` and `trim`, not one by one: after a crash of the process the segments from
-the recovery point on get their indexes anew, as Kafka's do.
+the recovery point on get their indexes rebuilt, as Kafka's do.
 
 One thread appends and truncates; any number may look up meanwhile, without a lock: what they see is
 one pair of columns, whose values are never shorter than its keys.
@@ -40,7 +40,7 @@ Columns = tuple["array[int]", "array[int]"]
 
 
 class IndexCache(Protocol):
-    """Whoever bounds the bytes of indexes in memory."""
+    """The cache that limits the bytes of indexes in memory."""
 
     def note_index(self, index: SegmentIndex, size_bytes: int) -> None:
         """Takes note that an index has been read; may call `release` of others."""
@@ -89,10 +89,10 @@ class SegmentIndex(ABC):
         Args:
             path: the index file, which need not be there.
             base_offset: the segment's.
-            max_index_bytes: how much a file made anew may hold; an existing one holds what it has,
+            max_index_bytes: how much a new file may hold; an existing one holds what it has,
                 until `resize`.
             fs: the file system.
-            cache: told when the index is read; None keeps it in memory.
+            cache: notified when the index is read; None keeps it in memory.
             is_new: the index is empty, whatever the file may hold.
         """
         self.path = path
@@ -110,7 +110,7 @@ class SegmentIndex(ABC):
         # Invariant, while columns are there: the first `_saved` of them are in the file.
         self._saved = 0
         self._exists = not is_new
-        self._has_tail = False  # the file goes on behind the saved entries
+        self._has_tail = False  # the file is longer than the saved entries
         self._is_pinned = is_new  # a writer holds on to the columns
         self._is_synced = True
         if is_new:
@@ -188,7 +188,7 @@ class SegmentIndex(ABC):
         self.replace_all(self._empty())
 
     def reset(self) -> None:
-        """Removes all entries, and makes room for as many as a new index holds."""
+        """Removes all entries, and makes space for as many as a new index holds."""
         self.truncate()
         self.resize(self.max_index_bytes)
 
@@ -209,7 +209,7 @@ class SegmentIndex(ABC):
     # ---- its file
 
     def flush(self, *, sync: bool = True) -> None:
-        """Writes what the file does not have yet, and makes it last unless told otherwise.
+        """Writes what the file does not have yet, and by default syncs it.
 
         Raises:
             NoSpaceError: the file system is full; nothing is lost in memory.
@@ -317,7 +317,7 @@ class SegmentIndex(ABC):
         if count >= len(keys):
             return
         with self._lock:
-            # New columns: a look-up under way goes on with the old ones.
+            # New columns: a lookup in progress continues with the old ones.
             self._columns = (keys[:count], values[:count])
             self._has_tail = self._has_tail or self._saved > count
             self._saved = min(self._saved, count)

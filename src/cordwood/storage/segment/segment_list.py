@@ -131,7 +131,7 @@ class SegmentList:
 
         Args:
             timestamp: in ms.
-            rebuilds: how often an index has been made anew: what was said before it may be wrong.
+            rebuilds: how often an index has been rebuilt: earlier results may be wrong.
 
         Raises:
             OSError: a segment's file is gone.

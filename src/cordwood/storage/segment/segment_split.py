@@ -84,7 +84,7 @@ def _require_plausible(
 ) -> None:
     """Source: Kafka refuses to split in most of these cases, as LocalLog.splitOverflowedSegment.
 
-    Differs: Kafka splits off a last batch that is out of reach, and goes on behind it.
+    Differs: Kafka splits off a last batch that is out of reach, and continues after it.
     """
     last_offset = base_offset - 1
     for before, head in pairwise(heads):

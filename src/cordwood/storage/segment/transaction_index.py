@@ -64,8 +64,8 @@ class TransactionIndex:
         self._fs = fs
         self._lock = threading.Lock()
         self._is_synced = True
-        # Once the file has been read: what it holds, and what it has had no room for. Replaced, not
-        # changed, by whatever takes entries away.
+        # Once the file has been read: what it holds, and what did not fit. Replaced, not
+        # changed, by code that removes entries away.
         self._entries: list[AbortedTransaction] | None = [] if is_new else None
         # Invariant, while entries are there: the first `_saved` of them are in the file.
         self._saved = 0
@@ -108,7 +108,7 @@ class TransactionIndex:
         return AbortedTransactions(found, complete=False)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Adds an entry, in memory and, if there is room, in the file.
+        """Adds an entry, in memory and, if there is space, in the file.
 
         Raises:
             ValueError: its last offset is not larger than that of the last entry.

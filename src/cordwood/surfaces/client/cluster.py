@@ -1,7 +1,7 @@
 """A cluster as a client sees it: bootstrap, nodes, versions, and calls that find their broker.
 
 Brokers are retried with Kafka's backoff until the call's time is over; what could not be reached is
-told in the words of Kafka's NetworkClient.
+reported in the words of Kafka's NetworkClient.
 
 Source: org.apache.kafka.clients.ClientUtils, NetworkClient, admin.KafkaAdminClient.
 """
@@ -19,6 +19,7 @@ from kio.schema.index import api_key_map, schema_name_map
 
 from cordwood import __version__
 from cordwood.model.clock import Clock, SystemClock, pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.surfaces.client.connection import API_VERSIONS_KEY, Connection, Decode
 from cordwood.surfaces.client.errors import (
     BadAddressError,
@@ -167,7 +168,7 @@ class Cluster:
     ) -> Any:
         """Sends a request to `node_id`, or to any broker, and gives the answer.
 
-        A connection that was closed meanwhile is opened anew. `name` is the call in errors,
+        A connection that was closed since is opened again. `name` is the call in errors,
         `decode` reads the answer's body where kio is not to.
 
         Raises:
@@ -230,7 +231,7 @@ class Cluster:
         if node_id is not None and node_id >= 0:
             node = self._nodes.get(node_id)
             if node is None:
-                raise RefusedError(8, f"Node {node_id} is not known")
+                raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, f"Node {node_id} is not known")
             return [(node.id, node.host, node.host, node.port)]
         wanted = [
             (-1 - index, address.host, address.ip, address.port)

@@ -14,6 +14,7 @@ from uuid import UUID
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.record_batch import Record, RecordBatch, iter_batches
 from cordwood.model.clock import Clock, SystemClock, pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.client.admin import Admin
 from cordwood.surfaces.client.cluster import Cluster
@@ -26,8 +27,21 @@ _FETCH_BYTES_MAX = 52_428_800
 _PARTITION_BYTES_MAX = 1_048_576
 _WAIT_MAX_MS = 500
 _RETRY_S = 0.1
-_OUT_OF_RANGE = 1
-_METADATA_CODES = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103, 106})
+_METADATA_CODES = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 
 
 class NoOffsetError(ClientError):
@@ -161,7 +175,7 @@ class Consumer:
         if place is None:
             return []
         code = int(data.error_code)
-        if code == _OUT_OF_RANGE:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._start_anew(tp, place)
         elif code in _METADATA_CODES:
             pause(_RETRY_S)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cordwood.model.clock import pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.client.admin import Admin, by_topic
 from cordwood.surfaces.client.cluster import Cluster
@@ -17,7 +18,13 @@ from cordwood.surfaces.client.errors import RefusedError, require
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
 
-_NOT_YET = frozenset({14, 15, 16})
+_NOT_YET = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 _RETRY_S = 0.1
 
 
@@ -40,7 +47,7 @@ def find_coordinator(cluster: Cluster, key: str, *, kind: int = GROUP) -> int:
         if getattr(answer, "coordinators", None):
             (found,) = answer.coordinators
         if not found.error_code:
-            # The node may be one that no list of brokers has told of yet.
+            # The node may be missing in all lists of brokers received so far.
             Admin(cluster).describe_cluster()
             return int(found.node_id)
         if found.error_code not in _NOT_YET or cluster.is_past(deadline):

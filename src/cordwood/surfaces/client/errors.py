@@ -6,8 +6,8 @@ they do where they show an error's cause.
 
 from __future__ import annotations
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
-from cordwood.surfaces.client.error_texts import error_text
 
 _PACKAGE = "org.apache.kafka.common.errors"
 
@@ -51,14 +51,11 @@ class RefusedError(ClientError):
     """A broker's error code, with its message or else Kafka's own for that code."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
-        text = error_text(code)
-        super().__init__(text.message if message is None else message)
+        known = ErrorCode.of(code)
+        super().__init__(known.message if message is None else message)
         self.code = code
-        self.code_name = text.code_name
-        package = _PACKAGE
-        if text.name == "InvalidRecordException":
-            package = "org.apache.kafka.common"
-        self.java_class = f"{package}.{text.name}"
+        self.code_name = known.name
+        self.java_class = known.java_class
 
 
 def require(code: int, message: str | None = None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.client.admin import Admin, by_topic
 from cordwood.surfaces.client.cluster import Cluster
@@ -32,9 +33,16 @@ REBALANCE_TIMEOUT_MS = 300_000
 _HEARTBEAT_S = 3.0
 _COMMIT_S = 5.0
 _PROTOCOL = "range"
-_MEMBER_ID_REQUIRED = 79
-_NOT_COORDINATOR = frozenset({14, 15, 16})
-_REJOIN = frozenset({22, 25, 27})
+_NOT_COORDINATOR = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+_REJOIN = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
+)
 
 
 def assign_by_range(
@@ -90,7 +98,7 @@ class GroupConsumer:
         return records
 
     def close(self, unread: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commits where to go on (`unread` where records were not used), and leaves the group."""
+        """Commits the next offsets (`unread` if records were not used), and leaves the group."""
         if self._generation < 0 or self._coordinator is None:
             return
         if self.auto_commit:
@@ -132,7 +140,7 @@ class GroupConsumer:
                 },
                 timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
             )
-            if answer.error_code == _MEMBER_ID_REQUIRED:
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._member_id = answer.member_id
             elif self._must_retry(int(answer.error_code)):
                 continue
@@ -198,10 +206,10 @@ class GroupConsumer:
             self._join()
 
     def _must_retry(self, code: int) -> bool:
-        """Whether to join anew; forgets what the coordinator has forgotten."""
+        """Whether to join again; forgets what the coordinator has forgotten."""
         if code in _NOT_COORDINATOR:
             self._coordinator = None
-        elif code == 25:
+        elif code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
         if code in _NOT_COORDINATOR | _REJOIN:
             self._generation = -1

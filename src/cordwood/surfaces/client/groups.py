@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.client.admin import Admin, by_topic
 from cordwood.surfaces.client.cluster import Cluster, Node
@@ -15,7 +16,6 @@ from cordwood.surfaces.client.consumer_protocol import parse_assignment
 from cordwood.surfaces.client.coordinator import find_coordinator
 from cordwood.surfaces.client.errors import NotSupportedError, RefusedError, require
 
-_NOT_FOUND = 69
 _CONSUMER = "consumer"
 
 
@@ -33,7 +33,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group as its coordinator tells of it; epochs are None for a classic group."""
+    """A group as its coordinator describes it; epochs are None for a classic group."""
 
     group_id: str
     kind: str
@@ -67,7 +67,7 @@ class Groups:
         except NotSupportedError:
             return self._describe_classic(group_id, node)
         (found,) = answer.groups
-        if found.error_code == _NOT_FOUND:
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return self._describe_classic(group_id, node)
         require(found.error_code, found.error_message)
         return Group(
@@ -86,7 +86,7 @@ class Groups:
         (found,) = answer.groups
         require(found.error_code, getattr(found, "error_message", None))
         if found.group_state == "Dead" and not found.protocol_type:
-            raise RefusedError(_NOT_FOUND, f"Group {group_id} not found.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if found.protocol_type not in {"", _CONSUMER}:
             raise RefusedError(
                 -1,

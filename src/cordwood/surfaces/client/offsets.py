@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cordwood.model.clock import pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.client.admin import Admin, by_topic
 from cordwood.surfaces.client.cluster import Cluster
@@ -24,8 +25,15 @@ _LIST_OFFSETS_VERSIONS: Mapping[int, int] = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-_UNKNOWN_TOPIC = 3
-_LEADER_CODES = frozenset({5, 6, 74, 75, 78})
+_LEADER_CODES = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
 _RETRY_S = 0.1
 
 
@@ -51,12 +59,12 @@ class Offsets:
             for tp in wanted:
                 leaders = {p.partition: p.leader for p in topics[tp.topic].partitions}
                 if tp.partition not in leaders:
-                    raise RefusedError(_UNKNOWN_TOPIC)
+                    raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 by_leader.setdefault(leaders[tp.partition], []).append(tp)
             if -1 not in by_leader:
                 return by_leader
             if self._cluster.is_past(deadline):
-                raise RefusedError(min(_LEADER_CODES))
+                raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE)
             pause(_RETRY_S)
 
     def list_offsets(

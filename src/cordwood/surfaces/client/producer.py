@@ -1,6 +1,6 @@
 """Sends records: batches by partition, sent when they are full or old enough; one at a time.
 
-Idempotent as Kafka's producer is where acks=all. What fails is told record by record.
+Idempotent as Kafka's producer is where acks=all. Failures are reported record by record.
 
 Source: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender, RecordAccumulator.
 """
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_batch
 from cordwood.model.clock import Clock, SystemClock, pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.surfaces.client.admin import Admin, TopicFacts
 from cordwood.surfaces.client.cluster import Cluster
@@ -21,10 +22,6 @@ from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutE
 from cordwood.surfaces.client.partitioner import partition_of
 
 _RECORD_OVERHEAD_BYTES = 21
-_TOO_LARGE = 10
-_RETRIABLE = frozenset({3, 5, 6, 7, 9, 13, 19, 20, 56, 100})
-_INVALID_TOPIC = 17
-_INVALID_RECORD = 87
 _METADATA_RETRY_S = 0.1
 _ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 
@@ -91,7 +88,7 @@ class _Batch:
 
 
 class Producer:
-    """Sends records on a cluster that the caller closes; `failed` hears of those that are lost."""
+    """Sends records on a cluster that the caller closes; `failed` is called for lost ones."""
 
     def __init__(
         self,
@@ -116,7 +113,7 @@ class Producer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     def send(self, record: ProducerRecord) -> None:
-        """Takes a record; it goes out with its batch, or `failed` hears of it."""
+        """Takes a record; it goes out with its batch, or `failed` is called for it."""
         try:
             self._require_size(record)
             topic = self._topic(record.topic)
@@ -181,7 +178,7 @@ class Producer:
             try:
                 (topic,) = self._admin.topics([name], create=True)
             except RefusedError as error:
-                if error.code == _INVALID_TOPIC:
+                if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
                     raise InvalidTopicsError(f"Invalid topics: [{name}]") from error
             else:
                 if topic.partitions and all(p.leader >= 0 for p in topic.partitions):
@@ -222,12 +219,12 @@ class Producer:
                 return
             if refusal is None:
                 return
-            if refusal.code == _TOO_LARGE and len(records) > 1:
+            if refusal.code == ErrorCode.MESSAGE_TOO_LARGE and len(records) > 1:
                 half = len(records) // 2
                 self._deliver(topic, partition, records[:half], timestamps[:half])
                 self._deliver(topic, partition, records[half:], timestamps[half:])
                 return
-            if refusal.code not in _RETRIABLE or attempts <= 0:
+            if not ErrorCode.of(refusal.code).is_retriable or attempts <= 0:
                 self._fail(records, *refusal.errors)
                 return
             attempts -= 1
@@ -322,7 +319,7 @@ def _refusal(answer: Any, records: int) -> _Refusal | None:
         "Failed to append record because it was part of a batch which had one more more invalid "
         "records"
     )
-    own_code = code if len(told) == 1 else _INVALID_RECORD
+    own_code = code if len(told) == 1 else ErrorCode.INVALID_RECORD
     errors = [
         RefusedError(own_code, told[index] or message) if index in told else rest
         for index in range(records)

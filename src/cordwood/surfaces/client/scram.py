@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.surfaces.client.cluster import Cluster
 from cordwood.surfaces.client.errors import RefusedError, require
 
@@ -17,7 +18,6 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 ITERATIONS_MIN = 4096
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-_NOT_FOUND = 91
 
 
 class Credential(NamedTuple):
@@ -29,7 +29,7 @@ class Credential(NamedTuple):
 
 
 class ScramUser(NamedTuple):
-    """A user's mechanisms with their iterations, or why they could not be told."""
+    """A user's mechanisms with their iterations, or why they are unknown."""
 
     name: str
     mechanisms: tuple[tuple[str, int], ...]
@@ -53,7 +53,7 @@ def describe_users(cluster: Cluster, names: Sequence[str]) -> list[ScramUser]:
             else None,
         )
         for result in answer.results
-        if result.error_code != _NOT_FOUND
+        if result.error_code != ErrorCode.RESOURCE_NOT_FOUND
     ]
 
 

@@ -1,4 +1,4 @@
-"""A transaction as its coordinator tells of it.
+"""A transaction as its coordinator describes it.
 
 Read by a schema of its own: kio refuses the start time of -1 that a transaction has between two.
 
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from cordwood.format.byte_reader import ByteReader
 from cordwood.format.message_schema import read_message, schemas
+from cordwood.model.error_codes import ErrorCode
 from cordwood.surfaces.client.cluster import Cluster
 from cordwood.surfaces.client.coordinator import TRANSACTION, find_coordinator
 from cordwood.surfaces.client.errors import RefusedError, require
 
-_NOT_FOUND = 105
 _RESPONSE = schemas(
     """
 message DescribeTransactionsResponse versions=0 flexible=0+
@@ -61,9 +61,9 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         decode=lambda body: read_message(_RESPONSE, 0, ByteReader(body)).fields,
     )
     (state,) = answer["transactionStates"]
-    if state["errorCode"] == _NOT_FOUND:
+    if state["errorCode"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise RefusedError(
-            _NOT_FOUND,
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             f"DescribeTransactions request for transactionalId `{transactional_id}` failed because "
             "the ID could not be found",
         )

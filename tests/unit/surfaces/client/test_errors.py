@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.surfaces.client.error_texts import error_text
+from cordwood.model.error_codes import ErrorCode
 from cordwood.surfaces.client.errors import RefusedError, require
 
 
@@ -24,8 +24,9 @@ def test_an_invalid_record_is_told_by_the_class_that_kafka_has_elsewhere() -> No
 
 
 def test_an_unknown_code_is_an_unknown_error() -> None:
-    assert error_text(9999) == error_text(-1)
-    assert error_text(9999).code_name == "UNKNOWN_SERVER_ERROR"
+    assert ErrorCode.of(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    error = RefusedError(9999)
+    assert (error.code, error.code_name) == (9999, "UNKNOWN_SERVER_ERROR")
 
 
 def test_only_codes_other_than_0_are_errors() -> None:

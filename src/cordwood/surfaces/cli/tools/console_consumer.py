@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cordwood.model.clock import pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.message_formats import (
@@ -52,7 +53,6 @@ from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutE
 from cordwood.surfaces.client.offsets import EARLIEST, LATEST
 
 _LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-_INVALID_TOPIC = 17
 _POLL_MS_MAX = 500
 _TOPIC_RETRY_S = 0.2
 _ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -202,10 +202,10 @@ def _check(options: Options, terminal: Terminal) -> None:
         ("consumer.config", "command-config"),
     ):
         if options.has(old):
-            _tell_deprecated(old, new, terminal)
+            _report_deprecated(old, new, terminal)
 
 
-def _tell_deprecated(old: str, new: str, terminal: Terminal) -> None:
+def _report_deprecated(old: str, new: str, terminal: Terminal) -> None:
     terminal.line(
         f"Option --{old} is deprecated and will be removed in a future version. Use --{new} "
         "instead."
@@ -284,7 +284,7 @@ def _formatter(options: Options, terminal: Terminal) -> Formatter:
             "Options --property and --formatter-property cannot be specified together."
         )
     if options.has("property"):
-        _tell_deprecated("property", "formatter-property", terminal)
+        _report_deprecated("property", "formatter-property", terminal)
     file = options.value("formatter-config")
     properties = {} if file is None else read_properties(file)
     for flag, name in (
@@ -490,7 +490,7 @@ def topics_meant(
     try:
         return admin.topics([topic], create=True)
     except RefusedError as error:
-        if error.code == _INVALID_TOPIC:
+        if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise _InvalidTopicsError(f"Invalid topics: [{topic}]") from error
         warn(
             "The metadata response from the cluster reported a recoverable issue with correlation "

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import (
@@ -30,8 +31,6 @@ from cordwood.surfaces.cli.tools.tool import (
 from cordwood.surfaces.client.cluster import Cluster
 from cordwood.surfaces.client.errors import RefusedError
 from cordwood.surfaces.client.offsets import Offsets
-
-_UNKNOWN_TOPIC = 3
 
 USAGE = Usage(
     tool="delete-records",
@@ -89,7 +88,7 @@ def _log_errors(
     found: Mapping[TopicPartition, int | RefusedError], client: str, terminal: Terminal
 ) -> None:
     for tp, result in found.items():
-        if isinstance(result, RefusedError) and result.code != _UNKNOWN_TOPIC:
+        if isinstance(result, RefusedError) and result.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             terminal.log(
                 "ERROR",
                 f"[{client}] DeleteRecords request for topic partition {tp} failed due to an "

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
@@ -24,9 +25,21 @@ from cordwood.surfaces.client.offsets import EARLIEST, LATEST, Offsets
 
 Plan = dict[TopicPartition, int]
 
-_NOT_FOUND = 69
-_PARTITION_ERRORS = frozenset({3, 29, 86})
-_GROUP_ERRORS = frozenset({24, 30, 68, 69})
+_PARTITION_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    }
+)
+_GROUP_ERRORS = frozenset(
+    {
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
 _DURATION = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d+)?)S)?)?",
     re.IGNORECASE,
@@ -84,7 +97,7 @@ def _state(cluster: Cluster, group_id: str) -> str:
     try:
         return Groups(cluster).describe(group_id).state
     except RefusedError as error:
-        if error.code != _NOT_FOUND:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         return "Dead"
 
@@ -241,16 +254,18 @@ def _within(cluster: Cluster, wanted: Mapping[TopicPartition, int], terminal: Te
     for tp in java_order(wanted, partition_hash):
         offset = wanted[tp]
         if offset > ends[tp]:
-            _tell_moved(offset, "higher than latest", tp, ends[tp], terminal)
+            _report_moved(offset, "higher than latest", tp, ends[tp], terminal)
             offset = ends[tp]
         elif offset < starts[tp]:
-            _tell_moved(offset, "lower than earliest", tp, starts[tp], terminal)
+            _report_moved(offset, "lower than earliest", tp, starts[tp], terminal)
             offset = starts[tp]
         plan[tp] = offset
     return plan
 
 
-def _tell_moved(offset: int, how: str, tp: TopicPartition, value: int, terminal: Terminal) -> None:
+def _report_moved(
+    offset: int, how: str, tp: TopicPartition, value: int, terminal: Terminal
+) -> None:
     terminal.log(
         "WARN",
         f"New offset ({offset}) is {how} offset for topic partition {tp}. Value will be set to "

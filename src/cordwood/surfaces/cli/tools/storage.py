@@ -80,7 +80,7 @@ USAGE = Usage(
         Option("cluster-id", "With format: the id of the cluster (-t).", "ID"),
         Option("standalone", "The node is the one voter of a dynamic quorum (-s)."),
         Option("no-initial-controllers", "No voters are known yet (-N)."),
-        Option("ignore-formatted", "Pass over directories that are formatted already (-g)."),
+        Option("ignore-formatted", "Skip directories that are formatted already (-g)."),
         Option(
             "release-version",
             f"The release whose levels of features to begin with (-r), from {RELEASES[0]} to "

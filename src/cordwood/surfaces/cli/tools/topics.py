@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.filters import topics_meant
@@ -44,9 +45,7 @@ from cordwood.surfaces.client.admin import (
 from cordwood.surfaces.client.cluster import Cluster
 from cordwood.surfaces.client.errors import RefusedError
 
-_INVALID_TOPIC = 17
 _NO_NAME = "The given topic name '' cannot be represented in a request."
-_TOPIC_EXISTS = 36
 _REPLICATION_MAX = (1 << 15) - 1
 _PARTITIONS_PER_ANSWER = 2000
 _ACTIONS = ("create", "list", "alter", "describe", "delete")
@@ -218,7 +217,7 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
     assignment = parse_assignment(options.value("replica-assignment") or "")
     configs = parse_configs(options.values("config"))
     if not name:
-        raise RefusedError(_INVALID_TOPIC, _NO_NAME)
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, _NO_NAME)
     if "_" in name or "." in name:
         terminal.line(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
@@ -239,7 +238,7 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
             configs=configs,
         )
     except RefusedError as error:
-        if error.code != _TOPIC_EXISTS or not options.has("if-not-exists"):
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not options.has("if-not-exists"):
             raise
         return
     if options.has("json"):
