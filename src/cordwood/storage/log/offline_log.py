@@ -1,8 +1,8 @@
 """A log whose broker is stopped, opened by the loader and left as it is on disk.
 
-The loader runs with `RecoveryPolicy.KEEP` on an `OverlayFileSystem`: whatever it repairs is repaired in
-memory. `OfflineLog.repair` then writes the part of it that a cleaning leaves on disk: what Kafka
-would repair at its start whatever the state of the log.
+The loader runs with `RecoveryPolicy.KEEP` on an `OverlayFileSystem`: what it repairs is repaired in
+memory. `OfflineLog.repair` writes to disk what Kafka repairs at every start, clean or not: missing
+indexes, indexes without a log, snapshots of no segment.
 
 Source: org.apache.kafka.storage.internals.log.LogLoader.load, UnifiedLog.
 """
