@@ -14,12 +14,13 @@ from typing import Annotated, Any
 import typer
 
 from cordwood.broker.configs.describe import HTTP_URL
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import ClientSettings
+from cordwood.client.errors import ClientError
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.storage.filesystem import DirectoryLock
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import ClientSettings, Cluster
-from cordwood.surfaces.client.errors import ClientError
 from cordwood.surfaces.http.client import EndpointError, ask, parse_url
 from cordwood.surfaces.http.identity import BrokerIdentity, read_runtime_file
 

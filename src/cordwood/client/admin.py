@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import BrokerEndpoint
+from cordwood.client.errors import NotSupportedError, require
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.cluster import Cluster, Node
-from cordwood.surfaces.client.errors import NotSupportedError, require
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kinds of config resources (ConfigResource.Type)."""
@@ -61,7 +62,7 @@ class ClusterFacts(NamedTuple):
 
     cluster_id: str | None
     controller: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[BrokerEndpoint, ...]
     fenced: frozenset[int] = frozenset()
 
 
@@ -144,7 +145,9 @@ class Admin:
             )
         answer = self._cluster.call("describe_cluster", fields, name="listNodes")
         require(answer.error_code, answer.error_message)
-        nodes = tuple(Node(int(b.broker_id), b.host, b.port, b.rack) for b in answer.brokers)
+        nodes = tuple(
+            BrokerEndpoint(int(b.broker_id), b.host, b.port, b.rack) for b in answer.brokers
+        )
         self._cluster.learn(list(nodes))
         fenced = {int(b.broker_id) for b in answer.brokers if getattr(b, "is_fenced", False)}
         return ClusterFacts(answer.cluster_id, int(answer.controller_id), nodes, frozenset(fenced))
@@ -205,7 +208,9 @@ class Admin:
         wanted = None if names is None else [{"name": name} for name in names]
         fields = {"topics": wanted, "allow_auto_topic_creation": create}
         answer = self._cluster.call("metadata", fields, name="listTopics")
-        self._cluster.learn([Node(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers])
+        self._cluster.learn(
+            [BrokerEndpoint(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers]
+        )
         found = []
         for topic in answer.topics:
             if names is not None:
