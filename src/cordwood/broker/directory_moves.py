@@ -1,7 +1,7 @@
 """Partitions on their way to another log directory of this broker.
 
 A move copies in a thread of its own, beside appends and reads. A stop interrupts it, and the next
-start goes on; if it cannot go on, the partition stays where it is.
+start continues; if it cannot continue, the partition stays where it is.
 
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager; KIP-113.
 """
@@ -76,7 +76,7 @@ class DirectoryMoves:
         self._stopping = threading.Event()
 
     def resume(self) -> None:
-        """Goes on with the moves that the last stop interrupted."""
+        """Continues the moves that the last stop interrupted."""
         logs = self._logs
         for log in logs.logs():
             partition = log.topic_partition
@@ -86,7 +86,7 @@ class DirectoryMoves:
     def begin(self, partition: TopicPartition, target: Path) -> asyncio.Future[Any]:
         """Moves a partition, which may be on its way elsewhere; back to where it is ends that.
 
-        What is returned is done when the move is under way, so that a restart goes on with it, or
+        What is returned is done when the move is under way, so that a restart continues it, or
         has the `KafkaError` for which it cannot be.
         """
         nothing: asyncio.Future[Any] = self._loop.create_future()

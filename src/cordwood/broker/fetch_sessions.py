@@ -43,12 +43,12 @@ class PartitionKey(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """What tells it from others in a session."""
+        """The key of a partition in a session."""
         return self.topic_id or self.topic, self.partition
 
 
 class FetchPartition:
-    """What a client wants of a partition, and what it was told of it last."""
+    """The requested state of a partition, and the state last returned to the client."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -78,7 +78,7 @@ class FetchPartition:
         self.log_start_offset = -1
 
     def take(self, asked: FetchPartition) -> None:
-        """Goes on from what a later request says."""
+        """Continues with the fields of a later request."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -163,7 +163,7 @@ class FetchSessionCache:
         Raises:
             FetchSessionIdNotFoundError: the session is not kept any more.
             InvalidFetchSessionEpochError: it is not that session's next request.
-            FetchSessionTopicIdError: the session began with names, and goes on with ids, or the
+            FetchSessionTopicIdError: the session began with names, and continues with ids, or the
                 other way round.
         """
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
@@ -198,7 +198,7 @@ class FetchSessionCache:
         return FetchContext(session, list(session.partitions.values()), is_incremental=True)
 
     def _create(self, asked: list[FetchPartition], uses_topic_ids: bool) -> FetchSession | None:
-        """A new session if there is room, or one that was not used for two minutes must go."""
+        """A new session if there is space, or after evicting one unused for two minutes."""
         now_ms = self._clock.now_ms()
         if not self._make_room(len(asked), now_ms):
             return None

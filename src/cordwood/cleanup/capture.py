@@ -30,7 +30,7 @@ class Captured:
 
     `active_bytes` is how much of the active segment is whole batches. `model` is the file whose
     owner and mode new files take. `beyond_end` is the log start offset where that lies beyond the
-    log's end, which Kafka answers by starting the log anew there.
+    log's end, which Kafka answers by restarting the log there.
     """
 
     view: LogView
@@ -64,11 +64,11 @@ def capture(
         clean_shutdown: the broker stopped in good order, so that every byte counts.
         producer_expiration_ms: producer.id.expiration.ms.
         now_ms: for the expiry of producers.
-        read_only: mend nothing.
+        read_only: repair nothing.
 
     Raises:
         CorruptError: an index, a checkpoint or a segment's name cannot be read, or the active
-            segment has an impossible offset. Nothing has been mended then.
+            segment has an impossible offset. Nothing has been repaired then.
         OSError: a file cannot be reached, or is no regular file.
     """
     loaded = load_segments(directory, index_interval_bytes=config.index_interval_bytes)

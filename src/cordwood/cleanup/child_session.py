@@ -1,7 +1,7 @@
-"""Processes that must not outlive the one that started them: Linux's means to see to it.
+"""Linux functions for processes that must not outlive the process that started them.
 
 A child is started as the leader of a session of its own; whatever it starts, and what that starts,
-stays in the session, whoever is its parent by then. So a whole session can be ended for certain.
+stays in the session, even if its parent has changed. So a whole session can be ended for certain.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def end_session(session: int, *, sparing: int | None = None) -> bool:
                 os.kill(pid, signal.SIGKILL)
         pause(0.005)
         for pid in left:
-            if pid != session:  # that one is waited for by whoever started it
+            if pid != session:  # the process that started it waits for that one
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)  # ours by now, if nobody else collects orphans
     return False

@@ -3,7 +3,7 @@
 Retention is committed for every partition, and its space free, before compaction starts; then
 retention runs again, until nothing more changes. A round that an earlier run left half done is
 finished first, as that run had planned it. What goes wrong with one partition is written down, and
-the others go on.
+the others continue.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def clean(
         engine: starts what runs rounds; called only when there is something to compact.
         clock: for timings.
         require_engine: called before anything is touched when there is something to compact.
-        listener: hears of progress.
+        listener: receives the progress.
 
     Raises:
         ConfigError: no topic has a name that was asked for, or the trash cannot be used.
         DirectoryInUseError: a broker, or another cleaning, runs on a directory.
         NotALogDirError: a directory is not Kafka's.
-        EngineError: there is something to compact and the engine cannot be had.
+        EngineError: there is something to compact and the engine is unavailable.
     """
     started = clock.monotonic_s()
     run = _Run(request, clock, listener or Silence())
@@ -255,7 +255,7 @@ class _Run:
 
     @contextmanager
     def _guard(self, target: _Target) -> Iterator[None]:
-        """Writes down what goes wrong with one partition, and lets the others go on."""
+        """Records the error of one partition, so that the others continue."""
         try:
             yield
         except (CordwoodError, OSError) as error:
@@ -388,7 +388,7 @@ class _Run:
         finally:
             if started_engine is not None:
                 started_engine.__exit__(None, None, None)
-            # A task that was told to end may have written one more file before the engine ended.
+            # A stopped task may have written one more file before the engine ended.
             for committer in self._interrupted:
                 committer.clear()
 

@@ -18,7 +18,7 @@ class Cleanable:
 
     The dirty section is [first_dirty, first_uncleanable). `blockers` says what keeps it from
     reaching further. `reason` says why nothing is cleaned, None when something is.
-    `reset_checkpoint` is set where the checkpoint was no good and is written anew in any case.
+    `reset_checkpoint` is set if the checkpoint was invalid and is rewritten in any case.
     """
 
     first_dirty: int

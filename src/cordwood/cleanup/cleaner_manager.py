@@ -8,10 +8,10 @@ A partition has no state, or one of three:
                       Aborted ── done ──► Paused(1) ── resume ──► none
     none ── abort_and_pause ──► Paused(1) ── abort_and_pause ──► Paused(2) ── resume ──► Paused(1)
 
-Whoever truncates, deletes or moves a log, or takes `compact` from its policy, first aborts its
+Code that truncates, deletes or moves a log, or takes `compact` from its policy, first aborts its
 cleaning, which waits until the cleaner has let go of it; `cordwood.cleanup.paused_changes` does
 both. One lock guards the states and the checkpoints; it is never held together with a log's own by
-whoever calls from outside.
+calls from outside.
 
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager, LogCleaningState.
 """
@@ -43,7 +43,7 @@ _LOOKS_MAX = 3
 
 
 class LogCleaningAbortedError(CordwoodError):
-    """The cleaning of a log is not to go on: somebody needs the log.
+    """The cleaning of a log must stop: other code needs the log.
 
     Source: org.apache.kafka.storage.internals.log.LogCleaningAbortedException.
     """
@@ -54,7 +54,7 @@ class CleaningStateError(CordwoodError):
 
 
 class LogCleaningError(CordwoodError):
-    """What went wrong with one log, and at which stage, for whoever marks it uncleanable.
+    """The error of one log, and its stage, for the code that marks it uncleanable.
 
     Source: org.apache.kafka.storage.internals.log.LogCleaningException.
     """
@@ -78,7 +78,7 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Whoever cleans it is to stop."""
+    """Its cleaning has to stop."""
 
     def __str__(self) -> str:
         return "LogCleaningAborted"
@@ -154,7 +154,7 @@ class CleanerManager:
     ) -> LogToClean | None:
         """The compacted log with the highest dirty ratio of those due; it is then in progress.
 
-        Checkpoints that are no good are written anew, also of logs that are not chosen.
+        Invalid checkpoints are rewritten, also of logs that are not chosen.
 
         Args:
             now_ms: judges lags.
@@ -343,7 +343,7 @@ class CleanerManager:
                     self._states[partition] = Paused(state.count - 1)
 
     def check_cleaning_aborted(self, log: PartitionLog) -> None:
-        """Asked by whoever cleans a log before each step.
+        """Called by the cleaner of a log before each step.
 
         Raises:
             LogCleaningAbortedError: the log is needed by somebody else, or its directory failed.
@@ -487,7 +487,7 @@ class CleanerManager:
             self._failed.add(log_dir)
 
     def _removed(self, partition: TopicPartition, log_dir: Path) -> None:
-        """Hears that a log is to be deleted, was moved, or is gone with its directory."""
+        """Called when a log will be deleted, was moved, or was lost with its directory."""
         if log_dir in self.logs.context.failures.offline:
             # Not a moment to wait in: the thread that met the failure may be the cleaner's own.
             self.handle_log_dir_failure(log_dir)
@@ -529,12 +529,12 @@ class CleanerManager:
             )
 
     def mark_of(self, log: PartitionLog) -> Mark | None:
-        """Why a log is set aside, if it is; one that was since made anew is not."""
+        """Why a log is set aside, if it is; one that was recreated since is not."""
         with self._lock:
             return self.quarantine.of(log)
 
     def is_uncleanable(self, log: PartitionLog) -> bool:
-        """Whether a log was marked; one that was since made anew was not."""
+        """Whether a log was marked; one that was recreated since was not."""
         return self.mark_of(log) is not None
 
     def is_kept_out(self, log: PartitionLog, now_ms: int) -> bool:

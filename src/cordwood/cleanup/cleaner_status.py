@@ -112,9 +112,7 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
             value["state"] = "uncleanable"
     try:
         cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
-    except (
-        Exception
-    ) as error:  # whatever a damaged log makes of it: the others are told all the same
+    except Exception as error:  # of a damaged log; the others are still reported
         value |= {"reason": f"it could not be looked at: {error}", "cleanable_ratio": 0.0}
         return value
     value |= {

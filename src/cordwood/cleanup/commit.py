@@ -131,7 +131,7 @@ def commit_retention(
 def restart_log(
     captured: Captured, offset: int, *, dispose: Dispose | None = None, fs: FileSystem = OS
 ) -> None:
-    """Starts a log anew, empty, at `offset`: what Kafka does when that lies beyond the log's end.
+    """Restarts a log, empty, at `offset`, as Kafka does if that is beyond the log end offset.
 
     Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd.
     """
@@ -183,7 +183,7 @@ class Placement(Protocol):
     """How rewritten groups take the place of their sources."""
 
     def require_wanted(self) -> None:
-        """Checks that the round is to go on; asked before every group, and while tasks work.
+        """Checks that the round may continue; called before every group, and while tasks work.
 
         Raises:
             CordwoodError: it is not; the groups in place stay.
@@ -213,7 +213,7 @@ class JournalledPlacement:
         self._begun = fs.exists(self._journal.path)
 
     def require_wanted(self) -> None:
-        """A round over a stopped log always goes on."""
+        """A round over a stopped log always continues."""
 
     def place(self, round_: Round, number: int, manifest: Manifest) -> None:
         """As `Placement.place`; the intent is made to last first."""
@@ -290,7 +290,8 @@ class RoundCommitter:
         """Puts in place what is ready; whether anything was.
 
         Raises:
-            OSError, CordwoodError: a group could not be put in place, or the round is not to go on.
+            OSError, CordwoodError: a group could not be put in place, or the round must not
+            continue.
         """
         moved = False
         while not self.done:
@@ -343,7 +344,7 @@ class RoundCommitter:
             self._tasks_stopped = True
 
     def clear(self) -> None:
-        """Clears away what tasks staged in vain; a journal stays, for the next run to go on.
+        """Removes what tasks staged in vain; a journal stays, so that the next run can continue.
 
         The files of a group that was interrupted while it was put in place stay as well: they tell
         that it is not.
@@ -386,7 +387,7 @@ def commit_checkpoints(log_dir: LogDir, captured: Captured) -> None:
     """The log start offset's line, as Kafka writes it: only where it lies inside a segment.
 
     The recovery point is raised to the log start offset where it was below, and leader epochs that
-    ended before it go, also where a run that removed the segments was cut off before it came to it.
+    ended before it go, also if a run that removed the segments was interrupted before this step.
 
     Source: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.maybeIncrementLogStartOffset,
     LogLoader.load.

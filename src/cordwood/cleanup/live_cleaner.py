@@ -1,7 +1,7 @@
 """The work of Kafka's cleaner thread, one pass a call.
 
 `LiveCleaner.clean_once` compacts the filthiest log and applies retention to the compacted ones; the
-others are `cordwood.cleanup.retention_task`'s. Whoever owns the process calls it again at once
+others are `cordwood.cleanup.retention_task`'s. The owner of the process calls it again immediately
 while there was something to compact, else after log.cleaner.backoff.ms; several threads may, each
 with a `LiveCleaner` of its own.
 
@@ -134,7 +134,7 @@ class LiveCleaner:
             bytes_per_second: what this cleaner may read and write; by default its share of the
                 broker's log.cleaner.io.max.bytes.per.second.
             require_running: raises CleanerStoppedError when this cleaner is to stop.
-            on_run: hears of every attempt to compact a log.
+            on_run: called for every attempt to compact a log.
         """
         self.last_stats: CleanerStats | None = None
         self.last_chosen: LogToClean | None = None
@@ -258,13 +258,13 @@ class LiveCleaner:
         return True
 
     def _wait_for_space(self, log: PartitionLog, error: Exception) -> None:
-        """Sets a log aside until space has been freed; all else goes on.
+        """Sets a log aside until space has been freed; other logs are still cleaned.
 
         Differs: Kafka takes the whole log directory offline.
         """
         free_bytes = _free_bytes(self._context.fs, log.log_dir)
         _log.warning(
-            "%sCould not clean log %s for want of space: %s. %s bytes are free; it is tried again "
+            "%sCould not clean log %s for lack of space: %s. %s bytes are free; it is retried "
             "when more are",
             self._prefix,
             log.topic_partition,

@@ -38,7 +38,7 @@ class LivePlacement:
             log: that is cleaned.
             sources: the segments that the round was planned on.
             generation: the log's at that moment; another says that it was cut off since.
-            require_wanted: raises when the round is not to go on.
+            require_wanted: raises if the round must not continue.
             prefix: of what is logged.
         """
         self._log = log

@@ -43,7 +43,7 @@ def clean_log(
         cleanable: its dirty section.
         engine: runs the round.
         now_ms: decides about delete horizons.
-        require_wanted: raises when the round is not to go on.
+        require_wanted: raises if the round must not continue.
         throttle_bytes: how many bytes a second may be worked through.
         prefix: of what is logged.
 

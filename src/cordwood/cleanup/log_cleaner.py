@@ -48,7 +48,7 @@ class ManagedEngine(Protocol):
         """Takes other settings; rounds under way end under the old ones."""
 
     def status(self) -> Mapping[str, Any]:
-        """Plain values: its `state`, and `reason` where it cannot be had."""
+        """Plain values: its `state`, and `reason` if it is unavailable."""
 
     def close(self) -> None:
         """Ends it, and every process of its own; rounds under way fail."""
@@ -65,7 +65,7 @@ class Gauge:
 
 
 class LogCleaner:
-    """Cleans a `LogManager`'s logs beside whoever serves them.
+    """Cleans a `LogManager`'s logs while they are served.
 
     Every method may be called by any thread. Those that wait say so; an event loop calls them in a
     thread of their own.
@@ -187,7 +187,7 @@ class LogCleaner:
             self._started = False
 
     def reconfigure(self, new: CleanerSettings) -> None:
-        """Puts other settings in force: the threads are stopped, waiting for them, and made anew.
+        """Applies other settings: stops the threads, waits for them, and starts them again.
 
         Rounds under way are given up, and begun again by the new threads.
 
@@ -446,7 +446,7 @@ class LogCleaner:
         return sum(thread.failed for thread in self._threads)
 
     def engine_available(self) -> int:
-        """1, or 0 where the engine cannot be had for now."""
+        """1, or 0 if the engine is unavailable."""
         return int(self._engine_status().get("state") != "unavailable")
 
     def gauges(self) -> list[Gauge]:

@@ -2,7 +2,7 @@
 
 Each stops the cleaning of the partition first, waiting until the cleaner has let go of it, and lets
 it go on afterwards. None may be called with a log's lock held. A log that is deleted needs none of
-these: the cleaner hears of it from the `LogManager`.
+these: the `LogManager` notifies the cleaner.
 
 Source: org.apache.kafka.storage.internals.log.LogManager (truncateTo, truncateFullyAndStartAt,
 updateTopicConfig, replaceCurrentWithFutureLog), kafka.server.ReplicaManager.alterReplicaLogDirs.
@@ -86,7 +86,7 @@ class PausedMove:
     """
 
     def __init__(self, manager: CleanerManager, partition: TopicPartition, log_dir: Path) -> None:
-        """Begins the move, or goes on with one that a restart has interrupted.
+        """Begins the move, or continues one that a restart has interrupted.
 
         Raises:
             StorageError: there is no such log, it lies there already, or the directory refuses.
@@ -116,7 +116,7 @@ class PausedMove:
         return log
 
     def interrupt(self) -> None:
-        """Leaves both logs as they are: the next start goes on with the move."""
+        """Leaves both logs as they are: the next start continues the move."""
         self._manager.resume_cleaning([self._partition])
 
     def give_up(self) -> None:

@@ -2,7 +2,7 @@
 
 A path says little about which broker uses a directory: LOG_DIR may be given twice, a partition may
 be a symbolic link into another log directory, a mount may show one directory in two places. So
-directories are told apart by device and inode, and a partition is cleaned only while the `.lock` of
+directories are identified by device and inode, and a partition is cleaned only while the `.lock` of
 the directory that really holds it is held.
 """
 

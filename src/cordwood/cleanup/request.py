@@ -24,7 +24,7 @@ EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
 
 class Listener(Protocol):
-    """Hears what goes on; for progress bars."""
+    """Receives the progress; for progress bars."""
 
     def begin(self, phase: str, total: int) -> None:
         """A phase over `total` partitions begins."""

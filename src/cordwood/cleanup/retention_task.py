@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 def retention_pass(manager: CleanerManager) -> int:
     """Applies retention to every log without `compact`; how many segments went.
 
-    A log that something is wrong with is logged, and the others go on.
+    A log whose retention fails is logged, and the others continue.
     """
     clock = manager.logs.context.clock
     begun = clock.monotonic_s()

@@ -1,7 +1,7 @@
 """Rewrites one group of segments into one, by the bits that say which records survive.
 
 A batch that keeps everything is copied with its CRC; one that loses records, or is stamped with a
-delete horizon, is built anew with its own codec. The output goes to staged files whose names no
+delete horizon, is rebuilt with its own codec. The output goes to staged files whose names no
 Kafka knows; the owner of the log puts them in place (`cordwood.storage.replace`).
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
@@ -96,7 +96,7 @@ class RewriteSpec:
 class GroupRewriter:
     """Rewrites groups, one after the other, with buffers it keeps.
 
-    `progress` hears how many bytes were read, `wrote` how many were written.
+    `progress` receives the number of bytes read, `wrote` the number of bytes written.
     """
 
     def __init__(

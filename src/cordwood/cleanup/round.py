@@ -18,7 +18,7 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.filesystem import FileFacts
 
-# With room for fewer segments than this, no task begins a group before its last is in place.
+# With space for fewer segments than this, no task begins a group before its last is in place.
 _ROOMY = 64
 # No record of magic 2 takes less: a length, attributes, two deltas, two lengths and a count.
 _RECORD_BYTES_MIN = 7
@@ -124,7 +124,7 @@ def limited(
     Args:
         round_: as it was planned.
         attempt: in the names of what its tasks stage; no other attempt has it.
-        free_bytes: what the file system has room for.
+        free_bytes: the free space of the file system.
         space_max: how many bytes it may take for a while.
         throttle_bytes: how many bytes a second its tasks may work through.
         verify: read back what is written.

@@ -1,6 +1,6 @@
 """Plain values that a round is made of, and that its tasks answer with.
 
-They need no compiled code: whoever owns a log hands them to tasks in other processes.
+They need no compiled code: the owner of a log passes them to tasks in other processes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Manifest:
     """What a rewrite made: sizes of the staged files, and counts for the report.
 
     `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
-    of the transactions behind the group, from which a round that was cut short goes on.
+    of the transactions behind the group, from which an interrupted round continues.
     """
 
     base_offset: int

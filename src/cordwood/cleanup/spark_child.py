@@ -1,6 +1,6 @@
 """One child process with a Spark session, as its parent sees it: started, spoken to, ended.
 
-A thread of its own keeps it: it starts the process, hears what it says, and when the process has
+A thread of its own keeps it: it starts the process, reads its messages, and when the process has
 ended ends whatever that had started. The process lives no longer than this one.
 """
 
@@ -58,7 +58,7 @@ class Keeper(Protocol):
 class SparkChild:
     """See the module. `trouble` is why it ended: "unavailable" or "died", and the reason.
 
-    None where it was told to end. `state` is `starting`, `warm`, `stopping` or `ended`; `since_ms`
+    None if it was stopped. `state` is `starting`, `warm`, `stopping` or `ended`; `since_ms`
     is since when.
     """
 
@@ -128,7 +128,7 @@ class SparkChild:
         data = json.dumps(message).encode() + b"\n"
         with self._lock:
             if self._socket is None:
-                return  # it is gone, and whoever waits for an answer hears of that
+                return  # it has ended; callers that wait for an answer are notified
             try:
                 self._socket.sendall(data)
             except TimeoutError:
@@ -175,7 +175,7 @@ class SparkChild:
         self._say({"cores": self.cores, "heap": _HEAP})
 
     def _listen(self) -> None:
-        """Hears what it says until it ends, or is to end."""
+        """Reads its messages until it ends, or is to end."""
         assert self._socket is not None, "it was started"
         handle, rest = self._socket, b""
         begun_s = idle_since_s = self._clock.monotonic_s()

@@ -66,7 +66,7 @@ class _Run:
 
     @property
     def given_up(self) -> bool:
-        """Whether no round of it is to go on, though some are not done."""
+        """Whether none of its rounds may continue, though some are not done."""
         errors = [c.result.error is not None for c in self.committers if not c.done]
         return bool(errors) and all(errors)
 
@@ -88,7 +88,7 @@ class SparkProcess:
         Args:
             settings: how many cores and how much memory for keys it may take.
             unavailable: waits after Spark could not be started.
-            died: waits after it ended without being told to.
+            died: waits after it ended unexpectedly.
             grace_s: how long the tasks of a round that was given up have to end by themselves
                 before the process is killed.
             module: what runs in the process.
@@ -117,7 +117,7 @@ class SparkProcess:
         """Runs every round; afterwards each committer is done or has an error in its result.
 
         Raises:
-            EngineUnavailableError: Spark cannot be had for now; says why.
+            EngineUnavailableError: Spark is unavailable for now; the text gives the reason.
             EngineError: its process ended meanwhile.
         """
         committers = begin_all(committers)
@@ -193,7 +193,7 @@ class SparkProcess:
         return min(share, _TABLE_BYTES_MAX)
 
     def _watching(self, run: _Run, child: SparkChild, number: int) -> Callable[[], bool]:
-        """Says whether a run goes on; one that was given up and does not end is ended."""
+        """Whether a run continues; a cancelled run that does not end is ended."""
         given_up_at: list[float] = []
 
         def is_executing() -> bool:
@@ -275,7 +275,7 @@ class SparkProcess:
             if trouble is not None:
                 self._note_trouble(*trouble)
         for run in runs:
-            kind, why = trouble or ("", "it was told to")
+            kind, why = trouble or ("", "it was stopped")
             run.error = (
                 EngineUnavailableError(why)
                 if kind == "unavailable"

@@ -1,7 +1,7 @@
 """The half of an engine that belongs to the owner of the logs: it puts groups in place meanwhile.
 
 The other half executes rounds, in another thread or another process, and calls an `Owner`: what it
-says of a round is noted in the round's committer. Whoever executes needs compiled code; this half
+says of a round is noted in the round's committer. The other half needs compiled code; this half
 does not.
 """
 
@@ -20,7 +20,7 @@ _POLL_MAX_S = 0.1
 
 
 class Owner(Protocol):
-    """Whom those who execute rounds tell what comes of them; rounds go by name."""
+    """Receives the progress and the results of rounds, by the rounds' names."""
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """A phase over so many bytes begins, of which `done` count as done."""
@@ -35,7 +35,7 @@ class Owner(Protocol):
         """A round went wrong; the first error counts."""
 
     def is_wanted(self, name: str) -> bool:
-        """Whether a round is to go on."""
+        """Whether a round may continue."""
 
 
 class CommittersOwner:
@@ -56,7 +56,7 @@ class CommittersOwner:
         self._by_name[name].result.index = index
 
     def fail(self, name: str, error: Exception) -> None:
-        """As `Owner.fail`; a task that was told to end has nothing new to say."""
+        """As `Owner.fail`; an error after the task was stopped is ignored."""
         result = self._by_name[name].result
         result.error = result.error or error
 
@@ -84,7 +84,7 @@ def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
 def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
     """Puts in place what is ready, of every round; whether anything was.
 
-    A round that cannot go on is given up, and its tasks are told.
+    A round that cannot continue is cancelled, and its tasks are notified.
     """
     moved = False
     for committer in committers:
@@ -130,4 +130,4 @@ def require_word(committers: Sequence[RoundCommitter]) -> None:
     """Notes, where a round's execution has ended with neither success nor error, that it has."""
     for committer in committers:
         if not committer.done and committer.result.error is None:
-            committer.result.error = EngineError("its task ended without a word")
+            committer.result.error = EngineError("its task ended without a result")

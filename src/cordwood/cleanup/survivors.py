@@ -2,7 +2,7 @@
 
 The key of every record of the dirty section goes into a table that keeps its newest record. Within
 a chunk (some consecutive segments that one task reads) records are numbered by their order: the
-*ordinal*, which starts anew at a multiple of 8 at each segment so that the bits of a segment are
+*ordinal*, which starts again at a multiple of 8 at each segment so that the bits of a segment are
 whole bytes. A chunk whose keys outgrow the table's budget spills: the table is emptied into entries
 by shard, as a *generation*, and filled again. `merge` then finds, over all chunks and generations
 of a shard, the entries that a newer one supersedes.
@@ -44,14 +44,14 @@ _HORIZON = 0x40
 _TABLE_SLOTS_MIN = 1 << 12
 #: Bytes of one entry of a spill.
 ENTRY_BYTES = key_table.SLOT_BYTES
-# A table is made with room for so many keys at most; beyond that it grows as keys come.
+# A table is made with space for so many keys at most; beyond that it grows as keys come.
 _ENTRIES_AT_FIRST = 1 << 21
 
 Progress = Callable[[int], None]
 
 
 def no_progress(_bytes: int) -> None:
-    """Tells nobody."""
+    """Ignores progress."""
 
 
 @dataclass(slots=True)

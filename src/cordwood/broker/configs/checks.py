@@ -54,7 +54,7 @@ def require_sound(values: BrokerValues) -> None:
     """Checks the settings of a broker against one another.
 
     Raises:
-        ConfigError: Kafka would not go on with them.
+        ConfigError: Kafka would refuse them.
     """
     for complaint in _complaints(values):
         raise ConfigError(complaint)

@@ -351,7 +351,7 @@ def _document(entries: list[Entry], kind: int) -> None:
 
 @cache
 def _told(table: str) -> tuple[str, ...]:
-    """The names that are told of always, in Kafka's order."""
+    """The names that are always returned, in Kafka's order."""
     return tuple(java_order(name for name, key in _TABLES[table]().items() if not key.internal))
 
 

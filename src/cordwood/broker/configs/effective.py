@@ -1,4 +1,4 @@
-"""The settings in force on this broker, and who is told when they change.
+"""The effective settings of this broker, and their watchers.
 
 What was written down is the image's; the service lays it over the static settings. All of it
 belongs to the event loop's thread.
@@ -41,7 +41,7 @@ _CLUSTER_WIDE_OF_LISTENERS: Final = frozenset(
 )
 
 Watcher = Callable[[BrokerValues, BrokerValues], None]
-"""Told of the values before and after a change."""
+"""Called with the values before and after a change."""
 
 
 class _Watch(NamedTuple):
@@ -117,7 +117,7 @@ class EffectiveConfigs:
     # ---- changes
 
     def subscribe(self, names: Collection[str], watcher: Watcher) -> None:
-        """Has `watcher` told whenever the value in force of one of these broker settings changes.
+        """Calls `watcher` whenever the effective value of one of these broker settings changes.
 
         Names that no setting has, or that cannot change while the broker runs, are a mistake.
         """
@@ -131,7 +131,7 @@ class EffectiveConfigs:
         self.on_image(update.before, update.after)
 
     def on_image(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Takes in a new image; watchers of what changes are told before this returns."""
+        """Applies a new image; the watchers of changed settings are called before this returns."""
         self.image = new
         if old is not None and old.configs is new.configs:
             return

@@ -32,7 +32,7 @@ class Dynamic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One setting. `default` None means unset; `internal` ones are not told of unless set."""
+    """One setting. `default` None means unset; `internal` ones are not returned unless set."""
 
     name: str
     rule: Rule
@@ -51,7 +51,7 @@ class ConfigKey:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is never told."""
+        """Whether its value is never returned."""
         return self.rule.kind is Kind.PASSWORD
 
     @property

@@ -83,7 +83,7 @@ class BrokerSettings(BrokerValues):
     def __init__(
         self, properties: Texts | None = None, *, source: str = "server.properties"
     ) -> None:
-        """The settings that `properties` come to; none are Kafka's defaults.
+        """The settings that result from `properties`; an empty mapping gives Kafka's defaults.
 
         Raises:
             UnsupportedSettingError: one asks for what Cordwood does not do.

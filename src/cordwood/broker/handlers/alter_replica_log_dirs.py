@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (34), versions 1 to 2: moves partitions between directories of this broker.
 
-Answered when the moves have begun; DescribeLogDirs tells how far they are (KIP-113). A move copies
+Answered when the moves have begun; DescribeLogDirs shows their progress (KIP-113). A move copies
 beside appends and reads, the cleaner leaves the partition alone meanwhile, and at its end the
-controller is told.
+controller gets a report.
 
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread.
 """

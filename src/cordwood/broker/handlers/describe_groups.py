@@ -1,7 +1,7 @@
 """DescribeGroups (15), versions 0 to 6: states and members of classic groups.
 
 Versions: 3 authorized operations, 4 static members, 5 flexible, 6 GROUP_ID_NOT_FOUND (KIP-1043)
-where older versions are told of a dead group.
+where older versions return a dead group.
 
 Source: kafka.server.KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager.describeGroups.
 """

@@ -1,7 +1,7 @@
 """FindCoordinator (10), versions 0 to 6: which broker coordinates a group.
 
 Versions: 1 kinds of keys, 3 flexible, 4 several keys at once (KIP-699), 6 share groups. The topic
-that groups are kept in is made when somebody first asks; that client is told to ask again.
+that groups are kept in is made when somebody first asks; that client gets a retriable error.
 
 Not served: coordinators of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take
 for final) and of share groups (INVALID_REQUEST, as of a Kafka without them).

@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0 to 4: a member is alive, and hears whether to rejoin.
+"""Heartbeat (12), versions 0 to 4: keeps a session alive, says whether to rejoin.
 
 Versions: 3 static members, 4 flexible.
 

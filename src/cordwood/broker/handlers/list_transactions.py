@@ -1,7 +1,7 @@
 """ListTransactions (66) and DescribeTransactions (65): there are none.
 
 There is no coordinator of transactions; the answers are those of a Kafka that has seen no
-transaction, so that kafka-transactions and whoever looks for hanging ones goes on.
+transaction, so that kafka-transactions and other searches for hanging ones continue.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
 """

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (27), version 1: transactions that a Kafka left open are ended.
 
 kafka-transactions and `cordwood transactions abort` ask for this. There is no coordinator of
-transactions that could ask for it by itself. Version 2, which tells the level of
+transactions that could ask for it by itself. Version 2, which has the level of
 transaction.version, is not served.
 
 Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-664.

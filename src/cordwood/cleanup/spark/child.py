@@ -1,6 +1,6 @@
 """The process that executes rounds for a broker, on a Spark session of its own.
 
-It is told what to do, and answers, in lines of JSON over a socket that it inherits. It ends when
+It receives commands, and answers, in lines of JSON over a socket that it inherits. It ends when
 the other end is closed, and takes every process of its session along.
 
 Run as `python -m cordwood.cleanup.spark.child SOCKET PARENT LOCK`, by
@@ -139,7 +139,7 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
 
 
 def main(fs: FileSystem = OS) -> None:
-    """Serves until it is told to stop, or its parent is gone; the logs are in `fs`."""
+    """Serves until it is stopped, or its parent has ended; the logs are in `fs`."""
     descriptor, parent, lock = map(int, sys.argv[1:4])
     ignore_stop_signals()
     die_with(parent)

@@ -105,7 +105,7 @@ class Watch:
 
 
 class SparkGaveUpError(EngineError):
-    """A job did not come to its end; its tasks may not have either."""
+    """A job did not finish; its tasks may not have finished either."""
 
 
 class SparkRounds:
@@ -166,7 +166,7 @@ class SparkRounds:
             )
 
     def execute(self, rounds: Sequence[Round], owner: Owner) -> None:
-        """Executes rounds, and tells their owner what comes of each."""
+        """Executes rounds, and reports the results to their owner."""
         lanes = self._lanes_for(rounds)
         rounds = [self._within_limits(_shared(round_, lanes)) for round_ in rounds]
         whole, split = self._sort(rounds)
@@ -395,7 +395,7 @@ def _why(error: Exception) -> str:
 
 @contextmanager
 def _telling(rounds: Sequence[Round], owner: Owner) -> Iterator[None]:
-    """Tells the owner of rounds what keeps them all from going on."""
+    """Reports an error that stops all rounds to their owner."""
     try:
         yield
     except (OSError, CordwoodError) as error:
@@ -458,7 +458,7 @@ class _Watched(CommittersOwner):
         self._begun_s = self._clock.monotonic_s()
 
     def show(self) -> None:
-        """Tells the watcher, where it is time."""
+        """Reports the progress, if it is time."""
         phase, now = self._phase, self._clock.monotonic_s()
         if phase is not None and now - self._shown_at > _SHOW_S:
             self._shown_at = now
@@ -468,7 +468,7 @@ class _Watched(CommittersOwner):
             self._watch.report(_title(names), what, min(done + counted, total), total)
 
     def end(self) -> None:
-        """Tells the watcher that the present phase is over."""
+        """Reports that the present phase is over."""
         if self._phase is not None:
             names, what, total, _ = self._phase
             self._watch.report(_title(names), what, total, total)

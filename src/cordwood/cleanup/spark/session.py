@@ -270,7 +270,7 @@ def default_memory_bytes() -> int:
 
 
 def fitting(master: str, memory_bytes: int) -> str:
-    """`local[*]` with no more tasks at once than the memory has room for; others as they are."""
+    """`local[*]` with no more tasks at once than the memory allows; others do not change."""
     if master != "local[*]":
         return master
     room = (memory_bytes - _DRIVER_BYTES) // _WORKER_BYTES
