@@ -15,6 +15,7 @@ from uuid import UUID
 from cordwood.client.cluster import Cluster
 from cordwood.client.core import BrokerEndpoint
 from cordwood.client.errors import NotSupportedError, require
+from cordwood.model.config_resolver import Level
 from cordwood.model.topic_partition import TopicPartition
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -23,16 +24,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 """What is done to a setting (AlterConfigOp.OpType)."""
 
-CONFIG_SOURCES: Mapping[int, str] = {
-    1: "DYNAMIC_TOPIC_CONFIG",
-    2: "DYNAMIC_BROKER_CONFIG",
-    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    4: "STATIC_BROKER_CONFIG",
-    5: "DEFAULT_CONFIG",
-    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
-    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
-    8: "DYNAMIC_GROUP_CONFIG",
-}
+CONFIG_SOURCES: Mapping[int, str] = {level.code: level.kafka_name for level in Level}
 """Where a setting comes from (DescribeConfigsResponse.ConfigSource)."""
 
 
