@@ -181,7 +181,7 @@ class DamageCase:
         return wanted
 
     def _walked(self, partition: TopicPartition) -> set[int]:
-        """The segments that recovery walks over, as far as the damaged recovery point tells."""
+        """The segments that recovery walks over, as far as the damaged recovery point says."""
         path = self.base.homes[partition] / RECOVERY_POINT_CHECKPOINT
         points = OffsetCheckpointFile(path, fs=self.fs).read_or_nothing("")
         bases = [segment.base_offset for segment in self.base.segments[partition]]

@@ -71,7 +71,7 @@ def _warn(found: OpenTransaction) -> None:
     started = dt.datetime.fromtimestamp(found.started_ms / 1000, dt.UTC)
     _log.warning(
         "Partition %s has a transaction of producer %s (epoch %s) open since offset %s, %s. "
-        "Transactions are not served: consumers with isolation.level=read_committed read no "
+        "Transactions are not supported: consumers with isolation.level=read_committed read no "
         "further, and compaction stops there. To end it: cordwood transactions "
         "--bootstrap-server HOST:PORT abort --topic %s --partition %s --start-offset %s",
         found.partition,

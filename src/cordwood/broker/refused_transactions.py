@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 _LOGGED_MAX: Final = 1_000
 _SHOWN_CHARACTERS_MAX: Final = 249
 REFUSAL: Final = (
-    "Transactions are not served by this broker: use a producer without transactional.id"
+    "Transactions are not supported by this broker: use a producer without transactional.id"
 )
 
 
@@ -41,5 +41,5 @@ class RefusedTransactions:
                 REFUSAL,
             )
             if len(self._logged) == _LOGGED_MAX:
-                _log.warning("Further transactional ids are refused without a line in the log")
+                _log.warning("Further refused transactional ids are not logged")
         return TransactionalIdAuthorizationError(REFUSAL)

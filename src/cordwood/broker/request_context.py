@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from cordwood.broker.authorizer import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from cordwood.broker.broker import Broker
-from cordwood.model.kafka_errors import ClusterAuthorizationError
+from cordwood.model.kafka_errors import ClusterAuthorizationError, GroupAuthorizationError
 from cordwood.network.api import Peer, Principal
 from cordwood.protocol.headers import RequestHeader
 
@@ -66,6 +66,15 @@ class RequestContext:
         """
         if not self.authorize_cluster(operation):
             raise ClusterAuthorizationError("Cluster authorization failed.")
+
+    def require_group(self, operation: Operation, group_id: str) -> None:
+        """Checks that the client may perform an operation on a group.
+
+        Raises:
+            GroupAuthorizationError: it may not; the dispatcher answers the whole request so.
+        """
+        if not self.authorize(operation, ResourceType.GROUP, group_id):
+            raise GroupAuthorizationError("Group authorization failed.")
 
     def authorize_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may perform an operation on at least one resource of a type."""

@@ -205,7 +205,7 @@ class _Run:
     def _recover(self, target: _Target) -> None:
         found = recover_directory(target.place.path, dispose=self.trash)
         target.report.warnings += [
-            f"{change} (an earlier run was cut off)" for change in found.changes
+            f"{change} (an earlier run was interrupted)" for change in found.changes
         ]
         if found.plan is None:
             return
@@ -227,7 +227,7 @@ class _Run:
                 if target.place.path.exists():
                     raise
                 target.report.status = Status.LEFT_ALONE
-                target.report.reason = "it was deleted while this looked at it"
+                target.report.reason = "it was deleted while it was being read"
                 return
         for warning in target.captured.warnings:
             if warning not in target.report.warnings:
@@ -480,7 +480,7 @@ class _Run:
                 with self._guard(target):
                     self._committer(round_).close()
                     target.report.warnings.append(
-                        "an earlier run's round was dropped: the log has changed since"
+                        "an earlier run's round was dropped: the log has changed since then"
                     )
                 rounds += self._rounds([target])
         return rounds
@@ -516,7 +516,9 @@ class _Run:
         target.report.discarded = target.report.discarded.plus(result.discarded)
         if not committer.done:
             committer.close()
-            target.fail(result.error or EngineError("the engine stopped before the round was over"))
+            target.fail(
+                result.error or EngineError("the engine stopped before the end of the round")
+            )
             return
         finish_round(committer, target.log_dir, target.place.topic_partition)
         target.changed = True

@@ -105,13 +105,13 @@ def _first_dirty(view: LogView) -> tuple[int, bool, list[str]]:
 def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[int, list[str]]:
     """(the bound, exclusive, before it is snapped to a segment; what sets it)."""
     active = view.active.base_offset
-    limits = [(active, "all that is dirty lies in the active segment")]
+    limits = [(active, "all dirty records are in the active segment")]
     if view.last_stable_offset < active:
         limits.append(
             (
                 view.last_stable_offset,
                 f"the last stable offset is {view.last_stable_offset}: an open transaction, or the "
-                "high watermark or recovery point, holds it",
+                "high watermark or recovery point, limits it",
             )
         )
     lag_ms = view.config.min_compaction_lag_ms

@@ -521,7 +521,7 @@ class CleanerManager:
             mark = self.quarantine.heal(log, stage)
         if mark is not None:
             _log.info(
-                "Partition %s is cleaned again: %s went well after %s failed attempts (%s)",
+                "Partition %s is cleaned again: %s succeeded after %s failed attempts (%s)",
                 log.topic_partition,
                 stage.value,
                 mark.attempts,

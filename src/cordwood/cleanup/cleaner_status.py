@@ -113,7 +113,7 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
     try:
         cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
     except Exception as error:  # of a damaged log; the others are still reported
-        value |= {"reason": f"it could not be looked at: {error}", "cleanable_ratio": 0.0}
+        value |= {"reason": f"it could not be checked: {error}", "cleanable_ratio": 0.0}
         return value
     value |= {
         "clean_bytes": cleanable.clean_bytes,
@@ -141,7 +141,7 @@ def _held_up(manager: CleanerManager, log: PartitionLog, state: object, now_ms: 
     mark = manager.mark_of(log)
     if mark is not None and manager.is_kept_out(log, now_ms):
         wait_s = -(-(mark.retry_at_ms - now_ms) // 1000)
-        return f"{mark.stage.value} failed: {mark.reason}; it is tried again in {wait_s} s"
+        return f"{mark.stage.value} failed: {mark.reason}; it is retried in {wait_s} s"
     return ""
 
 

@@ -81,7 +81,9 @@ def clean_log(
         with suppress(OSError, NoSpaceError):
             committer.close()
     if not committer.done:
-        raise committer.result.error or EngineError("the engine stopped before the round was over")
+        raise committer.result.error or EngineError(
+            "the engine stopped before the end of the round"
+        )
     return committer.result
 
 

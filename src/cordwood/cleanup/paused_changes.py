@@ -1,7 +1,8 @@
 """Changes of running logs that their cleaning must stop for: truncation, another policy, a move.
 
-Each stops the cleaning of the partition first, waiting until the cleaner has let go of it, and lets
-it go on afterwards. None may be called with a log's lock held. A log that is deleted needs none of
+Each stops the cleaning of the partition first, waiting until the cleaner has released it, and
+resumes it afterwards. None may be called with a log's lock held. A log that is deleted needs none
+of
 these: the `LogManager` notifies the cleaner.
 
 Source: org.apache.kafka.storage.internals.log.LogManager (truncateTo, truncateFullyAndStartAt,
@@ -56,7 +57,7 @@ def truncate_fully_paused(
     *,
     log_start_offset: int | None = None,
 ) -> None:
-    """Empties a log, which goes on at `offset`.
+    """Empties a log, which continues at `offset`.
 
     Raises:
         StorageError: the directory is offline, or has just failed.

@@ -75,13 +75,13 @@ def find_places(log_dirs: Sequence[LogDir]) -> list[Place]:
         refused = place.refused
         if refused is None and partition.path in shared:
             names = ", ".join(map(str, shared[partition.path]))
-            refused = f"{names} are the same directory; remove the links that are wrong"
+            refused = f"{names} are the same directory; remove the wrong links"
         if refused is None and partition.left_alone is None:
             other = first.setdefault(str(partition.topic_partition), partition.path)
             if other != partition.path:
                 refused = (
                     f"Duplicate log directories found: {other}, {partition.path}! Kafka would not "
-                    "start with both; remove the one that is stale"
+                    "start with both; remove the stale one"
                 )
         found.append(replace(place, refused=refused))
     return found

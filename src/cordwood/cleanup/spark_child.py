@@ -133,7 +133,7 @@ class SparkChild:
                 self._socket.sendall(data)
             except TimeoutError:
                 self._end_wanted = True
-                self.trouble = "died", "it does not listen"
+                self.trouble = "died", "it does not stop"
             except OSError:
                 return
         self.look()
@@ -147,8 +147,8 @@ class SparkChild:
         except OSError as error:
             self.trouble = self.trouble or ("unavailable", f"it could not be started: {error}")
         except Exception as error:
-            _log.exception("the Spark process cannot be kept")
-            self.trouble = self.trouble or ("died", f"it said what it should not: {error}")
+            _log.exception("the Spark process cannot be supervised")
+            self.trouble = self.trouble or ("died", f"it sent an invalid message: {error}")
         finally:
             self._bury()
             self._keeper.ended(self)
@@ -263,7 +263,7 @@ class SparkChild:
     def _dismiss(self, handle: socket.socket) -> None:
         """Lets it end in good order, within limits."""
         self.state = "stopping"
-        _log.info("Stopping Spark, which has had nothing to do for a while")
+        _log.info("Stopping Spark, which has been idle")
         self._say({"do": "stop"})
         deadline = self._clock.monotonic_s() + _STOP_S
         while self._clock.monotonic_s() < deadline:

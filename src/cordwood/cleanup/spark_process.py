@@ -129,7 +129,7 @@ class SparkProcess:
             supervise(committers, self._watching(run, child, number), sparing=True)
         except BaseException:
             # Whatever it is, tasks must not write to a directory that nobody watches over.
-            child.kill("a round went wrong in the process that serves")
+            child.kill("a round failed in the broker's process")
             child.join()
             raise
         finally:
@@ -206,7 +206,7 @@ class SparkProcess:
                 if not given_up_at:
                     given_up_at.append(now)
                 elif now - given_up_at[0] > self._grace_s:
-                    child.kill("a round that was given up did not end")
+                    child.kill("a cancelled round did not end")
             return True
 
         return is_executing
@@ -242,7 +242,7 @@ class SparkProcess:
             run.owner.fail(message["name"], error)
         elif kind == "ended":
             if message["gave_up"]:  # what its tasks do is anybody's guess: `over` when they ended
-                child.kill("Spark gave a job up", kind="died")
+                child.kill("Spark failed a job", kind="died")
             else:
                 run.over.set()
 
@@ -296,13 +296,13 @@ class SparkProcess:
             _log.debug("Spark is still %s: %s", kind, why)
         elif kind == "unavailable":
             _log.error(
-                "Spark is not available, so no log is compacted: %s. It is tried again in %.0f s, "
+                "Spark is not available, so no log is compacted: %s. It is retried in %.0f s, "
                 "and then from time to time",
                 why,
                 wait_s,
             )
         else:
-            _log.warning("The Spark process ended: %s. It is started again when needed", why)
+            _log.warning("The Spark process ended: %s. It is restarted when needed", why)
 
     # ---- what others ask
 

@@ -378,7 +378,7 @@ class Publisher:
                 del self._under_way[0]
                 continue
             if clock.monotonic_s() > deadline:
-                raise EngineError("nobody puts rewritten segments in place any more")
+                raise EngineError("the owner of the round has ended")
             pause(_WAIT_S)
 
     def _finish(self, spec: RewriteSpec, output: Output) -> Path:

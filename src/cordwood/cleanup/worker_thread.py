@@ -131,7 +131,7 @@ class WorkerThread:
             _log.info("[%s]: Stopped", self.name)
 
     def _may_begin(self) -> bool:
-        """Waits while it is held; whether it may go on then."""
+        """Waits while it is held; returns whether it may continue then."""
         with self._condition:
             self._condition.wait_for(lambda: self._stopping or not self._holders)
             self._is_working = not self._stopping

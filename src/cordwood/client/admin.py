@@ -29,7 +29,7 @@ CONFIG_SOURCES: Mapping[int, str] = {level.code: level.kafka_name for level in L
 
 
 class PartitionFacts(NamedTuple):
-    """A partition and who has it; no leader is -1. `elr` is None where the broker tells none."""
+    """A partition and its replicas; no leader is -1. `elr` is None if the broker returns none."""
 
     partition: int
     leader: int
@@ -100,7 +100,7 @@ class LogDirFacts:
 
 
 class GroupFacts(NamedTuple):
-    """A group as a list of groups tells of it."""
+    """A group in a list of groups."""
 
     group_id: str
     protocol_type: str
@@ -224,7 +224,7 @@ class Admin:
     def describe_topics(
         self, names: Sequence[str], *, partitions_max: int = 2000
     ) -> list[TopicFacts]:
-        """The topics named, with eligible leader replicas where the broker tells of them.
+        """The topics named, with eligible leader replicas if the broker returns them.
 
         `partitions_max` is how many partitions an answer may hold; more than one is asked for then.
 
@@ -319,7 +319,7 @@ class Admin:
     def reassignments(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Reassignment]:
-        """The reassignments that go on among those partitions."""
+        """The reassignments in progress among those partitions."""
         wanted = by_topic(partitions)
         if not wanted:
             return {}

@@ -1,4 +1,4 @@
-"""What members of a consumer group tell each other through its coordinator.
+"""The messages that members of a consumer group exchange through its coordinator.
 
 Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol.
 """

@@ -47,7 +47,7 @@ def find_coordinator(cluster: Cluster, key: str, *, kind: int = GROUP) -> int:
         if getattr(answer, "coordinators", None):
             (found,) = answer.coordinators
         if not found.error_code:
-            # The node may be one that no list of brokers has told of yet.
+            # The node may be missing in all lists of brokers received so far.
             Admin(cluster).describe_cluster()
             return int(found.node_id)
         if found.error_code not in _NOT_YET or cluster.is_past(deadline):

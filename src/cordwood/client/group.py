@@ -98,7 +98,7 @@ class GroupConsumer:
         return records
 
     def close(self, unread: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commits where to go on (`unread` where records were not used), and leaves the group."""
+        """Commits the next offsets (`unread` if records were not used), and leaves the group."""
         if self._generation < 0 or self._coordinator is None:
             return
         if self.auto_commit:
@@ -206,7 +206,7 @@ class GroupConsumer:
             self._join()
 
     def _must_retry(self, code: int) -> bool:
-        """Whether to join anew; forgets what the coordinator has forgotten."""
+        """Whether to join again; forgets what the coordinator has forgotten."""
         if code in _NOT_COORDINATOR:
             self._coordinator = None
         elif code == ErrorCode.UNKNOWN_MEMBER_ID:

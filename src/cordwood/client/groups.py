@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group as its coordinator tells of it; epochs are None for a classic group."""
+    """A group as its coordinator describes it; epochs are None for a classic group."""
 
     group_id: str
     kind: str

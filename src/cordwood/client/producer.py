@@ -1,6 +1,6 @@
 """Sends records: batches by partition, sent when they are full or old enough; one at a time.
 
-Idempotent as Kafka's producer is where acks=all. What fails is told record by record.
+Idempotent as Kafka's producer is where acks=all. Failures are reported record by record.
 
 Source: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender, RecordAccumulator.
 """
@@ -88,7 +88,7 @@ class _Batch:
 
 
 class Producer:
-    """Sends records on a cluster that the caller closes; `failed` hears of those that are lost."""
+    """Sends records on a cluster that the caller closes; `failed` is called for lost ones."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Producer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     def send(self, record: ProducerRecord) -> None:
-        """Takes a record; it goes out with its batch, or `failed` hears of it."""
+        """Takes a record; it goes out with its batch, or `failed` is called for it."""
         try:
             self._require_size(record)
             topic = self._topic(record.topic)

@@ -29,7 +29,7 @@ class Credential(NamedTuple):
 
 
 class ScramUser(NamedTuple):
-    """A user's mechanisms with their iterations, or why they could not be told."""
+    """A user's mechanisms with their iterations, or why they are unknown."""
 
     name: str
     mechanisms: tuple[tuple[str, int], ...]

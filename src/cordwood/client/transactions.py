@@ -1,4 +1,4 @@
-"""A transaction as its coordinator tells of it.
+"""A transaction as its coordinator describes it.
 
 Read by a schema of its own: kio refuses the start time of -1 that a transaction has between two.
 

@@ -194,7 +194,7 @@ class ImageDelta:
         topic_id = uuid_of(fields["topicId"])
         name = self._names.get(topic_id)
         if name is None:
-            raise CorruptError(f"a topic is removed that is not there: {fields['topicId']}")
+            raise CorruptError(f"a missing topic is removed: {fields['topicId']}")
         self._names.remove(topic_id)
         self._topics.remove(name)
         self._configs.remove((ConfigResource.TOPIC, name))
@@ -253,7 +253,7 @@ class ImageDelta:
         for name in names:
             topic = self._topics.get(name)
             if topic is None:
-                raise CorruptError(f"eligible leader replicas of a topic that is not there: {name}")
+                raise CorruptError(f"eligible leader replicas of a missing topic: {name}")
             cleared = {
                 number: replace(each, elr=(), last_known_elr=())
                 for number, each in topic.partitions.items()
@@ -370,7 +370,7 @@ class ImageDelta:
 
     def _remove_acl(self, fields: Fields) -> None:
         if self._acls.get(fields["id"]) is None:
-            raise CorruptError(f"an ACL is removed that is not there: {fields['id']}")
+            raise CorruptError(f"a missing ACL is removed: {fields['id']}")
         self._acls.remove(fields["id"])
 
     def _scram(self, fields: Fields) -> None:

@@ -294,7 +294,7 @@ def _values_of(records: Sequence[ApiRecord]) -> list[bytes]:
     except EncodingError as error:
         _log.error("A change of the cluster's metadata was refused: %s", error)
         raise UnknownServerError(
-            f"the metadata log cannot hold a value, and nothing was changed: {error}"
+            f"a value does not fit the metadata log, and nothing was changed: {error}"
         ) from error
 
 

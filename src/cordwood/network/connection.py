@@ -128,7 +128,7 @@ class Connection:
             reader.keep()
             return
         except OSError as error:
-            self.close(f"the peer is gone: {error}")
+            self.close(f"the client has disconnected: {error}")
             return
         if count == 0:
             self.close(None)
@@ -221,7 +221,7 @@ class Connection:
 
     def _give_up(self) -> None:
         if self._waiting is not None and self._is_parked:
-            self.close("the peer closed it while a request waited")
+            self.close("the client closed it while a request waited")
 
     def _answered(self, waiting: asyncio.Future[Later]) -> None:
         self._waiting = None
@@ -269,7 +269,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
-            self.close(f"the peer is gone: {error}")
+            self.close(f"the client has disconnected: {error}")
             return
         if out and not self._writing:
             self._loop.add_writer(self._fd, self._writable)

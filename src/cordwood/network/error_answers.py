@@ -21,6 +21,9 @@ _DESCRIBE_CONFIGS: Final = 32
 _ALTER_CLIENT_QUOTAS: Final = 49
 _NAMES_UNKNOWN_ERRORS: Final = {_DESCRIBE_CONFIGS, _ALTER_CLIENT_QUOTAS}
 
+_REPEATS_ALL: Final = {43, 45, 46, 50}
+"""APIs whose error is at the top of the answer and again for each thing that was asked about."""
+
 _ASKED_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "coordinators": ("coordinator_keys",),
     "filter_results": ("filters",),
@@ -93,7 +96,8 @@ def error_answer(
     message = response_class(api_key, version)
     if (api_key == _PRODUCE and request.acks == 0) or not _says_error(message):
         return None
-    return _answer(message)(request, {"error_code": code, "error_message": text})
+    answer = _answer(message, repeats_all=api_key in _REPEATS_ALL)
+    return answer(request, {"error_code": code, "error_message": text})
 
 
 @cache
@@ -106,8 +110,11 @@ def _says_error(message: MessageClass) -> bool:
 
 
 @cache
-def _answer(message: MessageClass) -> Answer:
-    """Makes one entry of an answer from the entry of the request, and the error's fields."""
+def _answer(message: MessageClass, *, repeats_all: bool = False) -> Answer:
+    """Makes one entry of an answer from the entry of the request, and the error's fields.
+
+    `repeats_all`: an entry that has the error has its arrays, too.
+    """
     found = fields_of(message)
     names = {field.name for field in found}
     # An error holds for all that is nested; the entity of a quota is the entry's name.
@@ -116,7 +123,7 @@ def _answer(message: MessageClass) -> Answer:
         for field in found
         if field.is_array
         and field.kind is None
-        and ("error_code" not in names or field.name == "entity")
+        and (repeats_all or "error_code" not in names or field.name == "entity")
     ]
     repeated = {name: asked for name, asked in _REPEATED.items() if name in names}
     invalid = {name: value for name, value in _INVALID.items() if name in names}

@@ -1,6 +1,6 @@
 """Reads messages that Kafka accepts and kio refuses.
 
-These are tags that the schema does not know (KIP-482: passed over), negative lengths other than -1
+These are tags that the schema does not know (KIP-482: ignored), negative lengths other than -1
 (null), nullable structs that begin with another byte than -1 or 1, and malformed UTF-8 (U+FFFD).
 Slower than kio by far; no client in common use sends such messages but those of a later Kafka.
 

@@ -273,7 +273,7 @@ class LogManager(LogSet):
         log_start_offset: int | None = None,
         future: bool = False,
     ) -> None:
-        """Empties a log, which goes on at `offset`; its recovery point is made to last first.
+        """Empties a log, which continues at `offset`; its recovery point is synced first.
 
         Raises:
             StorageError: its directory is offline, or has just failed.

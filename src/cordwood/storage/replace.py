@@ -11,9 +11,9 @@ The steps of one group, and what is found after a crash behind each:
    the renames is done.
 5. `.deleted` files are removed, or moved to the trash.
 
-Kafka itself, started after a crash at any point, comes to the same segments by its own rules; the
-journal and staged files have names it passes over. The journal is there so that the next run goes
-on with the round, group by group, as the first one had planned it: groups are put in place in
+Kafka itself, started after a crash at any point, ends with the same segments by its own rules; the
+journal and staged files have names it ignores. The journal is there so that the next run
+continues the round, group by group, as the first one had planned it: groups are put in place in
 ascending order, so that those left still have all the newer records that supersede theirs.
 
 Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, LogLoader.
@@ -118,7 +118,7 @@ class RoundJournal:
                     raise TypeError(f"intent {number} is of a group without an offset")
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise CorruptError(
-                f"not a round's journal ({error}); remove it to have the round planned anew",
+                f"not a round's journal ({error}); remove it to have the round planned again",
                 path=str(self.path),
             ) from error
         return plan, intents
@@ -239,7 +239,7 @@ def recover_directory(
     if found is not None:
         plan, intents = found
         done = _groups_done(plan, intents, undone)
-        # First of all, for without its files it could no longer be told from one carried out.
+        # First, because without its files it could no longer be distinguished from a finished one.
         journal.keep(len(done))
         if done and len(done) == len(intents):
             group = plan["groups"][done[-1]["group"]]

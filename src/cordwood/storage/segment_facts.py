@@ -91,7 +91,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSegments:
-    """The segments of a directory by base offset, and what `repair` mends."""
+    """The segments of a directory by base offset, and what `repair` repairs."""
 
     segments: tuple[SegmentFacts, ...]
     warnings: tuple[str, ...]
@@ -216,7 +216,7 @@ def headers_from(
     """(position, header) of each magic 2 batch from `position` on.
 
     Stops where a batch would extend beyond `end`, or is none: what a loader takes for the end.
-    Magic 0 and 1 entries are passed over.
+    Magic 0 and 1 entries are skipped.
     """
     with closing(fs.open(path)) as file:
         while end - position >= _PREFIX.size:

@@ -164,7 +164,9 @@ class EffectiveConfigs:
         try:
             self.values = BrokerValues(parse_texts(texts, broker_keys()))
         except ConfigError:
-            _log.exception("The recorded settings of the broker cannot be used; the old ones hold")
+            _log.exception(
+                "The recorded settings of the broker cannot be used; the old ones stay in effect"
+            )
             return
         self._topic_defaults = topic_defaults(self.values.all)
         self._default_log_config = LogConfig.from_values(self._topic_defaults)
@@ -196,7 +198,7 @@ def usable(texts: Texts, *, for_all: bool = False) -> Texts:
             if key is not None:
                 key.parse(text)
         except ConfigError:
-            _log.warning("The recorded setting %s is not valid, and ignored", name)
+            _log.warning("The recorded setting %s is not valid and is ignored", name)
             continue
         found[name] = text
     return found

@@ -46,13 +46,13 @@ SINGLE_BROKER_DEFAULTS: Final[Texts] = {
 _NO_PLUGINS: Final = "remove it: Java classes cannot be loaded"
 _REFUSED: Final[Mapping[str, str]] = {
     "alter.config.policy.class.name": _NO_PLUGINS,
-    "authorizer.class.name": "remove it: every client may do everything",
+    "authorizer.class.name": "remove it: there is no authorization",
     "client.quota.callback.class": _NO_PLUGINS,
     "config.providers": "write the values themselves",
     "create.topic.policy.class.name": _NO_PLUGINS,
-    "delegation.token.secret.key": "remove it: delegation tokens are not served",
+    "delegation.token.secret.key": "remove it: delegation tokens are not supported",
     "principal.builder.class": _NO_PLUGINS,
-    "remote.log.storage.system.enable": "set it to false: tiered storage is not served",
+    "remote.log.storage.system.enable": "set it to false: tiered storage is not supported",
     "security.providers": _NO_PLUGINS,
 }
 _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
@@ -182,7 +182,7 @@ class BrokerSettings(BrokerValues):
             raise self._unsupported("process.roles", "set it to broker,controller")
         for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
             if len(self.strings(name)) > 1:
-                raise self._unsupported(name, "name this node alone: it is its only controller")
+                raise self._unsupported(name, "name only this node: it is its only controller")
         if self.text("security.inter.broker.protocol") != PLAINTEXT:
             raise self._unsupported("security.inter.broker.protocol", "set it to PLAINTEXT")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.network.api import Api, Response
 
@@ -16,18 +17,21 @@ _REFUSAL = {"error_code": 54, "error_message": "No Authorizer is configured."}
 """SECURITY_DISABLED."""
 
 
-def describe(_context: RequestContext, _request: Any) -> Response:
+def describe(context: RequestContext, _request: Any) -> Response:
     """Refuses."""
+    context.require_cluster(Operation.DESCRIBE)
     return _REFUSAL | {"error_message": "No Authorizer is configured on the broker"}
 
 
-def create(_context: RequestContext, request: Any) -> Response:
+def create(context: RequestContext, request: Any) -> Response:
     """Refuses each."""
+    context.require_cluster(Operation.ALTER)
     return {"results": [_REFUSAL for _ in request.creations]}
 
 
-def delete(_context: RequestContext, request: Any) -> Response:
+def delete(context: RequestContext, request: Any) -> Response:
     """Refuses each."""
+    context.require_cluster(Operation.ALTER)
     return {"filter_results": [_REFUSAL for _ in request.filters]}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
@@ -21,6 +22,7 @@ from cordwood.network.api import Api, Fields, Response, always
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each entity, once."""
+    context.require_cluster(Operation.ALTER_CONFIGS)
     changes = [
         QuotaChange(
             entity={each.entity_type: each.entity_name for each in entry.entity},

@@ -27,8 +27,13 @@ def handle(context: RequestContext, request: Any) -> Response:
         )
         for each in in_steps(request.resources, every=8)
     ]
-    outcomes = context.broker.configs.check_replacement(resources)
-    return carry_out(context, request.resources, outcomes, validate_only=request.validate_only)
+    return carry_out(
+        context,
+        request.resources,
+        resources,
+        context.broker.configs.check_replacement,
+        validate_only=request.validate_only,
+    )
 
 
 API = Api(33, "AlterConfigs", 0, 2, handle, is_long=always)

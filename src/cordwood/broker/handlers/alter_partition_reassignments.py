@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
@@ -24,6 +25,7 @@ from cordwood.protocol.messages import field
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each partition."""
+    context.require_cluster(Operation.ALTER)
     wanted = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)
         for topic in in_steps(request.topics)

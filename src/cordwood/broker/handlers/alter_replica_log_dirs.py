@@ -13,6 +13,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
@@ -27,6 +28,7 @@ from cordwood.network.api import Api, Response, always
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Begins every move that is not done already."""
+    context.require_cluster(Operation.ALTER)
     topics: dict[str, list[dict[str, Any]]] = {}
     begun: list[tuple[asyncio.Future[Any], dict[str, Any]]] = []
     for target in in_steps(request.dirs):

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import NewPartitions
-from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
+from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
 
@@ -29,6 +30,14 @@ def handle(context: RequestContext, request: Any) -> Response:
         for name, count in in_steps(times.items(), every=16)
         if count > 1
     ]
+    once = [name for name, count in times.items() if count == 1]
+    allowed = context.authorized(Operation.ALTER, ResourceType.TOPIC, in_steps(once, every=64))
+    denied = TopicAuthorizationError()
+    results += [
+        {"name": name, **error_fields(denied)}
+        for name in in_steps(once, every=16)
+        if name not in allowed
+    ]
     wanted = [
         NewPartitions(
             topic=topic.name,
@@ -38,7 +47,7 @@ def handle(context: RequestContext, request: Any) -> Response:
             else [each.broker_ids for each in topic.assignments],
         )
         for topic in in_steps(request.topics, every=16)
-        if times[topic.name] == 1
+        if topic.name in allowed
     ]
 
     def respond(errors: Sequence[KafkaError | None]) -> Fields:

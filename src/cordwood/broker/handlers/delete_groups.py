@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
 
@@ -21,6 +23,9 @@ def handle(context: RequestContext, request: Any) -> Response:
     answers: dict[str, CoordinatorAnswer[int]] = {}
     for group_id in in_steps(dict.fromkeys(request.groups_names)):
         answers[group_id] = CoordinatorAnswer(context)
+        if not context.authorize(Operation.DELETE, ResourceType.GROUP, group_id):
+            answers[group_id](ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            continue
         context.broker.groups.delete_group(group_id, answers[group_id])
     if all(answer.is_there for answer in answers.values()):
         return _fields({group_id: answer.now() for group_id, answer in answers.items()})

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import (
@@ -19,6 +20,7 @@ from cordwood.model.kafka_errors import (
     KafkaError,
     PolicyViolationError,
     RequestTimedOutError,
+    TopicAuthorizationError,
 )
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
@@ -60,6 +62,8 @@ def _delete(
 ) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": _NO_LOW_WATERMARK}
     try:
+        if not context.authorize(Operation.DELETE, ResourceType.TOPIC, topic):
+            raise TopicAuthorizationError
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         if is_internal(topic):
             raise InvalidTopicError(f"Cannot delete records of internal topic {topic}.")

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     KafkaError,
+    TopicAuthorizationError,
     TopicDeletionDisabledError,
 )
 from cordwood.model.pauses import in_steps
@@ -82,6 +84,10 @@ def _without_faults(
         if fault is not None:
             answers.append(_answer(name, topic_id, InvalidRequestError(fault)))
             continue
+        denied = _denied(context, name, topic_id)
+        if denied is not None:
+            answers.append(denied)
+            continue
         wanted[each] = None
         found.setdefault(topic_id, each)
     for name, _ in in_steps([each for each in wanted if each[0] is not None], every=16):
@@ -92,6 +98,27 @@ def _without_faults(
             wanted.pop((name, _ZERO), None)
             wanted.pop(found[topic.topic_id], None)
     return list(wanted)
+
+
+def _denied(context: RequestContext, name: str | None, topic_id: UUID) -> _Answer | None:
+    """The answer for a topic that the client may not delete; None if it may, or there is none.
+
+    Source: ControllerApis.deleteTopics.
+    """
+    if context.authorize_cluster(Operation.DELETE):
+        return None
+    found = context.broker.metadata.image.topic_names.get(topic_id) if name is None else name
+    if found is None:
+        return None
+    error = TopicAuthorizationError("Topic authorization failed.")
+    describable = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found)
+    if name is not None and not describable:
+        return _answer(name, _ZERO, error)
+    if found not in context.broker.metadata.image.topics:
+        return None
+    if describable and context.authorize(Operation.DELETE, ResourceType.TOPIC, found):
+        return None
+    return _answer(found if describable else None, topic_id, error)
 
 
 def _fault(name: str | None, topic_id: UUID, count: int) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
@@ -20,6 +21,7 @@ _KINDS = ("user", "client-id", "ip")
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image."""
+    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     try:
         exact, kinds = _filter(request.components)
     except KafkaError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.handlers.cluster_facts import CLUSTER_OPERATIONS, NOT_ASKED, brokers_of
+from cordwood.broker.handlers.cluster_facts import brokers_of, cluster_operations
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
@@ -32,7 +32,6 @@ def handle(context: RequestContext, request: Any) -> Response:
             "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"Unsupported endpoint type {endpoint_type}",
         }
-    operations = request.include_cluster_authorized_operations
     return {
         "cluster_id": context.broker.cluster_id,
         "controller_id": context.broker.node_id,
@@ -42,7 +41,9 @@ def handle(context: RequestContext, request: Any) -> Response:
             "broker_id",
             with_fenced=field(request, "include_fenced_brokers", False),
         ),
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if operations else NOT_ASKED,
+        "cluster_authorized_operations": cluster_operations(
+            context, is_asked=request.include_cluster_authorized_operations
+        ),
     }
 
 

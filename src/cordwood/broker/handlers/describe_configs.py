@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.config_authorization import config_authorization_error
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
@@ -39,6 +41,11 @@ def handle(context: RequestContext, request: Any) -> Response:
 
 
 def _described(context: RequestContext, asked: Any, request: Any) -> dict[str, Any]:
+    denied = config_authorization_error(
+        context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
+    )
+    if denied is not None:
+        return _refused(asked, denied)
     try:
         entries = context.broker.configs.describe(
             asked.resource_type,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
@@ -21,21 +22,26 @@ from cordwood.protocol.messages import field
 
 _NOT_FOUND_SINCE = 6
 
-# Read, delete, describe, describe configs, alter configs: bits by AclOperation.
-_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers from memory."""
     wants_operations = bool(field(request, "include_authorized_operations"))
-    operations = _GROUP_OPERATIONS if wants_operations else NOT_ASKED
     groups = []
+    denied = []
     for group_id in in_steps(request.groups, every=8):
+        if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            denied.append({"group_id": group_id, "error_code": code, "group_state": ""})
+            continue
         described = _describe(context, group_id, context.api_version)
         if not described.get("error_code"):
-            described["authorized_operations"] = operations
+            described["authorized_operations"] = (
+                context.authorized_operations(ResourceType.GROUP, group_id)
+                if wants_operations
+                else NOT_ASKED
+            )
         groups.append(described)
-    return {"groups": groups}
+    return {"groups": denied + groups}
 
 
 def _describe(context: RequestContext, group_id: str, version: int) -> dict[str, Any]:

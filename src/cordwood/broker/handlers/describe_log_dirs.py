@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
@@ -23,6 +24,8 @@ _UNKNOWN = -1
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Lists every directory, with the partitions asked for or all."""
+    if not context.authorize_cluster(Operation.DESCRIBE):
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     wanted = _wanted(request)
     by_directory: dict[Path, list[tuple[PartitionLog, bool]]] = defaultdict(list)
     for log, is_future in in_steps(context.broker.replicas.logs_with_futures(), every=64):

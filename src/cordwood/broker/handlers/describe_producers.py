@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.network.api import Api, Response, always
@@ -34,6 +36,9 @@ def handle(context: RequestContext, request: Any) -> Response:
 
 def _describe(context: RequestContext, topic: str, index: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition_index": index}
+    if not context.authorize(Operation.READ, ResourceType.TOPIC, topic):
+        error = TopicAuthorizationError("Topic authorization failed.")
+        return fields | error_fields(error)
     try:
         require_topic_name(topic)
         log = context.broker.replicas.log(topic, index)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import QuorumInfo
 from cordwood.model.error_codes import ErrorCode
@@ -20,6 +21,7 @@ from cordwood.network.api import Api, Fields, Response
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers for partition 0 of the metadata log, and knows no other."""
+    context.require_cluster(Operation.DESCRIBE)
     asked = [
         (topic.topic_name, [partition.partition_index for partition in topic.partitions])
         for topic in request.topics

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
-    TOPIC_OPERATIONS,
     is_internal,
     partition_fields,
 )
@@ -33,6 +33,9 @@ def handle(context: RequestContext, request: Any) -> Response:
         if first_partition < 0 or is_amiss:
             refused = {"error_code": ErrorCode.INVALID_REQUEST}
             return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
+    asked = names
+    names = context.authorized(Operation.DESCRIBE, ResourceType.TOPIC, in_steps(asked, every=64))
+    denied = [_unauthorized(name) for name in sorted(asked - names)] if request.topics else []
     limit = max(
         1,
         min(
@@ -45,12 +48,12 @@ def handle(context: RequestContext, request: Any) -> Response:
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
         if limit <= 0:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": at},
             }
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(context, name))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= at]
         shown, rest = indexes[:limit], indexes[limit:]
@@ -64,18 +67,24 @@ def handle(context: RequestContext, request: Any) -> Response:
                     partition_fields(image, index, topic.partitions[index], context.listener)
                     for index in in_steps(shown, every=8)
                 ],
-                "topic_authorized_operations": TOPIC_OPERATIONS,
+                "topic_authorized_operations": context.authorized_operations(
+                    ResourceType.TOPIC, name
+                ),
             }
         )
         if rest:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": rest[0]},
             }
-    return {"topics": topics}
+    return {"topics": topics + denied}
 
 
-def _unknown(name: str) -> dict[str, Any]:
+def _unauthorized(name: str) -> dict[str, Any]:
+    return {"name": name, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+def _unknown(context: RequestContext, name: str) -> dict[str, Any]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         require_topic_name(name)
@@ -85,7 +94,7 @@ def _unknown(name: str) -> dict[str, Any]:
         "name": name,
         "error_code": code,
         "is_internal": is_internal(name),
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": context.authorized_operations(ResourceType.TOPIC, name),
     }
 
 

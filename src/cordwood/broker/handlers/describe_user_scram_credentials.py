@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
@@ -17,6 +18,7 @@ from cordwood.network.api import Api, Response, always
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Lists mechanisms and iterations, never a digest."""
+    context.require_cluster(Operation.DESCRIBE)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (mechanism, user), record in context.broker.metadata.image.scram_credentials.items():
         found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
@@ -22,6 +23,7 @@ from cordwood.protocol.messages import field
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
+    context.require_cluster(Operation.ALTER)
     wanted = None
     topics: dict[str, list[dict[str, Any]]]
     if request.topic_partitions is None:

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.fetch_sessions import (
     FINAL_EPOCH,
@@ -41,6 +42,7 @@ from cordwood.model.kafka_errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     StorageError,
+    TopicAuthorizationError,
     UnknownLeaderEpochError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -67,10 +69,11 @@ _NOT_FAILED = (
     StorageError,
     OffsetOutOfRangeError,
     InconsistentTopicIdError,
+    TopicAuthorizationError,
 )
 
 
-_NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+_NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError)
 
 
 class _Fetch(NamedTuple):
@@ -233,10 +236,12 @@ def _read_one(
 
 
 def _partition(context: RequestContext, key: PartitionKey) -> Partition:
+    if key.topic_id is not None and not key.topic:
+        raise UnknownTopicIdError("This server does not host this topic ID.")
+    if not context.authorize(Operation.READ, ResourceType.TOPIC, key.topic):
+        raise TopicAuthorizationError
     if key.topic_id is None:
         return context.broker.replicas.partition(key.topic, key.partition)
-    if not key.topic:
-        raise UnknownTopicIdError("This server does not host this topic ID.")
     partition = context.broker.replicas.partition(key.topic, key.partition)
     if partition.topic_id != key.topic_id:
         raise InconsistentTopicIdError("The topic has another ID than the one in the request.")
@@ -368,6 +373,8 @@ def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
     for answer in in_steps(answers, every=16):
         topic = answer.wanted.key.topic
         if answer.error_code and topic not in context.broker.metadata.image.topics:
+            continue
+        if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             continue
         for each in (metrics.topic(topic), metrics.all_topics):
             each.total_fetch_requests += 1

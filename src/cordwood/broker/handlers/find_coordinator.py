@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
+_SHARE_SINCE = 6
 _NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 
@@ -80,7 +82,14 @@ def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) 
 
 
 def _find(context: RequestContext, kind: int, key: str, *, is_new: bool) -> _Found:
+    if kind == _GROUP and not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
+        return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED, _NO_NODE, "Group authorization failed.")
+    if kind == _SHARE and context.api_version >= _SHARE_SINCE:
+        context.require_cluster(Operation.CLUSTER_ACTION)
     if kind == _TRANSACTION:
+        if not context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _Found(code, _NO_NODE, "Transactional Id authorization failed.")
         refusal = context.broker.refused_transactions.refuse(
             key, client_id=context.client_id, client_host=context.client_host
         )

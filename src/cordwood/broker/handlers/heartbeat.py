@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.network.api import Api, Response
@@ -17,6 +18,7 @@ from cordwood.protocol.messages import field
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers with an error code alone."""
+    context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[int](context)
     context.broker.groups.heartbeat(
         request.group_id,

@@ -8,6 +8,7 @@ ConfigurationControlManager.incrementalAlterConfigs, Kafka 4.3; KIP-339, KIP-412
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from cordwood.broker.configs.alter import Alteration, Resource
@@ -30,10 +31,13 @@ def handle(context: RequestContext, request: Any) -> Response:
         )
         for each in in_steps(request.resources, every=8)
     ]
-    outcomes = context.broker.configs.check_incremental(
-        resources, validate_only=request.validate_only
+    return carry_out(
+        context,
+        request.resources,
+        resources,
+        partial(context.broker.configs.check_incremental, validate_only=request.validate_only),
+        validate_only=request.validate_only,
     )
-    return carry_out(context, request.resources, outcomes, validate_only=request.validate_only)
 
 
 API = Api(44, "IncrementalAlterConfigs", 0, 1, handle, is_long=always)

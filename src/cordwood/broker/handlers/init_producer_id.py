@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Fields, Response
@@ -25,12 +26,20 @@ _NONE = {"producer_id": -1, "producer_epoch": -1}
 def handle(context: RequestContext, request: Any) -> Response:
     """Gives the next id, with epoch 0."""
     if request.transactional_id is not None:
+        if not context.authorize(
+            Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        ):
+            return _NONE | {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
         if not request.transactional_id:
             return _NONE | {"error_code": ErrorCode.INVALID_REQUEST}
         refusal = context.broker.refused_transactions.refuse(
             request.transactional_id, client_id=context.client_id, client_host=context.client_host
         )
         return _NONE | {"error_code": refusal.code}
+    if not context.authorize_cluster(Operation.IDEMPOTENT_WRITE) and not context.authorize_any(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
+        return _NONE | {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
         return _NONE | {"error_code": ErrorCode.INVALID_REQUEST}
     return _next(context)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import Client, JoinAnswer, JoinRequest, Protocol
@@ -23,6 +24,7 @@ _SKIPS_ASSIGNMENT_SINCE = 9
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers when the group's next generation begins."""
+    context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[JoinAnswer](context)
     context.broker.groups.join(_question(context, request), answer)
     return answer.response(lambda found: _fields(found, context.api_version))

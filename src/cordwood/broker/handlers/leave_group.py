@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import LeaveReply, LeavingMember
@@ -19,6 +20,7 @@ _SEVERAL_SINCE = 3
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers for each member; for one alone, in old versions, as for all."""
+    context.require_group(Operation.READ, request.group_id)
     is_single = context.api_version < _SEVERAL_SINCE
     leaving = (
         [LeavingMember(request.member_id)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
@@ -20,6 +21,7 @@ from cordwood.network.api import Api, Response, always
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image."""
+    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     if context.api_version == 0:
         wanted = [int(ConfigResource.CLIENT_METRICS)]
     else:

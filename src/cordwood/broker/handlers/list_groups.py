@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
@@ -37,6 +38,7 @@ def _list(context: RequestContext, request: Any) -> Fields:
     groups = context.broker.groups.list_groups(
         field(request, "states_filter", ()), field(request, "types_filter", ())
     )
+    sees_all = context.authorize_cluster(Operation.DESCRIBE)
     return {
         "groups": [
             {
@@ -46,6 +48,7 @@ def _list(context: RequestContext, request: Any) -> Fields:
                 "group_type": group.group_type,
             }
             for group in in_steps(groups, every=64)
+            if sees_all or context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
     }
 

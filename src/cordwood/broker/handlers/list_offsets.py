@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -52,13 +53,19 @@ def handle(context: RequestContext, request: Any) -> Response:
     )
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in in_steps(request.topics):
+        is_allowed = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
-            topics.setdefault(topic.name, {})[index] = (
-                {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
-                if asked[topic.name, index] > 1
-                else _look_up(context, topic.name, each, isolation, context.api_version)
-            )
+            if not is_allowed:
+                answer = {
+                    "partition_index": index,
+                    "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                }
+            elif asked[topic.name, index] > 1:
+                answer = {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
+            else:
+                answer = _look_up(context, topic.name, each, isolation, context.api_version)
+            topics.setdefault(topic.name, {})[index] = answer
     return {
         "topics": [
             {"name": name, "partitions": list(partitions.values())}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
@@ -15,6 +16,7 @@ from cordwood.network.api import Api, Response, always
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers from the image; of topics that are not there, and partitions, nothing is said."""
+    context.require_cluster(Operation.DESCRIBE)
     image = context.broker.metadata.image
     asked: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:

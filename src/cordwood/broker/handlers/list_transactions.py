@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
@@ -34,13 +35,15 @@ def list_all(_context: RequestContext, request: Any) -> Response:
     return {"unknown_state_filters": unknown}
 
 
-def describe(_context: RequestContext, request: Any) -> Response:
+def describe(context: RequestContext, request: Any) -> Response:
     """Knows none."""
     return {
         "transaction_states": [
             {
                 "transactional_id": each,
-                "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+                "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                if context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each)
+                else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transaction_start_time": 0,
             }
             for each in request.transactional_ids

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
-    CLUSTER_OPERATIONS,
     NOT_ASKED,
-    TOPIC_OPERATIONS,
     brokers_of,
+    cluster_operations,
     is_internal,
     partition_fields,
 )
@@ -47,9 +47,10 @@ def handle(context: RequestContext, request: Any) -> Response:
         topics = [
             _known(context, topic)
             for topic in in_steps(context.broker.metadata.image.topics.values())
+            if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
-        return _response(context, request, topics)
-    asked = _distinct(request.topics)
+        return _response(context, request, topics, [])
+    asked, denied = _describable(context, _distinct(request.topics))
     missing: list[str] = []
     if context.broker.settings.auto_create_topics_enable and field(
         request, "allow_auto_topic_creation", True
@@ -60,20 +61,50 @@ def handle(context: RequestContext, request: Any) -> Response:
             for topic_id, name in in_steps(asked, every=64)
             if topic_id == _ZERO and name is not None and name not in known
         ]
+    if missing and not context.authorize_cluster(Operation.CREATE):
+        creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, missing)
+        refused = {name for name in missing if name not in creatable}
+        missing = [name for name in missing if name in creatable]
+        asked = [each for each in asked if each[1] not in refused]
+        denied = [_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused] + denied
     if missing:
-        return _after_creation(context, request, asked, missing)
-    return _response(context, request, _all_asked(context, asked, {}))
+        return _after_creation(context, request, asked, missing, denied)
+    return _response(context, request, _all_asked(context, asked, {}), denied)
+
+
+def _describable(
+    context: RequestContext, asked: Sequence[_Asked]
+) -> tuple[list[_Asked], list[dict[str, Any]]]:
+    """The topics that the client may describe, and the answers for the others.
+
+    Such an answer does not tell whether there is a topic of that name, nor the name of an id.
+    """
+    names = context.broker.metadata.image.topic_names
+    allowed, denied = [], []
+    for each in in_steps(asked, every=64):
+        topic_id, name = each
+        found = names.get(topic_id) if topic_id != _ZERO else name
+        if found is None or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found):
+            allowed.append(each)
+        else:
+            answer = _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id)
+            denied.append(answer | {"is_internal": False})
+    return allowed, denied
 
 
 async def _after_creation(
-    context: RequestContext, request: Any, asked: Sequence[_Asked], missing: Sequence[str]
+    context: RequestContext,
+    request: Any,
+    asked: Sequence[_Asked],
+    missing: Sequence[str],
+    denied: list[dict[str, Any]],
 ) -> Fields:
     """As `_response`, when the topics that are missing have been created, all in one change."""
     errors = await context.broker.topic_creation.create(missing)
 
     def respond() -> Fields:
         made = _codes_of(missing, errors)
-        return _response(context, request, _all_asked(context, asked, made))
+        return _response(context, request, _all_asked(context, asked, made), denied)
 
     return await context.broker.thread.slices.run(respond)
 
@@ -95,18 +126,26 @@ def _all_asked(
     return [_asked(context, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
 
 
-def _response(context: RequestContext, request: Any, topics: list[dict[str, Any]]) -> Fields:
+def _response(
+    context: RequestContext,
+    request: Any,
+    topics: list[dict[str, Any]],
+    denied: list[dict[str, Any]],
+) -> Fields:
     if field(request, "include_topic_authorized_operations", False):
         for topic in in_steps(topics, every=64):
             if topic.get("error_code") != ErrorCode.UNKNOWN_TOPIC_ID:
-                topic["topic_authorized_operations"] = TOPIC_OPERATIONS
-    wants_cluster = field(request, "include_cluster_authorized_operations", False)
+                topic["topic_authorized_operations"] = context.authorized_operations(
+                    ResourceType.TOPIC, topic["name"] or ""
+                )
     return {
         "brokers": brokers_of(context.broker.metadata.image, context.listener, "node_id"),
         "cluster_id": context.broker.cluster_id,
         "controller_id": context.broker.node_id,
-        "topics": topics,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if wants_cluster else NOT_ASKED,
+        "topics": topics + denied,
+        "cluster_authorized_operations": cluster_operations(
+            context, is_asked=field(request, "include_cluster_authorized_operations", False)
+        ),
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
@@ -31,14 +32,19 @@ class _Asked:
         image = context.broker.metadata.image
         self.name: str | None = image.topic_names.get(self.topic_id) if by_id else topic.name
         known = None if self.name is None else image.topics.get(self.name)
+        is_allowed = self.name is None or context.authorize(
+            Operation.READ, ResourceType.TOPIC, self.name
+        )
+        if not is_allowed:
+            known = None
         # Also of clients that name topics, so that a deleted topic's offsets are known as such.
         self.stored_id = _ZERO if known is None else known.topic_id
         self.partitions = topic.partitions
-        missing = (
-            ErrorCode.UNKNOWN_TOPIC_ID
-            if self.name is None
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        missing: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.name is None:
+            missing = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not is_allowed:
+            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         self.is_there = [
             known is not None and each.partition_index in known.partitions
             for each in in_steps(topic.partitions, every=64)
@@ -84,6 +90,7 @@ class _Asked:
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Answers when the offsets are committed."""
+    context.require_group(Operation.READ, request.group_id)
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     asked = [_Asked(context, topic, by_id=by_id) for topic in in_steps(request.topics)]
     topics = tuple(topic for each in asked if (topic := each.to_commit()) is not None)

@@ -9,9 +9,11 @@ Source: kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
 from cordwood.format.message_schema import uuid_text
@@ -45,8 +47,11 @@ def _group(
     context: RequestContext, asked: Any, version: int, *, require_stable: bool
 ) -> dict[str, Any]:
     by_id = version >= _TOPIC_IDS_SINCE
+    if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+        return _failed(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
     known: list[FetchTopic] | None = None
     unknown: list[dict[str, Any]] = []
+    denied: list[dict[str, Any]] = []
     if asked.topics is not None:
         known = []
         for topic in in_steps(asked.topics, every=16):
@@ -54,6 +59,10 @@ def _group(
             name = context.broker.metadata.image.topic_names.get(topic_id) if by_id else topic.name
             if name is None:
                 unknown.append(_unknown(topic_id, topic.partition_indexes))
+            elif not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                failed = _all_failed(topic.partition_indexes, code)
+                denied.append({"name": name, "topic_id": topic_id, "partitions": failed})
             else:
                 known.append(
                     FetchTopic(name, tuple(topic.partition_indexes), uuid_text(topic_id.bytes))
@@ -62,10 +71,15 @@ def _group(
         found = context.broker.groups.fetch(asked.group_id, known, require_stable=require_stable)
     except KafkaError as error:
         return _failed(asked, error.code, version)
-    answered = [_topic(context, topic, by_id=by_id) for topic in in_steps(found)]
+    answered = [
+        _topic(context, topic, by_id=by_id)
+        for topic in in_steps(found)
+        if asked.topics is not None
+        or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+    ]
     return {
         "group_id": asked.group_id,
-        "topics": [topic for topic in answered if topic is not None] + unknown,
+        "topics": [topic for topic in answered if topic is not None] + unknown + denied,
     }
 
 
@@ -76,14 +90,18 @@ def _failed(asked: Any, code: int, version: int) -> dict[str, Any]:
         answer["topics"] = [
             {
                 "name": topic.name,
-                "partitions": [
-                    _partition(FetchedOffset(index, error_code=code))
-                    for index in in_steps(topic.partition_indexes, every=16)
-                ],
+                "partitions": _all_failed(topic.partition_indexes, code),
             }
             for topic in in_steps(asked.topics)
         ]
     return answer
+
+
+def _all_failed(partitions: Iterable[int], code: int) -> list[dict[str, Any]]:
+    return [
+        _partition(FetchedOffset(index, error_code=code))
+        for index in in_steps(partitions, every=16)
+    ]
 
 
 def _topic(context: RequestContext, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
 
@@ -34,6 +35,11 @@ def handle(context: RequestContext, request: Any) -> Response:
 def _look_up(context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
     fields = {"partition": asked.partition}
     try:
+        if not (
+            context.authorize_cluster(Operation.CLUSTER_ACTION)
+            or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        ):
+            raise TopicAuthorizationError
         partition = context.broker.replicas.partition(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
         epoch, end = partition.log.end_offset_for_epoch(asked.leader_epoch)

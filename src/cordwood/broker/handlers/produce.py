@@ -20,6 +20,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
 from cordwood.broker.request_context import RequestContext
@@ -33,6 +34,7 @@ from cordwood.model.kafka_errors import (
     RecordValidationError,
     RequestTimedOutError,
     StorageError,
+    TopicAuthorizationError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
@@ -140,11 +142,15 @@ def _single(request: Any) -> bool:
 
 def _name_of(context: RequestContext, topic: Any, version: int) -> tuple[str, KafkaError | None]:
     if version < _TOPIC_IDS_SINCE:
-        return topic.name, None
-    try:
-        return context.broker.metadata.topic_name(topic.topic_id), None
-    except KafkaError as error:
-        return "", error
+        name = topic.name
+    else:
+        try:
+            name = context.broker.metadata.topic_name(topic.topic_id)
+        except KafkaError as error:
+            return "", error
+    if not context.authorize(Operation.WRITE, ResourceType.TOPIC, name):
+        return name, TopicAuthorizationError()
+    return name, None
 
 
 def _all_refused(request: Any, fault: KafkaError) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import SyncAnswer, SyncRequest
@@ -24,6 +25,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     protocol_type, protocol_name = field(request, "protocol_type"), field(request, "protocol_name")
     if context.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
         return _fields(SyncAnswer(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[SyncAnswer](context)
     question = SyncRequest(
         group_id=request.group_id,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
@@ -21,6 +22,7 @@ from cordwood.protocol.messages import field
 
 def handle(context: RequestContext, request: Any) -> Response:
     """All levels are set, or none."""
+    context.require_cluster(Operation.ALTER)
     updates = [
         FeatureUpdate(each.feature, each.max_version_level, field(each, "upgrade_type", UPGRADE))
         for each in request.feature_updates

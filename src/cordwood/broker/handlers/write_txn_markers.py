@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 def handle(context: RequestContext, request: Any) -> Response:
     """Writes a marker to each partition; each is answered once, however often it is named."""
+    if not context.authorize_cluster(Operation.ALTER):
+        context.require_cluster(Operation.CLUSTER_ACTION)
     return {
         "markers": [
             {

@@ -382,7 +382,7 @@ class SparkRounds:
         try:
             rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
         except Exception as error:
-            raise SparkGaveUpError(f"Spark gave the job up: {_why(error)}") from error
+            raise SparkGaveUpError(f"Spark failed the job: {_why(error)}") from error
         return rows
 
 

@@ -114,4 +114,4 @@ def _require_readable_lz4(packed: Buffer) -> None:
     if flags & _LZ4_CONTENT_CHECKSUM:
         position += 4
     if position != len(packed):
-        raise CorruptError("an lz4 frame and its batch do not end together", position=position)
+        raise CorruptError("an lz4 frame does not end with its batch", position=position)

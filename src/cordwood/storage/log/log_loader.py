@@ -2,7 +2,7 @@
 
 1. Temporary files: `.deleted` go; `.swap` files are a clean's result and win, unless a `.cleaned`
    file at or below them says that not all of them had been renamed.
-2. Segments: an index without its log goes; a log without its offset index gets its indexes anew.
+2. Segments: an index without its log goes; a log without its offset index gets its indexes rebuilt.
 3. After an unclean stop, segments from the recovery point on are walked: every batch's size and
    CRC. At the first bad byte the log is cut, and the segments behind it go. A whole batch with
    offsets that no append writes is an error, and leaves the files as they are.
@@ -81,7 +81,7 @@ class LoadRequest:
 
     `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
     With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
-    syncs its parent. `on_segment` hears (number, of how many) before each segment that is
+    syncs its parent. `on_segment` is called with (number, of how many) before each segment that is
     recovered.
     """
 
@@ -132,7 +132,7 @@ class _Loader:
     def load(self) -> PartitionLog:
         """Does the steps in order; again where a file has gone that was there a moment ago.
 
-        That is how it is in a directory that is only looked at, while its owner goes on.
+        That is so in a directory that is only inspected, while its owner runs.
         """
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):
@@ -289,7 +289,7 @@ class _Loader:
                 self._check_indexes(segment, present)
 
     def _check_indexes(self, segment: LogSegment, present: set[str]) -> None:
-        """Makes indexes anew that are missing or damaged, unless recovery will do so anyway."""
+        """Rebuilds indexes that are missing or damaged, unless recovery rebuilds them anyway."""
         request = self._request
         base = segment.base_offset
         is_flushed = request.clean_shutdown or base < request.recovery_point
@@ -316,7 +316,7 @@ class _Loader:
                 segment.path,
                 error,
             )
-            if is_flushed:  # else the segments before it may be torn, which are told the producers
+            if is_flushed:  # else the segments before it may be torn, which update the producers
                 self._recover_segment(segment)
 
     def _open(self, base_offset: int) -> LogSegment:
@@ -353,7 +353,7 @@ class _Loader:
         active = self._segments.active if self._segments else None
         if active is not None and end != active.base_offset and not active.can_hold(end - 1):
             # Its last batch's offset is damaged. Were it believed, all of the log would go, or
-            # appends would go on far away.
+            # appends would continue far away.
             truncated = self._recover_one(active) or truncated
             end = self._log_end()
         if self._segments and end < request.log_start_offset:
@@ -490,6 +490,6 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
         RoundJournal(directory, fs=fs).end()
         recover_directory(directory, fs=fs)
     if JOURNAL_NAME in names:
-        # The log goes on from here: what is left of the round is planned anew, on what there is.
+        # The log continues from here: the rest of the round is planned again, for the current log.
         RoundJournal(directory, fs=fs).end()
     return fs.names_in(directory)

@@ -158,7 +158,7 @@ def test_open_transactions_are_named_at_start(
         wire.create("open", retention_ms=-1)
         wire.produce("open", batch_of(b"before"))
         open_transaction(running, "open", b"one")
-    assert "Transactions are not served" not in caplog.text
+    assert "Transactions are not supported" not in caplog.text
     with RunningBroker(log_dir=tmp_path, engine=NoEngine) as running:
         assert (
             "Partition open-0 has a transaction of producer 7 (epoch 3) open since offset 1, "
@@ -169,4 +169,4 @@ def test_open_transactions_are_named_at_start(
             assert write_marker(wire, ("open", 0)) == ["none"]
     caplog.clear()
     with RunningBroker(log_dir=tmp_path, engine=NoEngine):
-        assert "Transactions are not served" not in caplog.text
+        assert "Transactions are not supported" not in caplog.text

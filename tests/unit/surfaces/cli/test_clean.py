@@ -361,7 +361,7 @@ def test_dry_run_goes_on_where_a_partition_is_deleted_meanwhile(root: Path) -> N
     )
     report = clean(request, _no_engine, clock=SystemClock(), listener=_Deletes(root / "orders-0"))
     found = {f"{p.topic}-{p.partition}": (p.status, p.reason) for p in report.partitions}
-    assert found["orders-0"] == (Status.LEFT_ALONE, "it was deleted while this looked at it")
+    assert found["orders-0"] == (Status.LEFT_ALONE, "it was deleted while it was being read")
     assert found["x-0"][0] is Status.PLANNED
     assert not report.failed
 
