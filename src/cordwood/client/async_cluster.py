@@ -228,7 +228,7 @@ class AsyncCluster:
             task = asyncio.create_task(self._run(effect.steps))
             self._shared[effect.key] = task
             task.add_done_callback(lambda _: self._shared.pop(effect.key))
-        # The calls that share it go on when one of them is cancelled.
+        # When one call is cancelled, the others that share the task still wait for it.
         return await asyncio.shield(task)
 
 
