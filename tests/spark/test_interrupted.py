@@ -27,7 +27,7 @@ OPTIONS = [
     *("--set", "t:cleanup.policy=compact", "--set", "t:segment.index.bytes=100"),
     *("--force", "--master", "local[2]"),
 ]
-SLOWLY = ["--throttle", "600K"]
+SLOWLY = ["--throttle", "300K"]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Who may do what: the decision that every handler asks for before it acts.
+"""Authorization: every handler checks with it before it acts.
 
 Source: org.apache.kafka.server.authorizer.Authorizer, org.apache.kafka.common.acl.AclOperation,
 org.apache.kafka.common.resource.ResourceType, kafka.server.AuthHelper, Kafka 4.3; KIP-11, KIP-504.
@@ -16,7 +16,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Operation(IntEnum):
-    """What a client wants to do, with the numbers of AclOperation."""
+    """The operation of a request, with the numbers of AclOperation."""
 
     READ = 3
     WRITE = 4
@@ -31,7 +31,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What a client wants to do it to, with the numbers of org.apache.kafka.common.resource."""
+    """The type of a resource, with the numbers of org.apache.kafka.common.resource."""
 
     TOPIC = 2
     GROUP = 3
@@ -70,9 +70,9 @@ class Authorizer(Protocol):
         """Whether a client may perform an operation on a resource.
 
         Args:
-            principal: who the client is.
+            principal: the principal of the client.
             host: the client's address.
-            operation: what it wants to do.
+            operation: the operation to authorize.
             resource_type: the type of the resource.
             name: the name of the resource.
         """

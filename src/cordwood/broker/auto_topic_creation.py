@@ -1,4 +1,4 @@
-"""Topics that the broker creates by itself: those asked for by name, and the coordinators' own.
+"""Automatic creation of topics: requested ones, and the coordinators' internal topics.
 
 Source: kafka.server.DefaultAutoTopicCreationManager.
 """

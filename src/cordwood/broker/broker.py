@@ -25,11 +25,11 @@ from cordwood.metadata.controller_channel import ControllerChannel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """The parts, all of which belong to the event loop's thread.
+    """The parts of a broker, all of which belong to the event loop's thread.
 
     Attributes:
-        node_id: this broker's.
-        cluster_id: as clients see it.
+        node_id: the id of this broker.
+        cluster_id: the id of the cluster, as clients see it.
         thread: runs functions on the event loop's thread; has the clock and the slices.
         settings: of server.properties.
         configs: settings of topics, brokers and other resources, with dynamic ones.

@@ -1,4 +1,4 @@
-"""A coordinator's answer to a request: there at once if it is committed, or later."""
+"""A coordinator's answer to a request, available immediately if it is committed, or later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CoordinatorAnswer(Generic[A]):
         self._later: asyncio.Future[A] | None = None
 
     def __call__(self, answer: A) -> None:
-        """Answers; has no effect if the client has gone."""
+        """Answers; has no effect if the client has disconnected."""
         if self._later is None:
             self._answers.append(answer)
         elif not self._later.done():
@@ -30,7 +30,7 @@ class CoordinatorAnswer(Generic[A]):
 
     @property
     def is_there(self) -> bool:
-        """Whether there is an answer already."""
+        """Whether the answer is available already."""
         return bool(self._answers)
 
     def now(self) -> A:

@@ -27,16 +27,16 @@ from cordwood.storage.log_manager import LogManager
 _log = logging.getLogger(__name__)
 
 BeginMove = Callable[[TopicPartition, Path], PausedMove]
-"""Begins the move of a partition's log to a directory; the cleaner leaves the log alone meanwhile.
+"""Begins the move of a partition's log to a directory; the cleaner skips the log during the move.
 
-It is called in a thread, for it waits for the cleaner to stop with the log.
+It is called in a thread, because it waits until the cleaner has released the log.
 """
 
 
 class _Move:
-    """One partition's; `is_given_up` ends it, and `next_target` is where it is to go then.
+    """The move of one partition; `is_given_up` cancels it, `next_target` is the next directory.
 
-    `next_begun` is done when that is under way.
+    `next_begun` is done when the next move is in progress.
     """
 
     def __init__(self, target: Path) -> None:
@@ -58,13 +58,13 @@ class DirectoryMoves:
         on_moved: Callable[[TopicPartition], None],
         threads: int,
     ) -> None:
-        """Nothing moves yet.
+        """Creates the object; no move is in progress.
 
         Args:
-            logs: of the broker.
-            loop: whose thread owns this.
+            logs: the logs of the broker.
+            loop: the event loop whose thread owns this.
             begin_move: begins the move of one log.
-            on_moved: called when a partition's log lies in its new directory.
+            on_moved: called when a partition's log is in its new directory.
             threads: num.replica.alter.log.dirs.threads.
         """
         self._logs = logs
@@ -84,10 +84,10 @@ class DirectoryMoves:
                 self.begin(partition, log.log_dir)
 
     def begin(self, partition: TopicPartition, target: Path) -> asyncio.Future[Any]:
-        """Moves a partition, which may be on its way elsewhere; back to where it is ends that.
+        """Moves a partition, also one that is being moved; a move back cancels the move.
 
-        What is returned is done when the move is under way, so that a restart continues it, or
-        has the `KafkaError` for which it cannot be.
+        The future is done when the move is in progress, so that a restart continues it, or has the
+        `KafkaError` for which it is not possible.
         """
         nothing: asyncio.Future[Any] = self._loop.create_future()
         nothing.set_result(None)
@@ -100,7 +100,7 @@ class DirectoryMoves:
                 return nothing
             if current.next_begun is None:
                 current.next_begun = self._loop.create_future()
-            # One who asks and hangs up takes it from nobody else.
+            # If the client disconnects, other callers keep the future.
             return asyncio.shield(current.next_begun)
         log = self._logs.get(partition)
         if log is None or log.log_dir == target or self._stopping.is_set():
@@ -111,9 +111,9 @@ class DirectoryMoves:
         return begun
 
     def close(self) -> None:
-        """Returns when no move is being worked at; those that are not over wait for the next start.
+        """Returns when no move is being worked on; unfinished moves continue at the next start.
 
-        To be called by another thread than the event loop's.
+        Call it from another thread than the event loop's.
         """
         self._stopping.set()
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Fetch sessions: what a client reads is remembered, so that it only names what changes.
+"""Fetch sessions: the broker remembers a client's partitions; the client only sends changes.
 
 Source: KIP-227; kafka.server.FetchSession, FetchSessionCacheShard.
 """
@@ -30,9 +30,9 @@ Identity = tuple[UUID | str, int]
 
 
 class PartitionKey(NamedTuple):
-    """A partition as the client names it: by the topic's id, or by its name where it has no id.
+    """A partition as in the client's request: by topic id, or by name without an id.
 
-    `topic` is the name that an id had then; `identity` is the same when the topic has gone since.
+    `topic` is the id's name at that time; `identity` stays the same if the topic is deleted.
 
     Source: FetchSession.CachedPartition.equals.
     """
@@ -113,9 +113,9 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """How a fetch is answered: `session` None for one that stands for itself.
+    """How a fetch is answered; `session` is None for a fetch without a session.
 
-    `is_incremental` leaves out partitions of which there is nothing new to say.
+    `is_incremental` leaves out partitions without changes.
     """
 
     session: FetchSession | None
@@ -124,9 +124,9 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessionCache:
-    """Sessions that are kept, at most `slots` (max.incremental.fetch.session.cache.slots).
+    """The cached sessions, at most `slots` (max.incremental.fetch.session.cache.slots).
 
-    `evictions` counts those that had to go for others.
+    `evictions` counts sessions that were evicted for others.
     """
 
     def __init__(self, slots: int, clock: Clock, rng: Rng) -> None:
@@ -141,11 +141,11 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the sessions hold in all."""
+        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def size_of(self, session_id: int) -> int:
-        """How many partitions a session holds; 0 if it is not kept."""
+        """The number of partitions in a session; 0 if it is not cached."""
         session = self._sessions.get(session_id)
         return 0 if session is None else len(session.partitions)
 
@@ -158,11 +158,11 @@ class FetchSessionCache:
         forgotten: list[PartitionKey],
         uses_topic_ids: bool,
     ) -> FetchContext:
-        """What a request is about.
+        """The context of a request.
 
         Raises:
-            FetchSessionIdNotFoundError: the session is not kept any more.
-            InvalidFetchSessionEpochError: it is not that session's next request.
+            FetchSessionIdNotFoundError: the session is no longer cached.
+            InvalidFetchSessionEpochError: it is not the session's next request.
             FetchSessionTopicIdError: the session began with names, and continues with ids, or the
                 other way round.
         """

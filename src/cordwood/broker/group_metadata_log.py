@@ -152,11 +152,11 @@ class GroupLoader:
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
+        """The size of the log that has to be read."""
         return self._log.size_bytes
 
     def load(self, state: GroupShard, timeline: Timeline) -> int:
-        """Replays all records, from the log's start to its end; the log end offset.
+        """Replays all records, from the log's start to its end; returns the log end offset.
 
         Raises:
             CorruptError: a record is malformed; the error names the segment's file, the offset,

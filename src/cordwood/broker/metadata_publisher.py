@@ -70,17 +70,17 @@ class BrokerMetadataPublisher:
         thread: BrokerThread,
         between_updates: ChangeLock,
     ) -> None:
-        """Applies nothing before the first update.
+        """Creates the publisher; it applies nothing before the first update.
 
         Args:
             replicas: gets the partitions that this broker leads.
             metadata: the newest image.
-            groups: learns which topics are deleted and which partitions have another leader.
+            groups: gets deleted topics, and partitions with another leader.
             configs: the settings of topics.
-            cleaner: stops with a log before it is deleted or gets other settings.
-            metrics: forgets deleted topics.
+            cleaner: stops cleaning a log before the log is deleted or gets other settings.
+            metrics: removes the counters of deleted topics.
             thread: owns this object.
-            between_updates: of the loader: excludes updates while an attempt is repeated.
+            between_updates: the loader's lock; excludes updates while an attempt is repeated.
         """
         self._replicas = replicas
         self._node_id = replicas.node_id
@@ -96,9 +96,9 @@ class BrokerMetadataPublisher:
         self._is_stopping = False
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """Creates, deletes and reconfigures logs as the image says.
+        """Creates, deletes and reconfigures logs according to the image.
 
-        Where work is done in slices, other requests are served meanwhile: those to a partition
+        If work runs in slices, other requests are served in the meantime; those to a partition
         whose log is not created yet get NOT_LEADER_OR_FOLLOWER, as in Kafka.
         """
         old, new = update.before, update.after
@@ -125,7 +125,7 @@ class BrokerMetadataPublisher:
             if known is not None and known.topic_id != topic.topic_id:
                 known = None
             deletion = self._deletions.get(name)
-            if deletion is not None:  # of the topic that had the name before
+            if deletion is not None:  # of an earlier topic with this name
                 deletion.add_done_callback(partial(self._lead_after_deletion, topic))
             else:
                 led += self._to_lead(topic, known, is_start=old is None)
@@ -134,7 +134,7 @@ class BrokerMetadataPublisher:
     def _to_lead(
         self, topic: TopicImage, known: TopicImage | None, *, is_start: bool
     ) -> list[_ToLead]:
-        """The partitions of a topic that this broker leads; those that it leads no more go."""
+        """The partitions of a topic that this broker leads; removes those it no longer leads."""
         led = self._replicas.partitions.setdefault(topic.name, {})
         found = []
         for index, image in in_steps(topic.partitions.items(), every=64):
@@ -234,7 +234,7 @@ class BrokerMetadataPublisher:
             here.wake(0)
 
     def _delete(self, topics: Sequence[TopicImage]) -> None:
-        """Takes topics' logs out of service, at once or in another thread."""
+        """Takes topics' logs out of service, immediately or in another thread."""
         partitions: list[TopicPartition] = []
         names: list[str] = []
         for topic in in_steps(topics, every=8):
@@ -245,7 +245,7 @@ class BrokerMetadataPublisher:
                 (topic.name, index) for index in topic.partitions
             )
             self._metrics.topic_deleted(topic.name)
-            if topic.name not in self._deletions:  # else it has never had logs
+            if topic.name not in self._deletions:  # otherwise it has no logs
                 names.append(topic.name)
                 partitions += [TopicPartition(topic.name, index) for index in topic.partitions]
         if self._is_stopping or not (
@@ -255,7 +255,7 @@ class BrokerMetadataPublisher:
             with background():
                 self._replicas.logs.delete_all(partitions)
             return
-        # The cleaner has to let go first, or there are many: the answer does not wait for that.
+        # The cleaner must release them first, or there are many: the answer does not wait for that.
         deletion = self._thread.loop.run_in_executor(
             self._deleters, self._replicas.logs.delete_all, partitions
         )

@@ -22,9 +22,9 @@ NO_EPOCH = -1
 
 
 class Partition:
-    """Its log, and in which epoch it is led.
+    """A partition that this broker leads: its log and its leader epoch.
 
-    `is_sole_isr_member` says that no other replica is in sync: then what is written is committed.
+    `is_sole_isr_member` means that no other replica is in sync: then an append is committed.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Partition:
         return True
 
     def wake(self, size_bytes: int) -> None:
-        """Has what waits look at the partition: it has grown, or has changed otherwise if 0."""
+        """Checks the delayed operations: the partition has grown, or has changed otherwise if 0."""
         self._on_change(self, size_bytes)
 
     def update_isr(self, *, is_sole_isr_member: bool) -> None:
@@ -121,7 +121,7 @@ class Partition:
         return self.log.log_start_offset if self.is_sole_isr_member else None
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Refuses a client that knows another epoch than this; -1 for one that knows none.
+        """Refuses a client that knows another leader epoch; -1 for one that knows none.
 
         Raises:
             FencedLeaderEpochError: the client's is older.

@@ -53,13 +53,13 @@ class ReplicaManager:
         metrics: BrokerMetrics,
         begin_move: BeginMove,
     ) -> None:
-        """Leads nothing: a `BrokerMetadataPublisher` adds the partitions of the image.
+        """Creates the object; a `BrokerMetadataPublisher` adds the partitions of the image.
 
         Args:
-            node_id: this broker's.
-            logs: of this broker.
-            metadata: what the loader has published.
-            controller: learns where logs are, and which directories have failed.
+            node_id: the id of this broker.
+            logs: the logs of this broker.
+            metadata: the image that the loader has published.
+            controller: gets the directories of logs, and the failed directories.
             thread: owns this object.
             settings: of server.properties.
             metrics: counts appends.
@@ -129,7 +129,7 @@ class ReplicaManager:
 
     @property
     def led_count(self) -> int:
-        """How many partitions this broker leads."""
+        """The number of partitions that this broker leads."""
         return sum(map(len, self.partitions.values()))
 
     def led_partitions(self) -> list[Partition]:

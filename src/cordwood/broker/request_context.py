@@ -1,4 +1,4 @@
-"""What a handler knows beside the request itself: its client, and the parts of the broker.
+"""The context of a request for its handler: the client, and the parts of the broker.
 
 Source: org.apache.kafka.common.requests.RequestContext, kafka.server.AuthHelper.
 """
@@ -15,7 +15,7 @@ from cordwood.protocol.headers import RequestHeader
 
 
 class RequestContext:
-    """Of one request: the client, the version, and what the client may do.
+    """The context of one request: client, version, and authorization.
 
     `broker` has the parts that serve the request.
     """
@@ -40,10 +40,10 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
-        """Who the client is."""
+        """The principal of the client."""
         return self.peer.principal
 
-    # ---- what the client may do
+    # ---- authorization
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may perform an operation on a resource."""
@@ -60,7 +60,7 @@ class RequestContext:
         """Checks that the client may perform an operation on the cluster.
 
         Raises:
-            ClusterAuthorizationError: it may not; the dispatcher answers the whole request so.
+            ClusterAuthorizationError: it may not; the dispatcher answers the whole request with it.
 
         Source: AuthHelper.authorizeClusterOperation.
         """

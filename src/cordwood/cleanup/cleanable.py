@@ -1,4 +1,4 @@
-"""Whether a compacted log is cleaned now, and how far: a pure function of view and time.
+"""Whether a compacted log is cleaned now, and up to which offset: a pure function.
 
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager (grabFilthiestCompactedLog,
 cleanableOffsets, maxCompactionDelay), LogToClean; KIP-58, KIP-354.
@@ -14,10 +14,10 @@ from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What could be cleaned, and whether it is.
+    """The section of a log that could be cleaned, and whether it is cleaned.
 
-    The dirty section is [first_dirty, first_uncleanable). `blockers` says what keeps it from
-    reaching further. `reason` says why nothing is cleaned, None when something is.
+    The dirty section is [first_dirty, first_uncleanable). `blockers` are the reasons for its upper
+    bound. `reason` is why nothing is cleaned, None if something is.
     `reset_checkpoint` is set if the checkpoint was invalid and is rewritten in any case.
     """
 

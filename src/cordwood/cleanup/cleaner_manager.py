@@ -1,4 +1,4 @@
-"""Which running logs are being cleaned, paused, or cannot be cleaned, and how far each has come.
+"""The cleaning states of running logs (in progress, paused, uncleanable), and their checkpoints.
 
 A partition has no state, or one of three:
 
@@ -9,8 +9,8 @@ A partition has no state, or one of three:
     none ── abort_and_pause ──► Paused(1) ── abort_and_pause ──► Paused(2) ── resume ──► Paused(1)
 
 Code that truncates, deletes or moves a log, or takes `compact` from its policy, first aborts its
-cleaning, which waits until the cleaner has let go of it; `cordwood.cleanup.paused_changes` does
-both. One lock guards the states and the checkpoints; it is never held together with a log's own by
+cleaning, which waits until the cleaner has released it; `cordwood.cleanup.paused_changes` does
+both. One lock guards the states and the checkpoints; it is never held together with a log's lock by
 calls from outside.
 
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager, LogCleaningState.
@@ -99,10 +99,10 @@ CleaningState = InProgress | Aborted | Paused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """The log with the highest dirty ratio, and what was found while looking for it.
+    """The log with the highest dirty ratio, and the statistics of the search.
 
-    `cleanable_partitions` logs could have been chosen; `delayed_partitions` of all that were looked
-    at are past their max.compaction.lag.ms, the longest by `max_delay_ms`.
+    `cleanable_partitions` logs were candidates; `delayed_partitions` of all checked logs
+    are past their max.compaction.lag.ms, the longest by `max_delay_ms`.
 
     Source: LogToClean, PreCleanStats.
     """
@@ -122,8 +122,8 @@ class LogToClean:
 class CleanerManager:
     """States and checkpoints of the cleaning of a `LogManager`'s logs.
 
-    `dirtiest_ratio` is the highest dirty ratio that `grab_filthiest` found when it last looked.
-    `quarantine` holds the logs that could not be cleaned, and how long each is left alone.
+    `dirtiest_ratio` is the highest dirty ratio at the last `grab_filthiest`.
+    `quarantine` has the uncleanable logs, and the time until each is retried.
     """
 
     def __init__(self, logs: LogManager) -> None:
@@ -144,10 +144,10 @@ class CleanerManager:
         logs.context.failures.subscribe(lambda path, _: self.handle_log_dir_failure(path))
 
     def current_logs(self) -> list[PartitionLog]:
-        """Every log but those that are on their way to another directory."""
+        """Every log except future logs."""
         return [log for log in self.logs.logs() if self.logs.get(log.topic_partition) is log]
 
-    # ---- what is to be cleaned
+    # ---- selection of logs
 
     def grab_filthiest(
         self, now_ms: int, *, passing_over: Collection[TopicPartition] = ()
@@ -157,15 +157,15 @@ class CleanerManager:
         Invalid checkpoints are rewritten, also of logs that are not chosen.
 
         Args:
-            now_ms: judges lags.
-            passing_over: partitions that are not to be chosen.
+            now_ms: the time for compaction lags.
+            passing_over: partitions that must not be chosen.
 
         Raises:
-            LogCleaningError: a log could not be looked at.
+            LogCleaningError: a log could not be checked.
         """
         for _ in range(_LOOKS_MAX):
             self._last_run_ms = now_ms
-            # Logs are looked at without the lock: others must not wait for the disk meanwhile.
+            # Logs are checked without the lock: other threads must not wait for the disk.
             candidates = self._candidates(now_ms, passing_over)
             found = []
             for log, line in candidates:
@@ -246,9 +246,10 @@ class CleanerManager:
         return cleanable
 
     def pause_for_retention(self) -> list[PartitionLog]:
-        """Logs without `compact` that nobody works on; they are then paused.
+        """Logs without `compact` that no thread works on; they are then paused.
 
-        So a log is never cleaned and judged by retention at once while its policy changes.
+        So a log is never cleaned and checked by retention at the same time while its policy
+        changes.
 
         Source: LogCleanerManager.pauseCleaningForNonCompactedPartitions.
         """
@@ -300,7 +301,7 @@ class CleanerManager:
         """As `abort_cleaning`; it is not cleaned again before `resume_cleaning`.
 
         Raises:
-            CleaningStateError: somebody else is stopping it, or this thread cleans it itself.
+            CleaningStateError: another caller is stopping it, or this thread cleans it itself.
         """
         with self._lock:
             state = self._states.get(partition)
@@ -400,7 +401,7 @@ class CleanerManager:
     # ---- checkpoints
 
     def all_cleaner_checkpoints(self) -> dict[TopicPartition, int]:
-        """How far every log is clean, exclusive, as the files say."""
+        """The cleaner checkpoint of every log, exclusive, from the files."""
         return {p: o for lines in self._lines_of_all().values() for p, o in lines.items()}
 
     def _lines_of_all(self) -> dict[Path, dict[TopicPartition, int]]:
@@ -430,7 +431,9 @@ class CleanerManager:
                 file.write(lines)
         except StorageError as error:
             if error.is_out_of_space:
-                self._unsaved[log_dir] = dict(lines)  # else it would be cleaned again at once
+                self._unsaved[log_dir] = dict(
+                    lines
+                )  # otherwise it would be cleaned again immediately
             else:
                 _note_inaccessible(file)
         else:
@@ -443,7 +446,7 @@ class CleanerManager:
         line: tuple[TopicPartition, int] | None = None,
         remove: TopicPartition | None = None,
     ) -> None:
-        """Sets or removes a line of a directory's checkpoint; those of partitions gone go as well.
+        """Sets or removes a line of a directory's checkpoint; also lines of missing partitions.
 
         Nothing happens for a directory that has failed.
         """
@@ -509,14 +512,14 @@ class CleanerManager:
         stage: Stage = Stage.COMPACTION,
         retry_free_bytes: int | None = None,
     ) -> None:
-        """Leaves a log alone for a while that doubles, or until so many bytes are free."""
+        """Sets a log aside for a time that doubles, or until so many bytes are free."""
         now = self.logs.context.clock.now_ms()
         with self._lock:
             free = retry_free_bytes
             self.quarantine.add(log, reason, stage=stage, now_ms=now, retry_free_bytes=free)
 
     def note_sound(self, log: PartitionLog, stage: Stage) -> None:
-        """Takes a log's mark off, where it was made at this stage, which has now gone well."""
+        """Removes a log's mark if it was made at this stage, which has now succeeded."""
         with self._lock:
             mark = self.quarantine.heal(log, stage)
         if mark is not None:
@@ -538,7 +541,7 @@ class CleanerManager:
         return self.mark_of(log) is not None
 
     def is_kept_out(self, log: PartitionLog, now_ms: int) -> bool:
-        """Whether a log was marked, and the time to try it again has not come."""
+        """Whether a log is marked and not yet due for a retry."""
         with self._lock:
             return self.quarantine.keeps_out(log, now_ms)
 
@@ -549,7 +552,7 @@ class CleanerManager:
         return {partition: mark.reason for partition, mark in marks.items()}
 
     def maintain_uncleanable(self) -> None:
-        """Forgets marks of logs that are gone, and saves checkpoints that found the disk full.
+        """Removes marks of deleted logs, and saves checkpoints that did not fit the disk before.
 
         Source: LogCleanerManager.maintainUncleanablePartitions.
         """
@@ -565,7 +568,7 @@ class CleanerManager:
         return len(self.uncleanable_partitions(log_dir))
 
     def uncleanable_bytes(self, log_dir: Path, now_ms: int) -> int:
-        """uncleanable-bytes of a directory: what the marked logs would have to have cleaned."""
+        """uncleanable-bytes of a directory: the cleanable bytes of its marked logs."""
         with self._lock:
             lines = self._read(log_dir)
             marks = self.quarantine.in_directory(log_dir)
@@ -588,7 +591,7 @@ class CleanerManager:
 
 
 def _is_idle(log: PartitionLog, line: int | None) -> bool:
-    """Whether all but the active segment is clean, so that there is no need to look closer."""
+    """Whether all but the active segment is clean, so that no further check is needed."""
     if line is None:
         return False
     active = log.active.base_offset

@@ -1,6 +1,6 @@
-"""What the cleaner makes of every compacted log at this moment, and why: plain values.
+"""The state of every compacted log for the cleaner, with the reason, as plain values.
 
-Nothing is changed by looking. No lock of the cleaner is held while logs are looked at.
+Checking changes nothing. No lock of the cleaner is held while logs are checked.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def partitions_status(
 
 
 def cleaning_order(partitions: list[Value]) -> list[str]:
-    """The names of those that would be taken now, in this order."""
+    """The names of the partitions that would be cleaned now, in this order."""
     due = [value for value in partitions if value["due"]]
     due.sort(key=lambda value: -value["cleanable_ratio"])
     return [f"{value['topic']}-{value['partition']}" for value in due]

@@ -2,8 +2,7 @@
 
 Each stops the cleaning of the partition first, waiting until the cleaner has released it, and
 resumes it afterwards. None may be called with a log's lock held. A log that is deleted needs none
-of
-these: the `LogManager` notifies the cleaner.
+of these: the `LogManager` notifies the cleaner.
 
 Source: org.apache.kafka.storage.internals.log.LogManager (truncateTo, truncateFullyAndStartAt,
 updateTopicConfig, replaceCurrentWithFutureLog), kafka.server.ReplicaManager.alterReplicaLogDirs.

@@ -1,4 +1,4 @@
-"""The rules by which one value of a broker's setting is in force of all that are given.
+"""The rules that select one of several given values of a broker's setting.
 
 A level hides the levels below it. Inside a level the synonyms of a setting have an order:
 milliseconds come before minutes before hours. Kafka merges the levels, so that a value at a higher
@@ -97,7 +97,7 @@ def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
 
 
 def lay_over(values: dict[str, T], above: Mapping[str, T]) -> None:
-    """Puts `above` over `values`: what it sets hides all synonyms of the setting below."""
+    """Merges `above` into `values`: a setting in `above` hides all its synonyms in `values`."""
     for name, value in above.items():
         for synonym in synonyms_of(name, of_listener=False):
             values.pop(synonym, None)

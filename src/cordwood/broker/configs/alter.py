@@ -60,7 +60,7 @@ _ELR_FEATURE: Final = "eligible.leader.replicas.version"
 _KNOWN_CLASSES: Final = "org.apache.kafka."
 
 Outcome = ConfigChange | KafkaError | None
-"""What to write down, why nothing is to be, or None if there is nothing to write."""
+"""The record to write, the error that refuses it, or None if there is nothing to write."""
 
 
 class Alteration(NamedTuple):
@@ -209,7 +209,7 @@ def _apply_to_broker(texts: dict[str, str], change: Alteration) -> None:
     """One alteration, applied to the settings recorded for a broker.
 
     Raises:
-        InvalidRequestError, InvalidConfigError: it cannot be.
+        InvalidRequestError, InvalidConfigError: the alteration is not possible.
 
     Source: ConfigAdminManager.prepareIncrementalConfigs.
     """
@@ -237,7 +237,7 @@ def require_dynamic(configs: EffectiveConfigs, texts: Texts, *, for_all: bool) -
     """Checks that a broker's record may hold `texts`, and that this broker can use them.
 
     Raises:
-        ConfigError: it may not, or cannot.
+        ConfigError: the record may not hold them, or this broker cannot use them.
 
     Source: DynamicBrokerConfig.validateConfigs and processReconfiguration.
     """

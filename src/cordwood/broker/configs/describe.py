@@ -1,6 +1,6 @@
-"""What DescribeConfigs says of a resource: each setting with where its value comes from.
+"""The answer to DescribeConfigs: each setting of a resource with the source of its value.
 
-Entries are in the order in which Kafka gives them, which is that of Java's hash tables.
+Entries are in Kafka's order, which is that of Java's hash tables.
 
 Source: kafka.server.ConfigHelper, Kafka 4.3; KIP-226, KIP-569, KIP-714, KIP-848.
 """
@@ -45,8 +45,8 @@ TYPE_CODES: Final[Mapping[Kind, int]] = {
     Kind.PASSWORD: 9,
 }
 UNKNOWN_TYPE: Final = 0
-#: Cordwood's own, read-only: the address of a broker's HTTP endpoint. It is given only where it is
-#: asked for by name, so that what Kafka's tools list is Kafka's settings alone.
+#: Cordwood's own, read-only: the address of a broker's HTTP endpoint. It is returned only if it is
+#: requested by name, so that Kafka's tools list only Kafka's settings.
 HTTP_URL: Final = f"{OWN_PREFIX}http.url"
 
 
@@ -72,11 +72,11 @@ def describe(
     wanted: Collection[str] | None = None,
     documentation: bool = False,
 ) -> list[Entry]:
-    """The entries of a resource, with their synonyms; `wanted` names those asked for, None all.
+    """The entries of a resource, with their synonyms; `wanted` are the requested names, None all.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such topic; its text is empty, as Kafka leaves it.
-        InvalidTopicError: it could not be a topic's name.
+        UnknownTopicOrPartitionError: the topic does not exist; the text is empty, as in Kafka.
+        InvalidTopicError: the topic name is illegal.
         InvalidRequestError: this broker does not know such a resource.
     """
     match kind:
@@ -209,7 +209,7 @@ def _is_read_only(name: str) -> bool:
 
 
 def _synonyms(configs: EffectiveConfigs, name: str) -> list[_Synonym]:
-    """Where a broker's setting stands, the strongest first, all that are above it left out."""
+    """The levels at which a broker's setting is set, highest precedence first."""
     names = synonyms_of(name)
     key = key_of(name)
     is_secret = key is None or key.is_sensitive

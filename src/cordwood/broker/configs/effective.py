@@ -1,7 +1,7 @@
 """The effective settings of this broker, and their watchers.
 
-What was written down is the image's; the service lays it over the static settings. All of it
-belongs to the event loop's thread.
+The recorded settings come from the metadata image; the service applies them over the static
+settings. All of it belongs to the event loop's thread.
 
 Source: kafka.server.DynamicBrokerConfig, kafka.server.metadata.DynamicConfigPublisher, Kafka 4.3.
 """
@@ -49,10 +49,10 @@ class _Watch(NamedTuple):
 
 
 class EffectiveConfigs:
-    """What is in force now: `values` for the broker, `log_config` for a topic.
+    """The effective settings: `values` for the broker, `log_config` for a topic.
 
     `dynamic` are the settings recorded for this broker, `dynamic_default` those for all brokers,
-    both without what cannot be changed while a broker runs.
+    both without settings that cannot be changed at run time.
     """
 
     def __init__(self, settings: BrokerSettings, image: MetadataImage | None = None) -> None:
@@ -70,13 +70,13 @@ class EffectiveConfigs:
         self._default_log_config = LogConfig.from_values(self._topic_defaults)
         self._take_broker_records()
 
-    # ---- what is in force
+    # ---- effective settings
 
     def log_config(self, topic: str) -> LogConfig:
-        """What is in force for the logs of `topic`.
+        """The effective settings of the logs of `topic`.
 
         Raises:
-            ConfigError: its record holds a value that Kafka refuses.
+            ConfigError: its record has a value that Kafka refuses.
         """
         texts = self.recorded(ConfigResource.TOPIC, topic)
         if not texts:
@@ -105,7 +105,7 @@ class EffectiveConfigs:
         return values
 
     def recorded(self, kind: int, name: str) -> Texts:
-        """What the metadata log holds for a resource, as it was written."""
+        """The settings in the metadata log for a resource, unchanged."""
         return self.image.configs.get((int(kind), name), _NOTHING)
 
     @property
@@ -118,7 +118,7 @@ class EffectiveConfigs:
     def subscribe(self, names: Collection[str], watcher: Watcher) -> None:
         """Calls `watcher` whenever the effective value of one of these broker settings changes.
 
-        Names that no setting has, or that cannot change while the broker runs, are a mistake.
+        Names of no setting, or of one that cannot be changed at run time, are a mistake.
         """
         keys = broker_keys()
         for name in names:

@@ -1,8 +1,8 @@
-"""The levels of a broker's loggers: changed at run time, kept in memory, gone with the process.
+"""The levels of a broker's loggers: changed at run time, kept in memory only.
 
-Tools ask for loggers by the names that Kafka's classes give them. Those that have a counterpart
-here set the level of that part of Cordwood; the others take a level and change nothing. Cordwood's
-own loggers are there too, by their Python names.
+Tools use the logger names of Kafka's classes. A name with a counterpart here sets the level of that
+part of Cordwood; the others accept a level without effect. Cordwood's own loggers are listed too,
+by their Python names.
 
 Source: kafka.server.logger.RuntimeLoggerManager, org.apache.kafka.server.logger.LoggingController,
 Kafka 4.3; KIP-412, KIP-653.
@@ -71,7 +71,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
 
 
 class LoggerLevels:
-    """The levels set by requests; a logger without one has its parent's, in the end root's."""
+    """The levels set by requests; a logger without one has its parent's, finally root's."""
 
     def __init__(self) -> None:
         self._levels: dict[str, str] = {ROOT: "INFO"}

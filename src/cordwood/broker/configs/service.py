@@ -1,4 +1,4 @@
-"""All that a broker does with settings, in one place: what is in force, described, and changed.
+"""A broker's settings, in one place: effective values, description and changes.
 
 Source: kafka.server.ConfigHelper, ConfigAdminManager, DynamicBrokerConfig, Kafka 4.3.
 """

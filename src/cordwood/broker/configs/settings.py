@@ -1,11 +1,11 @@
-"""What server.properties says, checked before anything is served.
+"""The settings in server.properties, validated before the broker starts.
 
-What Kafka would refuse is refused. So is what Cordwood cannot keep: a setting that asks for
-encryption, authentication, authorization, tiered storage or several controllers must not be passed
-over in silence. Other settings that have no effect are taken, and described as Kafka does.
+What Kafka would refuse is refused. So is a setting that Cordwood cannot fulfil: one that requires
+encryption, authentication, authorization, tiered storage or several controllers must not be ignored
+silently. Other settings without effect are accepted, and described as by Kafka.
 
 Differs: without `listeners` the broker listens on loopback only; `node.id`, `process.roles` and
-`controller.listener.names` need not be given.
+`controller.listener.names` are optional.
 
 Source: kafka.server.KafkaConfig, Kafka 4.3.
 """
@@ -64,9 +64,9 @@ _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
 class BrokerSettings(BrokerValues):
     """The static settings of a broker: server.properties over Kafka's defaults.
 
-    `given` are the properties as Kafka has them, with `node.id` and `broker.id` both; `own` those
-    of Cordwood's own (`cordwood.…`); `source` names the file in messages; `warnings` say what has
-    no effect. Everything else is as `BrokerValues` has it.
+    `given` are the properties as in Kafka, with `node.id` and `broker.id` both; `own` those of
+    Cordwood (`cordwood.…`); `source` is the file's name for messages; `warnings` list settings
+    without effect. Everything else is as in `BrokerValues`.
     """
 
     __slots__ = (
@@ -86,8 +86,8 @@ class BrokerSettings(BrokerValues):
         """The settings that result from `properties`; an empty mapping gives Kafka's defaults.
 
         Raises:
-            UnsupportedSettingError: one asks for what Cordwood does not do.
-            ConfigError: one is such that Kafka would not start.
+            UnsupportedSettingError: a setting requires an unsupported feature.
+            ConfigError: Kafka would not start with a setting.
         """
         self.source = source
         texts = dict(properties or {})
@@ -121,7 +121,7 @@ class BrokerSettings(BrokerValues):
 
     @property
     def rack(self) -> str | None:
-        """Where the broker stands."""
+        """The rack of the broker."""
         return self.text("broker.rack")
 
     @property
@@ -252,7 +252,7 @@ class BrokerSettings(BrokerValues):
 
 @contextmanager
 def _located(source: str) -> Iterator[None]:
-    """Has refusals say in which file the setting stands."""
+    """Adds the name of the file to errors."""
     try:
         yield
     except UnsupportedSettingError:

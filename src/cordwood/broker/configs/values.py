@@ -1,6 +1,6 @@
-"""What is in force for one broker: typed values by Kafka's names.
+"""The effective settings of one broker: typed values by Kafka's names.
 
-`model.config_resolver` decides which of several values is in force.
+`model.config_resolver` selects one of several given values.
 
 Source: kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
 """
@@ -24,7 +24,7 @@ Texts = Mapping[str, str]
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """The setting called `name`, be it one listener's; None if Kafka knows none such."""
+    """The setting `name`, also with a listener's prefix; None if Kafka does not know it."""
     keys = dynamic_keys()
     if name in keys:
         return keys[name]
@@ -45,9 +45,9 @@ def parse_texts(texts: Texts, keys: Keys) -> dict[str, Value | None]:
 
 
 def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
-    """The values that a broker with these gives to topics without their own.
+    """The values that a broker with these settings gives to topics without their own.
 
-    Those that no broker setting stands behind are Kafka's defaults; unset ones are left out.
+    Topic settings without a broker setting have Kafka's defaults; unset ones are left out.
     """
     found: dict[str, Value] = {}
     for name, setting in TOPIC_SETTINGS.items():
@@ -107,7 +107,7 @@ class _Flag:
 class BrokerValues:
     """Typed values of a broker's settings, all of them, by Kafka's names.
 
-    The attributes are the ones asked for most; times are in ms unless their name says otherwise,
+    The attributes are the settings used most; times are in ms unless their name says otherwise,
     sizes in bytes.
     """
 
@@ -239,12 +239,12 @@ class BrokerValues:
 
     @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
-        """The bound of connections by address, for those with one of their own."""
+        """The limits of connections for addresses with their own limit."""
         return parse_counts(self.text("max.connections.per.ip.overrides") or "")
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Addresses with numbers, of `host:number,host:number`; the text is what Java says of others.
+    """Numbers by address, from `host:number,host:number`; error texts are Java's.
 
     Raises:
         ConfigError: an entry is not of that form.
@@ -260,10 +260,10 @@ def parse_counts(text: str) -> dict[str, int]:
 
 
 def parse_pairs(setting: str, text: str) -> dict[str, str]:
-    """What `name:value,name:value` says, the last colon of an entry dividing it.
+    """The pairs in `name:value,name:value`; the last colon of an entry separates them.
 
     Raises:
-        ConfigError: an entry has no colon; the text is what Java says of it.
+        ConfigError: an entry has no colon; the text is Java's.
 
     Source: org.apache.kafka.server.util.Csv.parseCsvMap.
     """
@@ -280,7 +280,7 @@ def parse_pairs(setting: str, text: str) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
-    """The names whose values differ, those that only one has included."""
+    """The names whose values differ, including those in only one of the two."""
     return {
         name
         for name in before.keys() | after.keys()

@@ -28,12 +28,12 @@ class StoppedLoadingError(CordwoodError):
     """The process was stopped while it loaded logs; the logs are left as after a crash."""
 
 
-class UntilTold:
-    """Forwards to another listener, and ends the loading once `is_told` returns true."""
+class StoppableLoading:
+    """Forwards to another listener, and ends the loading once `should_stop` returns true."""
 
-    def __init__(self, listener: LoadProgress, is_told: Callable[[], bool]) -> None:
+    def __init__(self, listener: LoadProgress, should_stop: Callable[[], bool]) -> None:
         self._listener = listener
-        self._is_told = is_told
+        self._should_stop = should_stop
 
     def begin(self, log_dir: Path, total: int) -> None:
         """Forwards the call.
@@ -55,7 +55,7 @@ class UntilTold:
         self._listener.segment(name, number, total)
 
     def _go_on(self) -> None:
-        if self._is_told():
+        if self._should_stop():
             raise StoppedLoadingError("stopped while logs were being loaded")
 
 

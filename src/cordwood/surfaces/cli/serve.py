@@ -215,9 +215,11 @@ async def _serve(
         if screen.is_terminal:
             with screen.bars(transient=True) as progress:
                 bars = load_progress.LoadBars(progress)
-                await node.start(load_progress.UntilTold(bars, stopped.is_set))
+                await node.start(load_progress.StoppableLoading(bars, stopped.is_set))
         else:
-            await node.start(load_progress.UntilTold(load_progress.LoadLines(), stopped.is_set))
+            await node.start(
+                load_progress.StoppableLoading(load_progress.LoadLines(), stopped.is_set)
+            )
     except load_progress.StoppedLoadingError:
         _log.info("Shut down completed, before all logs were loaded")
         return

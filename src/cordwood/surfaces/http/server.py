@@ -143,7 +143,7 @@ class HttpServer:
             writer.transport.abort()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._make_way():
+        if not self._can_accept():
             return
         self._slow[writer] = None
         try:
@@ -164,7 +164,7 @@ class HttpServer:
                 writer.close()
                 await writer.wait_closed()
 
-    def _make_way(self) -> bool:
+    def _can_accept(self) -> bool:
         """Whether one more connection is allowed; closes the oldest slow one if needed."""
         if self._open > self._limits.connections:
             oldest = next(iter(self._slow), None)

@@ -202,10 +202,10 @@ def _check(options: Options, terminal: Terminal) -> None:
         ("consumer.config", "command-config"),
     ):
         if options.has(old):
-            _tell_deprecated(old, new, terminal)
+            _report_deprecated(old, new, terminal)
 
 
-def _tell_deprecated(old: str, new: str, terminal: Terminal) -> None:
+def _report_deprecated(old: str, new: str, terminal: Terminal) -> None:
     terminal.line(
         f"Option --{old} is deprecated and will be removed in a future version. Use --{new} "
         "instead."
@@ -284,7 +284,7 @@ def _formatter(options: Options, terminal: Terminal) -> Formatter:
             "Options --property and --formatter-property cannot be specified together."
         )
     if options.has("property"):
-        _tell_deprecated("property", "formatter-property", terminal)
+        _report_deprecated("property", "formatter-property", terminal)
     file = options.value("formatter-config")
     properties = {} if file is None else read_properties(file)
     for flag, name in (

@@ -254,16 +254,18 @@ def _within(cluster: Cluster, wanted: Mapping[TopicPartition, int], terminal: Te
     for tp in java_order(wanted, partition_hash):
         offset = wanted[tp]
         if offset > ends[tp]:
-            _tell_moved(offset, "higher than latest", tp, ends[tp], terminal)
+            _report_moved(offset, "higher than latest", tp, ends[tp], terminal)
             offset = ends[tp]
         elif offset < starts[tp]:
-            _tell_moved(offset, "lower than earliest", tp, starts[tp], terminal)
+            _report_moved(offset, "lower than earliest", tp, starts[tp], terminal)
             offset = starts[tp]
         plan[tp] = offset
     return plan
 
 
-def _tell_moved(offset: int, how: str, tp: TopicPartition, value: int, terminal: Terminal) -> None:
+def _report_moved(
+    offset: int, how: str, tp: TopicPartition, value: int, terminal: Terminal
+) -> None:
     terminal.log(
         "WARN",
         f"New offset ({offset}) is {how} offset for topic partition {tp}. Value will be set to "
