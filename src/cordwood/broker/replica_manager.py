@@ -152,22 +152,29 @@ class ReplicaManager:
         *,
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> AppendResult:
-        """Appends to a partition that this broker leads.
-
-        The records are committed if no other replica is in sync.
+        """Appends to a partition that this broker leads, as `append_to`.
 
         Raises:
-            KafkaError: as `partition` and `PartitionLog.append_as_leader`.
+            KafkaError: as `partition` and `append_to`.
+        """
+        return self.append_to(self.partition(topic, index), records, origin)
+
+    def append_to(
+        self, partition: Partition, records: bytes | memoryview, origin: AppendOrigin
+    ) -> AppendResult:
+        """Appends, and counts the append; the records are committed if no other replica is in sync.
+
+        Raises:
+            KafkaError: as `PartitionLog.append_as_leader`.
 
         Source: ReplicaManager.appendRecordsToLeader.
         """
-        partition = self.partition(topic, index)
         try:
             result = partition.append(records, origin)
         except Exception as error:
-            self._metrics.append_refused(topic, error, len(records))
+            self._metrics.append_refused(partition.topic, error, len(records))
             raise
-        self._metrics.appended(topic, result, len(records))
+        self._metrics.appended(partition.topic, result, len(records))
         return result
 
     # ---- changes of partitions

@@ -55,6 +55,8 @@ from cordwood.storage.log.log_reader import Isolation
 _log = logging.getLogger(__name__)
 
 _TOPIC_IDS_SINCE = 13
+# Looked up once: members of an enum are slow to look up.
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
 _INLINE_PARTITIONS_MAX = 256
@@ -238,7 +240,7 @@ def _read_one(
 def _partition(context: RequestContext, key: PartitionKey) -> Partition:
     if key.topic_id is not None and not key.topic:
         raise UnknownTopicIdError("This server does not host this topic ID.")
-    if not context.authorize(Operation.READ, ResourceType.TOPIC, key.topic):
+    if not context.authorize(_READ, _TOPIC, key.topic):
         raise TopicAuthorizationError
     if key.topic_id is None:
         return context.broker.replicas.partition(key.topic, key.partition)
@@ -372,9 +374,10 @@ def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
     metrics = context.broker.metrics
     for answer in in_steps(answers, every=16):
         topic = answer.wanted.key.topic
-        if answer.error_code and topic not in context.broker.metadata.image.topics:
-            continue
-        if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        if answer.error_code and (
+            answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            or topic not in context.broker.metadata.image.topics
+        ):
             continue
         for each in (metrics.topic(topic), metrics.all_topics):
             each.total_fetch_requests += 1

@@ -14,16 +14,16 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import struct
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
@@ -32,14 +32,13 @@ from cordwood.model.kafka_errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
     RecordValidationError,
-    RequestTimedOutError,
     StorageError,
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Encoded, Fields, Response
+from cordwood.network.api import Api, Encoded, Response
 from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.messages import field
 from cordwood.storage.append.payload import may_expand_beyond
@@ -47,6 +46,8 @@ from cordwood.storage.log.append_result import AppendResult
 
 _log = logging.getLogger(__name__)
 
+# Looked up once: members of an enum are slow to look up.
+_WRITE, _TOPIC = Operation.WRITE, ResourceType.TOPIC
 _VALID_ACKS = frozenset({-1, 0, 1})
 _ADMIN_CLIENT = "__admin_client"
 """The only client that may write to the coordinators' topics. Source: AdminUtils."""
@@ -59,15 +60,6 @@ _TOPIC_IDS_SINCE = 13
 _ALL = -1
 
 _Partition = dict[str, Any]
-
-
-class _Uncommitted(NamedTuple):
-    """A partition of which the high watermark has to reach `required`; then `answer` is right."""
-
-    topic: str
-    partition_index: int
-    required: int
-    answer: _Partition
 
 
 # Source: ReplicaManager.appendRecordsToLeader.
@@ -93,7 +85,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     failed = False
     single = _single(request)
     acks_are_valid = request.acks in _VALID_ACKS
-    uncommitted: list[_Uncommitted] = []
+    uncommitted: list[Uncommitted] = []
     for topic in in_steps(request.topic_data):
         name, error = _name_of(context, topic, context.api_version)
         partitions = []
@@ -103,13 +95,15 @@ def handle(context: RequestContext, request: Any) -> Response:
             else:
                 result = _append(context, name, data, acks_are_valid=acks_are_valid)
                 if isinstance(result, AppendResult):
-                    is_waited_for = _is_waited_for(context, name, data.index, request.acks)
+                    is_waited_for = request.acks == _ALL and is_replicated(
+                        context, name, data.index
+                    )
                     if single and request.acks != 0 and not is_waited_for:
                         return _quick(topic, data.index, result, context.api_version)
                     answer = _done(data.index, result)
                     if is_waited_for:
                         required = result.last_offset + 1
-                        uncommitted.append(_Uncommitted(name, data.index, required, answer))
+                        uncommitted.append(Uncommitted(name, data.index, required, answer))
                 else:
                     answer = result
             failed = failed or answer["error_code"] != 0
@@ -126,13 +120,9 @@ def handle(context: RequestContext, request: Any) -> Response:
             raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
     if uncommitted:
-        return _delay(context, {"responses": topics}, uncommitted, field(request, "timeout"))
+        timeout_ms = field(request, "timeout")
+        return when_committed(context, {"responses": topics}, uncommitted, timeout_ms)
     return {"responses": topics}
-
-
-def _is_waited_for(context: RequestContext, topic: str, index: int, acks: int) -> bool:
-    """Whether other replicas must have a batch that was appended before it is answered."""
-    return acks == _ALL and not context.broker.replicas.partition(topic, index).is_sole_isr_member
 
 
 def _single(request: Any) -> bool:
@@ -148,7 +138,7 @@ def _name_of(context: RequestContext, topic: Any, version: int) -> tuple[str, Ka
             name = context.broker.metadata.topic_name(topic.topic_id)
         except KafkaError as error:
             return "", error
-    if not context.authorize(Operation.WRITE, ResourceType.TOPIC, name):
+    if not context.authorize(_WRITE, _TOPIC, name):
         return name, TopicAuthorizationError()
     return name, None
 
@@ -186,16 +176,12 @@ def _append(
     if is_internal(name) and context.client_id != _ADMIN_CLIENT:
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     try:
-        result = partition.append(records)
+        return context.broker.replicas.append_to(partition, records, AppendOrigin.CLIENT)
     except KafkaError as error:
-        context.broker.metrics.append_refused(name, error, len(records))
         return _error(data.index, error, context, name)
-    except Exception as error:
+    except Exception:
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
-        context.broker.metrics.append_refused(name, error, len(records))
         return _refused(data.index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    context.broker.metrics.appended(name, result, len(records))
-    return result
 
 
 def _error(index: int, error: KafkaError, context: RequestContext, name: str) -> _Partition:
@@ -261,57 +247,6 @@ def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Respon
         done = done[:-8]
     head = b"\0\0\0\x01" + len(text).to_bytes(2, "big") + text + b"\0\0\0\x01"
     return Encoded([head + done + b"\0\0\0\0"])
-
-
-# ---- waiting
-
-
-class DelayedProduce:
-    """Batches that are appended, and not committed; `answer` is done when they are.
-
-    Source: kafka.server.DelayedProduce; Partition.checkEnoughReplicasReachOffset.
-    """
-
-    def __init__(
-        self, context: RequestContext, fields: Fields, uncommitted: Sequence[_Uncommitted]
-    ) -> None:
-        self._replicas = context.broker.replicas
-        self._fields = fields
-        self._uncommitted = list(uncommitted)
-        self.answer: asyncio.Future[Fields] = context.broker.thread.loop.create_future()
-
-    def try_complete(self, _grown_bytes: int | None) -> bool:
-        """As `cordwood.purgatory.purgatory.Operation`."""
-        self._uncommitted = [each for each in self._uncommitted if not self._is_settled(each)]
-        return not self._uncommitted
-
-    def _is_settled(self, each: _Uncommitted) -> bool:
-        """Whether a partition is committed, or never will be by this leader."""
-        try:
-            log = self._replicas.log(each.topic, each.partition_index)
-        except KafkaError as error:
-            each.answer["error_code"] = error.code
-            return True
-        return log.high_watermark >= each.required
-
-    def on_expiration(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`: what is not committed has timed out."""
-        for each in self._uncommitted:
-            each.answer["error_code"] = RequestTimedOutError.code
-
-    def on_complete(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`."""
-        if not self.answer.done():
-            self.answer.set_result(self._fields)
-
-
-def _delay(
-    context: RequestContext, fields: Fields, uncommitted: Sequence[_Uncommitted], timeout_ms: int
-) -> Response:
-    operation = DelayedProduce(context, fields, uncommitted)
-    keys = [(each.topic, each.partition_index) for each in uncommitted]
-    context.broker.replicas.delayed.produce.try_complete_else_watch(operation, keys, timeout_ms)
-    return operation.answer
 
 
 def _is_long(_context: RequestContext, request: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Produce and DeleteRecords where another replica is in sync: their answers wait for it."""
+"""Requests that write, where another replica is in sync: their answers wait for it."""
 
 from __future__ import annotations
 
@@ -129,3 +129,31 @@ def test_records_that_another_replica_does_not_delete_in_time_have_timed_out(
 ) -> None:
     assert delete(running.port, 0, 1, timeout=20) == {0: ("request_timed_out", 0), 1: ("none", 0)}
     assert running.call(lambda it: it.replicas.delayed.delete_records.expired_count) == 1
+
+
+def mark(port: int, index: int) -> str:
+    """Aborts a transaction of producer 7; the error."""
+    topic = {"name": TOPIC, "partition_indexes": [index]}
+    marker = {"producer_id": 7, "producer_epoch": 0, "topics": [topic]}
+    with Wire(port) as wire:
+        answer = wire.ask("write_txn_markers", 1, {"markers": [marker]})
+    (partition,) = answer["markers"][0]["topics"][0]["partitions"]
+    return str(partition["error_code"])
+
+
+def test_marker_is_answered_when_the_high_watermark_has_passed_it(running: RunningBroker) -> None:
+    assert mark(running.port, 1) == "none"
+    asked = Asked(lambda: mark(running.port, 0))
+    until_delayed(running)
+    assert asked.answers == []
+    running.call(lambda it: has_another_replica(it, value=False))
+    assert asked.answer() == "none"
+    assert running.call(lambda it: it.replicas.log(TOPIC, 0).high_watermark) == 1
+
+
+def test_marker_of_a_topic_that_is_deleted_meanwhile_is_refused(running: RunningBroker) -> None:
+    asked = Asked(lambda: mark(running.port, 0))
+    until_delayed(running)
+    with Wire(running.port) as wire:
+        wire.ask("delete_topics", 4, {"topic_names": [TOPIC], "timeout": 1_000})
+    assert asked.answer() == "unknown_topic_or_partition"
