@@ -19,7 +19,7 @@ from typing import Self
 
 from cordwood.controller import configs, features, partitions, quotas, registration, topics
 from cordwood.controller.cluster_view import ClusterView
-from cordwood.controller.registration import ListenerAddress, Node
+from cordwood.controller.registration import ListenerAddress, NodeRegistration
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import (
@@ -62,7 +62,11 @@ class Controller:
     """
 
     def __init__(
-        self, log: MetadataLog, node: Node, settings: ControllerSettings, reserve: DiskReserve
+        self,
+        log: MetadataLog,
+        node: NodeRegistration,
+        settings: ControllerSettings,
+        reserve: DiskReserve,
     ) -> None:
         """Use `open`."""
         self.image = MetadataImage()
@@ -130,7 +134,7 @@ class Controller:
             context=context,
             settings=settings,
         )
-        node = Node(
+        node = NodeRegistration(
             node_id=node_id,
             cluster_id=cluster_id,
             directory_ids=tuple(directory_ids),

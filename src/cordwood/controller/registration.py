@@ -51,7 +51,7 @@ _DEFAULT_CONTROLLER_PORT = 9093
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeRegistration:
     """This process, as it registers."""
 
     node_id: int
@@ -67,8 +67,8 @@ class Node:
 
 
 def with_known_endpoints(
-    node: Node, image: MetadataImage, voters: Sequence[Mapping[str, Any]]
-) -> Node:
+    node: NodeRegistration, image: MetadataImage, voters: Sequence[Mapping[str, Any]]
+) -> NodeRegistration:
     """The node with the recorded endpoints of its controller, if it was given none."""
     if node.controller_endpoints:
         return node
@@ -88,7 +88,7 @@ def with_known_endpoints(
     return replace(node, controller_endpoints=endpoints)
 
 
-def registering(view: ClusterView, node: Node, end_offset: int) -> Iterator[Records]:
+def registering(view: ClusterView, node: NodeRegistration, end_offset: int) -> Iterator[Records]:
     """The records of a start, in the batches that Kafka writes them in.
 
     `end_offset` is that of the log: the broker's epoch is the offset of the first record that

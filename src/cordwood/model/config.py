@@ -41,6 +41,13 @@ class BrokerName:
     name: str
     factor: int = 1
 
+    def scaled(self, value: Value | None) -> Value | None:
+        """A value of the broker setting in the unit of the topic setting."""
+        if self.factor == 1:
+            return value
+        assert isinstance(value, int), self.name
+        return value * self.factor
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSetting:

@@ -31,16 +31,15 @@ from cordwood.broker.configs.resource_checks import (
     require_topic,
 )
 from cordwood.broker.configs.values import (
-    LISTENER_KEY,
     BrokerValues,
     Texts,
     changed,
-    lay_over,
     named,
     parse_texts,
 )
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.config import ConfigResource
+from cordwood.model.config_resolver import LISTENER_KEY, lay_over
 from cordwood.model.config_values import Kind
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import (

@@ -17,12 +17,10 @@ from cordwood.broker.configs.keys import Dynamic, broker_keys, dynamic_keys, gro
 from cordwood.broker.configs.loggers import LoggerLevels
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import (
-    LISTENER_KEY,
     BrokerValues,
     Texts,
     changed,
     key_of,
-    lay_over,
     parse_texts,
     parse_topic,
     topic_defaults,
@@ -30,6 +28,7 @@ from cordwood.broker.configs.values import (
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.model.config import ConfigResource, LogConfig
+from cordwood.model.config_resolver import LISTENER_KEY, Level, Levels, merge
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 
@@ -140,10 +139,19 @@ class EffectiveConfigs:
 
     def effective_texts(self, *, dynamic: Texts, dynamic_default: Texts) -> dict[str, str]:
         """The broker's settings as written, with these records over the static ones."""
-        texts = dict(self.settings.given)
-        lay_over(texts, dynamic_default)
-        lay_over(texts, dynamic)
-        return texts
+        return merge(self._levels(dynamic, dynamic_default))
+
+    @property
+    def levels(self) -> Levels[str]:
+        """The broker's settings as written, by level."""
+        return self._levels(self.dynamic, self.dynamic_default)
+
+    def _levels(self, dynamic: Texts, dynamic_default: Texts) -> Levels[str]:
+        return (
+            (Level.DYNAMIC_BROKER, dynamic),
+            (Level.DYNAMIC_DEFAULT, dynamic_default),
+            (Level.STATIC_BROKER, self.settings.given),
+        )
 
     def _take_broker_records(self) -> None:
         dynamic = usable(self.recorded(ConfigResource.BROKER, str(self.settings.node_id)))

@@ -20,13 +20,13 @@ from cordwood.broker.configs.checks import require_ordered_lags, require_quorum,
 from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import PLAINTEXT, listeners_of
 from cordwood.broker.configs.values import (
-    LISTENER_KEY,
     BrokerValues,
     Texts,
     parse_texts,
     topic_defaults,
 )
 from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
+from cordwood.model.config_resolver import LISTENER_KEY
 from cordwood.model.config_values import format_value
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
 from cordwood.model.properties import parse_properties

@@ -1,7 +1,8 @@
-"""The effective settings of one broker: typed values by Kafka's names, merged by level.
+"""The effective settings of one broker: typed values by Kafka's names.
 
-Source: kafka.server.DynamicBrokerConfig.overrideProps, org.apache.kafka.server.config.
-DynamicBrokerConfig.brokerConfigSynonyms, kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
+`model.config_resolver` selects one of several given values.
+
+Source: kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -9,48 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Final, overload
+from typing import overload
 
 from cordwood.broker.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.config import TOPIC_SETTINGS, BrokerConfig
+from cordwood.model.config_resolver import broker_name_of, synonyms_of
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 
 Texts = Mapping[str, str]
 """Settings as they are written."""
-
-LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
-_MECHANISM_KEYS: Final = (
-    "sasl.server.callback.handler.class",
-    "connections.max.reauth.ms",
-    "sasl.login.callback.handler.class",
-    "sasl.jaas.config",
-    "sasl.login.class",
-)
-_FORMS: Final[Mapping[str, tuple[str, ...]]] = {
-    name: forms
-    for forms in (
-        ("log.roll.ms", "log.roll.hours"),
-        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    )
-    for name in forms
-} | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
-
-
-def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
-    """The settings with the same meaning as `name`, in order of precedence; `name` is among them.
-
-    With `of_listener`, the setting of one listener is followed by that of all listeners.
-    """
-    if name in _FORMS:
-        return _FORMS[name]
-    match = LISTENER_KEY.fullmatch(name) if of_listener else None
-    if match is None:
-        return (name,)
-    base = match[1]
-    return (name, next((key for key in _MECHANISM_KEYS if base.endswith(key)), base))
 
 
 def key_of(name: str) -> ConfigKey | None:
@@ -59,14 +29,6 @@ def key_of(name: str) -> ConfigKey | None:
     if name in keys:
         return keys[name]
     return next((keys[each] for each in synonyms_of(name) if each in keys), None)
-
-
-def lay_over(texts: dict[str, str], above: Texts) -> None:
-    """Merges `above` into `texts`: a setting in `above` hides all forms of it in `texts`."""
-    for name, text in above.items():
-        for form in synonyms_of(name, of_listener=False):
-            texts.pop(form, None)
-        texts[name] = text
 
 
 def parse_texts(texts: Texts, keys: Keys) -> dict[str, Value | None]:
@@ -90,13 +52,9 @@ def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name, setting in TOPIC_SETTINGS.items():
         value: Value | None = None if setting.broker_names else setting.default
-        for broker in setting.broker_names:
-            given = values[broker.name]
-            if given is None:
-                continue
-            assert broker.factor == 1 or isinstance(given, int), broker.name
-            value = given * broker.factor if isinstance(given, int) and broker.factor > 1 else given
-            break
+        broker = broker_name_of(setting, values)
+        if broker is not None:
+            value = broker.scaled(values[broker.name])
         if value is not None:
             found[name] = value
     retention_ms = found["retention.ms"]

@@ -7,19 +7,23 @@ the cluster id, and the log directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cordwood.broker.configs.describe import HTTP_URL
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import ClientSettings
+from cordwood.client.errors import ClientError
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.storage.filesystem import DirectoryLock
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import ClientSettings, Cluster
-from cordwood.surfaces.client.errors import ClientError
+from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
+from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.http.client import EndpointError, ask, parse_url
 from cordwood.surfaces.http.identity import BrokerIdentity, read_runtime_file
 
@@ -39,6 +43,34 @@ UrlOption = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="The broker's HTTP endpoint, as its log shows it."),
 ]
+
+
+_FAILED, _USAGE = 1, 2
+
+
+@contextmanager
+def broker_command(
+    context: typer.Context,
+    name: str,
+    *,
+    log_level: LogLevel | None,
+    log_format: LogFormat,
+    log_file: Path | None,
+) -> Iterator[None]:
+    """Runs the body of `cordwood NAME` with logging on stderr or to the file.
+
+    Ends the command with exit code 2 for wrong options and 1 for any other error.
+    """
+    try:
+        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        context.with_resource(logging_to(context.with_resource(Screen()).line, log))
+        yield
+    except ConfigError as error:
+        typer.echo(f"cordwood {name}: {error}", err=True)
+        raise typer.Exit(_USAGE) from error
+    except (CordwoodError, OSError) as error:
+        typer.echo(f"cordwood {name}: {error}", err=True)
+        raise typer.Exit(_FAILED) from error
 
 
 class AddressedBroker:

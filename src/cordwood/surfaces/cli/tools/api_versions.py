@@ -9,6 +9,9 @@ from collections.abc import Mapping
 
 from kio.schema.index import api_key_map, schema_name_map
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import BrokerEndpoint, api_name
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
@@ -17,8 +20,6 @@ from cordwood.surfaces.cli.tools.options import (
     Usage,
 )
 from cordwood.surfaces.cli.tools.tool import Terminal, client_settings, print_error, run_tool
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster, Node, api_name
 
 # APIs that brokers serve to clients (ApiKeys.clientApis).
 _CLIENT_APIS = frozenset(
@@ -75,7 +76,7 @@ def _shown(key: int, low: int, high: int) -> str:
     return f"{name}({key}): {versions} [{usable}]"
 
 
-def _document(node: Node, versions: Mapping[int, tuple[int, int]]) -> dict[str, object]:
+def _document(node: BrokerEndpoint, versions: Mapping[int, tuple[int, int]]) -> dict[str, object]:
     return {
         **node._asdict(),
         "apis": [

@@ -11,6 +11,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from cordwood.client.admin import Admin, TopicFacts
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ConsumedRecord,
+    Consumer,
+)
+from cordwood.client.errors import ClientError, RefusedError, TimedOutError
+from cordwood.client.offsets import EARLIEST, LATEST
 from cordwood.model.clock import pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
@@ -41,16 +51,6 @@ from cordwood.surfaces.cli.tools.tool import (
     read_properties,
     run_tool,
 )
-from cordwood.surfaces.client.admin import Admin, TopicFacts
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.consumer import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ConsumedRecord,
-    Consumer,
-)
-from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutError
-from cordwood.surfaces.client.offsets import EARLIEST, LATEST
 
 _LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _POLL_MS_MAX = 500
@@ -456,7 +456,7 @@ class _Source:
         self._was_warned = True
 
     def _join(self, group: str) -> None:
-        from cordwood.surfaces.client.group import GroupConsumer  # noqa: PLC0415  # when needed
+        from cordwood.client.group import GroupConsumer  # noqa: PLC0415  # when needed
 
         member = GroupConsumer(
             cluster=self._cluster,

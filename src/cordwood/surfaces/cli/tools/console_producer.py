@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError
+from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.format.compression import Codec
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.lines import LineReader, LineSource
@@ -33,9 +36,6 @@ from cordwood.surfaces.cli.tools.tool import (
     require_addresses,
     run_tool,
 )
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError
-from cordwood.surfaces.client.producer import Producer, ProducerRecord, ProducerSettings
 
 _READER = "org.apache.kafka.tools.LineMessageReader"
 _CALLBACK = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"

@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from cordwood.client.admin import Admin, GroupFacts
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
+from cordwood.client.groups import Groups
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.group_describe import describe_groups
 from cordwood.surfaces.cli.tools.group_offsets import delete_offsets, reset_offsets
@@ -31,10 +35,6 @@ from cordwood.surfaces.cli.tools.tool import (
     print_error,
     run_tool,
 )
-from cordwood.surfaces.client.admin import Admin, GroupFacts
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
-from cordwood.surfaces.client.groups import Groups
 
 _ACTIONS = (*("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex"),)
 _SCENARIOS = (

@@ -9,6 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
+from cordwood.client.offsets import Offsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
@@ -28,9 +31,6 @@ from cordwood.surfaces.cli.tools.tool import (
     read_file,
     run_tool,
 )
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
-from cordwood.surfaces.client.offsets import Offsets
 
 USAGE = Usage(
     tool="delete-records",

@@ -8,6 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
+from cordwood.client.offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    Offsets,
+)
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
@@ -29,18 +41,6 @@ from cordwood.surfaces.cli.tools.tool import (
     client_settings,
     require_addresses,
     run_tool,
-)
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
-from cordwood.surfaces.client.offsets import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    EARLIEST_PENDING_UPLOAD,
-    LATEST,
-    LATEST_TIERED,
-    MAX_TIMESTAMP,
-    Offsets,
 )
 
 Filter = Callable[[TopicPartition], bool]

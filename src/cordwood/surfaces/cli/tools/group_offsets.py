@@ -10,18 +10,18 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.coordinator import fetch_committed
+from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.groups import Groups
+from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import LONG_MAX, Options, UsageError, java_integer
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, read_file
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.coordinator import fetch_committed
-from cordwood.surfaces.client.errors import ClientError, RefusedError
-from cordwood.surfaces.client.groups import Groups
-from cordwood.surfaces.client.offsets import EARLIEST, LATEST, Offsets
 
 Plan = dict[TopicPartition, int]
 

@@ -10,9 +10,9 @@ import select
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cordwood.client.errors import ClientError
 from cordwood.format.record_batch import Header
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.surfaces.client.errors import ClientError
 
 _READ_BYTES = 1 << 16
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from cordwood.client.consumer import ConsumedRecord
+from cordwood.client.errors import ClientError
 from cordwood.model.errors import UnsupportedVersionError
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.surfaces.client.consumer import ConsumedRecord
-from cordwood.surfaces.client.errors import ClientError
 from cordwood.surfaces.dump.java_text import java_double, json_text
 
 Formatter = Callable[[ConsumedRecord], bytes]

@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from cordwood.model.rng import SystemRng
-from cordwood.surfaces.cli.tools.config_entities import CLIENTS, IPS, USERS, Entities
-from cordwood.surfaces.cli.tools.java_order import java_order, text_hash
-from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
-from cordwood.surfaces.client.admin import Admin, QuotaEntity
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.scram import (
+from cordwood.client.admin import Admin, QuotaEntity
+from cordwood.client.cluster import Cluster
+from cordwood.client.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
     Credential,
     alter_user,
     describe_users,
 )
+from cordwood.model.rng import SystemRng
+from cordwood.surfaces.cli.tools.config_entities import CLIENTS, IPS, USERS, Entities
+from cordwood.surfaces.cli.tools.java_order import java_order, text_hash
+from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
 from cordwood.surfaces.dump.java_text import java_double
 
 _QUOTAS = frozenset(

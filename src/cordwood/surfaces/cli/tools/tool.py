@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cordwood import __version__
+from cordwood.client.core import ADDRESS, API_TIMEOUT_MS, REQUEST_TIMEOUT_MS, ClientSettings
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.properties import parse_properties
@@ -29,12 +30,6 @@ from cordwood.surfaces.cli.tools.options import (
     Usage,
     UsageError,
     java_integer,
-)
-from cordwood.surfaces.client.cluster import (
-    ADDRESS,
-    API_TIMEOUT_MS,
-    REQUEST_TIMEOUT_MS,
-    ClientSettings,
 )
 
 _FLUSH_BYTES = 1 << 16

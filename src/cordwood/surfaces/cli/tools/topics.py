@@ -10,6 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.client.admin import (
+    TOPIC,
+    Admin,
+    ConfigFacts,
+    PartitionFacts,
+    Reassignment,
+    TopicFacts,
+)
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
@@ -34,16 +44,6 @@ from cordwood.surfaces.cli.tools.tool import (
     print_error,
     run_tool,
 )
-from cordwood.surfaces.client.admin import (
-    TOPIC,
-    Admin,
-    ConfigFacts,
-    PartitionFacts,
-    Reassignment,
-    TopicFacts,
-)
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
 
 _NO_NAME = "The given topic name '' cannot be represented in a request."
 _REPLICATION_MAX = (1 << 15) - 1

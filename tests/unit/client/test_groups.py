@@ -2,22 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.consumer import Consumer
-from cordwood.surfaces.client.consumer_protocol import (
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer import Consumer
+from cordwood.client.consumer_protocol import (
     assignment,
     parse_assignment,
     parse_subscription,
     subscription,
 )
-from cordwood.surfaces.client.coordinator import committed_offsets, fetch_committed
-from cordwood.surfaces.client.errors import ClientError, RefusedError
-from cordwood.surfaces.client.group import GroupConsumer, assign_by_range
-from cordwood.surfaces.client.groups import Groups
-from cordwood.surfaces.client.offsets import EARLIEST
-from cordwood.surfaces.client.producer import Producer, ProducerRecord, ProducerSettings
+from cordwood.client.coordinator import committed_offsets, fetch_committed
+from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.group import GroupConsumer, assign_by_range
+from cordwood.client.groups import Groups
+from cordwood.client.offsets import EARLIEST
+from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
+from cordwood.model.topic_partition import TopicPartition
 
 
 def partitions(topic: str, *numbers: int) -> list[TopicPartition]:

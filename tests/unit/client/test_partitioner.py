@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.surfaces.client.partitioner import murmur2, partition_of
+from cordwood.client.partitioner import murmur2, partition_of
 
 # Kafka's own: org.apache.kafka.common.utils.UtilsTest.testMurmur2.
 KNOWN = {

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from cordwood.client.admin import Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError, require
 from cordwood.model.clock import pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import Admin, by_topic
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError, require
 
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""

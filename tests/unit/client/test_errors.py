@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.client.errors import RefusedError, require
 from cordwood.model.error_codes import ErrorCode
-from cordwood.surfaces.client.errors import RefusedError, require
 
 
 def test_a_brokers_own_words_come_before_kafkas() -> None:

@@ -12,21 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.error_codes import ErrorCode
-from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import Admin, by_topic
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.consumer import ConsumedRecord, Consumer
-from cordwood.surfaces.client.consumer_protocol import (
+from cordwood.client.admin import Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer import ConsumedRecord, Consumer
+from cordwood.client.consumer_protocol import (
     assignment,
     parse_assignment,
     parse_subscription,
     subscription,
 )
-from cordwood.surfaces.client.coordinator import committed_offsets, find_coordinator
-from cordwood.surfaces.client.errors import require
-from cordwood.surfaces.client.offsets import LATEST
+from cordwood.client.coordinator import committed_offsets, find_coordinator
+from cordwood.client.errors import require
+from cordwood.client.offsets import LATEST
+from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
 
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 300_000

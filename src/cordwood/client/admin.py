@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import BrokerEndpoint
+from cordwood.client.errors import NotSupportedError, require
+from cordwood.model.config_resolver import Level
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.cluster import Cluster, Node
-from cordwood.surfaces.client.errors import NotSupportedError, require
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kinds of config resources (ConfigResource.Type)."""
@@ -22,16 +24,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 """What is done to a setting (AlterConfigOp.OpType)."""
 
-CONFIG_SOURCES: Mapping[int, str] = {
-    1: "DYNAMIC_TOPIC_CONFIG",
-    2: "DYNAMIC_BROKER_CONFIG",
-    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    4: "STATIC_BROKER_CONFIG",
-    5: "DEFAULT_CONFIG",
-    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
-    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
-    8: "DYNAMIC_GROUP_CONFIG",
-}
+CONFIG_SOURCES: Mapping[int, str] = {level.code: level.kafka_name for level in Level}
 """Where a setting comes from (DescribeConfigsResponse.ConfigSource)."""
 
 
@@ -61,7 +54,7 @@ class ClusterFacts(NamedTuple):
 
     cluster_id: str | None
     controller: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[BrokerEndpoint, ...]
     fenced: frozenset[int] = frozenset()
 
 
@@ -144,7 +137,9 @@ class Admin:
             )
         answer = self._cluster.call("describe_cluster", fields, name="listNodes")
         require(answer.error_code, answer.error_message)
-        nodes = tuple(Node(int(b.broker_id), b.host, b.port, b.rack) for b in answer.brokers)
+        nodes = tuple(
+            BrokerEndpoint(int(b.broker_id), b.host, b.port, b.rack) for b in answer.brokers
+        )
         self._cluster.learn(list(nodes))
         fenced = {int(b.broker_id) for b in answer.brokers if getattr(b, "is_fenced", False)}
         return ClusterFacts(answer.cluster_id, int(answer.controller_id), nodes, frozenset(fenced))
@@ -205,7 +200,9 @@ class Admin:
         wanted = None if names is None else [{"name": name} for name in names]
         fields = {"topics": wanted, "allow_auto_topic_creation": create}
         answer = self._cluster.call("metadata", fields, name="listTopics")
-        self._cluster.learn([Node(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers])
+        self._cluster.learn(
+            [BrokerEndpoint(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers]
+        )
         found = []
         for topic in answer.topics:
             if names is not None:

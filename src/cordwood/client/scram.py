@@ -9,9 +9,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError, require
 from cordwood.model.error_codes import ErrorCode
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError, require
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Mechanisms and their numbers on the wire."""

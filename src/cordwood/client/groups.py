@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cordwood.client.admin import Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer_protocol import parse_assignment
+from cordwood.client.coordinator import find_coordinator
+from cordwood.client.core import BrokerEndpoint
+from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import Admin, by_topic
-from cordwood.surfaces.client.cluster import Cluster, Node
-from cordwood.surfaces.client.consumer_protocol import parse_assignment
-from cordwood.surfaces.client.coordinator import find_coordinator
-from cordwood.surfaces.client.errors import NotSupportedError, RefusedError, require
 
 _CONSUMER = "consumer"
 
@@ -39,7 +40,7 @@ class Group(NamedTuple):
     kind: str
     state: str
     assignor: str
-    coordinator: Node
+    coordinator: BrokerEndpoint
     members: tuple[Member, ...]
     epoch: int | None = None
     target_epoch: int | None = None
@@ -81,7 +82,7 @@ class Groups:
             found.assignment_epoch,
         )
 
-    def _describe_classic(self, group_id: str, node: Node) -> Group:
+    def _describe_classic(self, group_id: str, node: BrokerEndpoint) -> Group:
         answer = self._cluster.call("describe_groups", {"groups": [group_id]}, node_id=node.id)
         (found,) = answer.groups
         require(found.error_code, getattr(found, "error_message", None))

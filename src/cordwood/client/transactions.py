@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.coordinator import TRANSACTION, find_coordinator
+from cordwood.client.errors import RefusedError, require
 from cordwood.format.byte_reader import ByteReader
 from cordwood.format.message_schema import read_message, schemas
 from cordwood.model.error_codes import ErrorCode
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.coordinator import TRANSACTION, find_coordinator
-from cordwood.surfaces.client.errors import RefusedError, require
 
 _RESPONSE = schemas(
     """

@@ -17,9 +17,9 @@ from kio.schema.consumer_protocol_subscription.v0.data import (
 from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription
 from kio.serial import entity_reader
 
+from cordwood.client.admin import by_topic
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.messages import encode
-from cordwood.surfaces.client.admin import by_topic
 
 _VERSION = b"\x00\x01"
 

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer import ConsumedRecord, Consumer, NoOffsetError
+from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Offsets
+from cordwood.client.partitioner import partition_of
+from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Header
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.consumer import ConsumedRecord, Consumer, NoOffsetError
-from cordwood.surfaces.client.errors import ClientError, RefusedError
-from cordwood.surfaces.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Offsets
-from cordwood.surfaces.client.partitioner import partition_of
-from cordwood.surfaces.client.producer import Producer, ProducerRecord, ProducerSettings
 
 
 def refuse(record: ProducerRecord, error: ClientError) -> None:

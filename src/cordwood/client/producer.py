@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from cordwood.client.admin import Admin, TopicFacts
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError, RefusedError, TimedOutError
+from cordwood.client.partitioner import partition_of
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_batch
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.rng import Rng, SystemRng
-from cordwood.surfaces.client.admin import Admin, TopicFacts
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutError
-from cordwood.surfaces.client.partitioner import partition_of
 
 _RECORD_OVERHEAD_BYTES = 21
 _METADATA_RETRY_S = 0.1

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from cordwood.client.admin import Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import NotSupportedError, RefusedError
 from cordwood.model.clock import pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import Admin, by_topic
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import NotSupportedError, RefusedError
 
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 EARLIEST_PENDING_UPLOAD = -6

@@ -4,14 +4,9 @@ import socket
 
 import pytest
 
-from cordwood.surfaces.client.cluster import (
-    Address,
-    ClientSettings,
-    Cluster,
-    api_name,
-    parse_addresses,
-)
-from cordwood.surfaces.client.errors import (
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import ClientSettings
+from cordwood.client.errors import (
     BadAddressError,
     NotSupportedError,
     RefusedError,
@@ -25,31 +20,15 @@ def ignore(_: str) -> None:
     """Takes warnings that a test is not about."""
 
 
-def test_addresses_are_hosts_with_ports() -> None:
-    assert parse_addresses("127.0.0.1:9092, PLAINTEXT://127.0.0.2:1,", warn=ignore) == [
-        Address("127.0.0.1", "127.0.0.1", 9092),
-        Address("127.0.0.2", "127.0.0.2", 1),
-    ]
-
-
-def test_an_address_without_a_port_is_refused_in_kafkas_words() -> None:
-    with pytest.raises(BadAddressError, match=r"^Invalid url in bootstrap\.servers: localhost$"):
-        parse_addresses("localhost", warn=ignore)
-
-
-def test_what_cannot_be_resolved_is_told_and_at_least_one_must_be() -> None:
-    warnings: list[str] = []
-    found = parse_addresses("no.such.invalid:1,127.0.0.1:2", warn=warnings.append)
-    assert found == [Address("127.0.0.1", "127.0.0.1", 2)]
-    assert warnings == [
-        "Couldn't resolve server no.such.invalid:1 from bootstrap.servers as DNS resolution "
-        "failed for no.such.invalid"
-    ]
+def test_addresses_are_resolved() -> None:
+    settings = ClientSettings(bootstrap_servers="localhost:1,127.0.0.1:2")
+    with Cluster(settings, warn=pytest.fail) as cluster:
+        assert [address.port for address in cluster._core._addresses] == [1, 2]
     with pytest.raises(BadAddressError, match="No resolvable bootstrap urls"):
-        parse_addresses("no.such.invalid:1", warn=ignore)
+        Cluster(ClientSettings(bootstrap_servers="no.such.invalid:1"), warn=ignore)
 
 
-def test_a_broker_that_nobody_answers_for_is_told_as_kafkas_client_tells_it() -> None:
+def test_an_address_where_nobody_listens_is_a_warning_of_kafkas_client() -> None:
     port = free_port()
     warnings: list[str] = []
     settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{port}", api_timeout_ms=100)
@@ -98,17 +77,13 @@ def test_an_api_that_no_broker_serves_is_not_asked_for(cluster: Cluster) -> None
         cluster.call("vote", {})
 
 
-def test_a_node_that_nobody_told_of_is_refused(cluster: Cluster) -> None:
+def test_an_unknown_node_is_refused(cluster: Cluster) -> None:
     with pytest.raises(RefusedError, match="Node 77 is not known"):
         cluster.call("metadata", {"topics": None}, node_id=77)
 
 
-def test_a_connection_that_was_closed_is_opened_anew(cluster: Cluster) -> None:
+def test_a_closed_connection_is_opened_again(cluster: Cluster) -> None:
     cluster.call("metadata", {"topics": None})
     for connection in cluster._connections.values():
         connection._socket.shutdown(socket.SHUT_RDWR)
     assert cluster.call("metadata", {"topics": None}).brokers
-
-
-def test_apis_are_named_as_kafka_writes_them() -> None:
-    assert (api_name(32), api_name(9999)) == ("DescribeConfigs", None)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.client.admin import DELETE, SET, TOPIC, Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import DELETE, SET, TOPIC, Admin, by_topic
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
 
 
 def test_a_topic_is_created_described_grown_and_deleted(cluster: Cluster) -> None:

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.offsets import LATEST, Offsets
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.record_batch import Record, RecordBatch, iter_batches
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError, RefusedError
-from cordwood.surfaces.client.offsets import LATEST, Offsets
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 

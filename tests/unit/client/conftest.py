@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.surfaces.client.cluster import ClientSettings, Cluster
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import ClientSettings
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 
