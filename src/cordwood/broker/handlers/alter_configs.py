@@ -1,4 +1,4 @@
-"""AlterConfigs (33), versions 0 to 2: gives a resource these settings and no others.
+"""AlterConfigs (33), versions 0 to 2: replaces all settings of a resource.
 
 Versions: 2 flexible. Topics, this broker or '' for all, client metrics, groups.
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), versions 0 and 1: partitions are moved to other brokers.
+"""AlterPartitionReassignments (45), versions 0 and 1: moves partitions to other brokers.
 
 Versions: 1 a change of the replication factor may be refused. There is one broker: what is asked
 for is what there is, or names a broker that is not registered.

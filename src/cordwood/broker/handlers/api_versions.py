@@ -1,4 +1,4 @@
-"""ApiVersions (18), versions 0 to 4: what is served, and the features of the cluster.
+"""ApiVersions (18), versions 0 to 4: the supported APIs, and the features of the cluster.
 
 Versions: 3 flexible, client software (KIP-511), features (KIP-584); 4 features whose lowest level
 is 0 (KIP-1022). A version that is not known is answered in version 0, by the dispatcher.

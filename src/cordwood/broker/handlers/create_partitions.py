@@ -1,4 +1,4 @@
-"""CreatePartitions (37), versions 0 to 3: topics get more partitions.
+"""CreatePartitions (37), versions 0 to 3: adds partitions to topics.
 
 Versions: 2 flexible; 3 throttling by quota (there is none).
 

@@ -1,4 +1,4 @@
-"""CreateTopics (19), versions 2 to 7: topics are made, or with validate_only only checked.
+"""CreateTopics (19), versions 2 to 7: creates topics; with validate_only, only validates.
 
 Versions: 5 number of partitions, replication factor and settings in the response, flexible; 6
 throttling by quota (there is none); 7 topic ids. Policies of create.topic.policy.class.name are not

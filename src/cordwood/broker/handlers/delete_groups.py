@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0 to 2: empty groups go, with all their offsets.
+"""DeleteGroups (42), versions 0 to 2: deletes empty groups with all their offsets.
 
 Versions: 2 flexible. Not served: groups of other protocols than the classic one
 (UNSUPPORTED_VERSION).

@@ -1,4 +1,4 @@
-"""DeleteTopics (20), versions 1 to 6: topics are deleted, by name or id.
+"""DeleteTopics (20), versions 1 to 6: deletes topics by name or id.
 
 Versions: 4 flexible; 5 texts of errors, throttling by quota (there is none); 6 topic ids.
 

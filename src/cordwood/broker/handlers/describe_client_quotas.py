@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48), versions 0 and 1: quotas of the entities that a filter lets through.
+"""DescribeClientQuotas (48), versions 0 and 1: quotas of entities that match a filter.
 
 Versions: 1 flexible.
 

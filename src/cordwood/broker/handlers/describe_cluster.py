@@ -1,4 +1,4 @@
-"""DescribeCluster (60), versions 0 to 2: the brokers, and who is the controller.
+"""DescribeCluster (60), versions 0 to 2: the brokers and the controller.
 
 Versions: 1 controllers' own listeners (KIP-919), 2 fenced brokers (KIP-1073).
 

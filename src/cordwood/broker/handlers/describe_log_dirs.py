@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1 to 5: which partitions lie where, and how large they are.
+"""DescribeLogDirs (35), versions 1 to 5: directories, with partitions and their sizes.
 
 Versions: 2 flexible, 3 an error for the whole response, 4 total and usable bytes (KIP-827), 5
 cordoned directories (KIP-1066).

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: who writes to a partition, and since when in a transaction.
+"""DescribeProducers (61), version 0: active producers and open transactions.
 
 Source: kafka.server.ReplicaManager.activeProducerState; KIP-664.
 """

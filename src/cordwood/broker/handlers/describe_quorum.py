@@ -1,4 +1,4 @@
-"""DescribeQuorum (55), versions 0 to 2: the one voter of the metadata log, which leads.
+"""DescribeQuorum (55), versions 0 to 2: the only voter of the metadata log.
 
 Versions: 1 times of fetches; 2 directory ids, endpoints, texts of errors.
 

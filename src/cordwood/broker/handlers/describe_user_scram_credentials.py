@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), version 0: of whom the metadata log holds a password's digest.
+"""DescribeUserScramCredentials (50), version 0: users with SCRAM credentials.
 
 Nobody is authenticated here; the credentials are those that a Kafka left in the directory.
 

@@ -1,4 +1,4 @@
-"""ElectLeaders (43), versions 0 to 2: preferred leaders, or any where there is none.
+"""ElectLeaders (43), versions 0 to 2: preferred leaders, or any for leaderless partitions.
 
 Versions: 1 the type of election; 2 flexible.
 

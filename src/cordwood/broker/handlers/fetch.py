@@ -1,4 +1,4 @@
-"""Fetch (1), versions 4 to 18: batches from partitions, waiting for more where there are too few.
+"""Fetch (1), versions 4 to 18: batches from partitions; waits if there are too few bytes.
 
 Versions: 5 log start offset, 7 sessions (KIP-227), 9 current leader epoch (KIP-320), 10 zstd, 11
 racks, 12 flexible and last fetched epoch (KIP-595), 13 topic ids (KIP-516), 15 replica state as a

@@ -1,4 +1,4 @@
-"""FindCoordinator (10), versions 0 to 6: which broker coordinates a group.
+"""FindCoordinator (10), versions 0 to 6: the coordinator of a group.
 
 Versions: 1 kinds of keys, 3 flexible, 4 several keys at once (KIP-699), 6 share groups. The topic
 that groups are kept in is made when somebody first asks; that client gets a retriable error.

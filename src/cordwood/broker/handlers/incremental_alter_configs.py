@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), versions 0 to 1: sets, deletes, appends to, takes from settings.
+"""IncrementalAlterConfigs (44), versions 0 to 1: sets, deletes, appends, subtracts.
 
 Versions: 1 flexible. Topics, this broker or '' for all, its loggers, client metrics, groups.
 

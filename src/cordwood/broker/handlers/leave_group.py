@@ -1,4 +1,4 @@
-"""LeaveGroup (13), versions 0 to 5: members leave, or an administrator takes them out.
+"""LeaveGroup (13), versions 0 to 5: members leave, or an administrator removes them.
 
 Versions: 3 several members, static ones too (KIP-345), 4 flexible, 5 a reason.
 

@@ -1,4 +1,4 @@
-"""ListConfigResources (74), versions 0 to 1: what there is that DescribeConfigs can be asked of.
+"""ListConfigResources (74), versions 0 to 1: the resources that have settings.
 
 Versions: 0 only names the subscriptions of client metrics, 1 resources of the kinds asked for, all
 if none is. Topics and brokers are those there are; groups and subscriptions those with settings.

@@ -1,4 +1,4 @@
-"""ListGroups (16), versions 0 to 5: all groups, or those in some states and of some types.
+"""ListGroups (16), versions 0 to 5: all groups, or those of given states and types.
 
 Versions: 3 flexible, 4 states (KIP-518), 5 types (KIP-848). Waits until all groups are known.
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0: partitions that are being moved.
+"""ListPartitionReassignments (46), version 0: reassignments in progress.
 
 Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReassignments; KIP-455.
 """

@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0 to 13: brokers, and the topics asked for, which may be made now.
+"""Metadata (3), versions 0 to 13: brokers and topics; may create missing topics.
 
 Versions: 1 null for all topics, 4 auto-creation may be declined, 5 offline replicas, 7 leader
 epochs, 8 authorized operations, 9 flexible, 10 topic ids, 12 topics asked for by id, 13 an error

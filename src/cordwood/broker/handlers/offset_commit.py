@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 2 to 10: a group's offsets are committed.
+"""OffsetCommit (8), versions 2 to 10: commits a group's offsets.
 
 Versions: 5 without a retention time, 6 leader epochs, 7 static members, 8 flexible, 10 topic ids.
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (47), version 0: a group forgets its offsets for topics it does not subscribe to.
+"""OffsetDelete (47), version 0: deletes offsets of topics without a subscription.
 
 Source: KIP-496; kafka.server.KafkaApis.handleOffsetDeleteRequest.
 """

@@ -1,4 +1,4 @@
-"""OffsetFetch (9), versions 1 to 10: the offsets that groups have committed.
+"""OffsetFetch (9), versions 1 to 10: the committed offsets of groups.
 
 Versions: 2 null for all partitions and an error for the whole, 5 leader epochs, 6 flexible, 7 those
 that a transaction may change can be waited for (KIP-447), 8 several groups (KIP-709), 9 members of

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ended, for who may have diverged.
+"""OffsetForLeaderEpoch (23), versions 2 to 4: the end offset of a leader epoch.
 
 Versions: 3 the id of who asks, 4 flexible.
 

@@ -1,4 +1,4 @@
-"""SyncGroup (14), versions 0 to 5: a member asks for its assignment, the leader brings all.
+"""SyncGroup (14), versions 0 to 5: a member gets its assignment; the leader sends all.
 
 Versions: 3 static members, 4 flexible, 5 the protocol's type and name.
 

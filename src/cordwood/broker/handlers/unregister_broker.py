@@ -1,4 +1,4 @@
-"""UnregisterBroker (64), version 0: a broker that will not come back is forgotten.
+"""UnregisterBroker (64), version 0: removes the registration of a broker.
 
 Source: org.apache.kafka.controller.QuorumController.unregisterBroker; KIP-631.
 """

@@ -1,4 +1,4 @@
-"""UpdateFeatures (57), versions 0 to 2: levels of features are raised, or lowered.
+"""UpdateFeatures (57), versions 0 to 2: raises or lowers feature levels.
 
 Versions: 0 upgrades only, whatever is asked for; 1 downgrades, validate_only; 2 no results of each
 feature.

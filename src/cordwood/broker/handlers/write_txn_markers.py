@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27), version 1: transactions that a Kafka left open are ended.
+"""WriteTxnMarkers (27), version 1: ends transactions that a Kafka left open.
 
 kafka-transactions and `cordwood transactions abort` ask for this. There is no coordinator of
 transactions that could ask for it by itself. Version 2, which has the level of
