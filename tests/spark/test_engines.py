@@ -17,7 +17,7 @@ import pytest
 
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.round import plan_round
+from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.format.compression import Codec
 from support.engine_run import Job, Outcome, config_of, run_jobs
 from support.in_process_engine import clean_in_process
@@ -98,7 +98,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
         cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
         if cleanable.reason is None:
             plan = plan_compaction(captured.view, cleanable)
-            cleaned = clean_by_reference(plan_round(captured, plan, now_ms=NOW_MS, seed=0))
+            cleaned = clean_by_reference(prepare_compaction(captured, plan, now_ms=NOW_MS, seed=0))
             gone = {base for group in plan.groups for base in group}
             files = {name: d for name, d in files.items() if int(name.split(".")[0]) not in gone}
             for segment in cleaned:

@@ -25,9 +25,9 @@ from typing import Final
 from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.retention import plan_retention
-from cordwood.cleanup.round import plan_round
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import LOG_SUFFIX
@@ -522,9 +522,9 @@ class CrashRun:
             return
         captured = capture(log, end=cleanable.first_uncleanable)
         plan = plan_compaction(captured.view, cleanable)
-        round_ = plan_round(captured, plan, now_ms=now_ms, seed=0)
-        cleaned = ReferenceCleaner(ReferenceRound.of(round_, fs=self._fs)).clean()
-        for number, (group, segment) in enumerate(zip(round_.groups, cleaned, strict=True)):
+        compaction = prepare_compaction(captured, plan, now_ms=now_ms, seed=0)
+        cleaned = ReferenceCleaner(ReferenceRound.of(compaction, fs=self._fs)).clean()
+        for number, (group, segment) in enumerate(zip(compaction.groups, cleaned, strict=True)):
             staged = StagedSegment(
                 directory=str(log.directory), base_offset=group[0], token=f"s{self._operations}"
             )
@@ -533,7 +533,7 @@ class CrashRun:
                 writer.write(data)
                 writer.close()
                 self._fs.set_modified(writer.path, segment.modified_ns)
-            end = round_.group(number)[-1].next_base_offset
+            end = compaction.group(number)[-1].next_base_offset
             model.begin_replacing(group, end, stored_in(segment.files[LOG_SUFFIX]))
             log.replace_segments(staged, group)
             model.end_replacing()

@@ -16,7 +16,7 @@ from typing import Final
 from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.round import plan_round
+from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import META_PROPERTIES, base_offset_of, is_log_file
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties
@@ -270,9 +270,9 @@ class _Maker:
         assert cleanable.reason is None, cleanable.reason
         captured = capture(log, end=cleanable.first_uncleanable)
         plan = plan_compaction(captured.view, cleanable)
-        round_ = plan_round(captured, plan, now_ms=now_ms, seed=0)
-        cleaned = ReferenceCleaner(ReferenceRound.of(round_, fs=self._fs)).clean()
-        for group, segment in zip(round_.groups, cleaned, strict=True):
+        compaction = prepare_compaction(captured, plan, now_ms=now_ms, seed=0)
+        cleaned = ReferenceCleaner(ReferenceRound.of(compaction, fs=self._fs)).clean()
+        for group, segment in zip(compaction.groups, cleaned, strict=True):
             staged = StagedSegment(
                 directory=str(log.directory), base_offset=group[0], token=f"s{group[0]}"
             )

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cordwood.cleanup.round_values import Manifest
+from cordwood.cleanup.compaction_values import Manifest
 from cordwood.model.errors import EngineError, NoSpaceError, StagingError
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.replace import STAGED_SUFFIX

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.log_view import LogView, SegmentView
-from cordwood.cleanup.round_values import SegmentSource
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.filesystem import OS, FileFacts, FileSystem
@@ -109,7 +109,7 @@ class _Noted:
         with log.lock:
             self.segments = log.segments
             self.directory = log.directory
-            self.generation = log.generation
+            self.truncation_count = log.truncation_count
             self._partition = log.topic_partition
             self._config = log.config
             self._log_start_offset = log.log_start_offset
@@ -173,7 +173,7 @@ def capture(
         producers=producers,
         aborted=_aborted_in(segments),
         model=fs.facts_of(segments.active.path),
-        truncation_count=noted.generation,
+        truncation_count=noted.truncation_count,
         segments=wanted,
     )
 

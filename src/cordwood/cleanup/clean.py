@@ -18,8 +18,9 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
+from cordwood.cleanup.log_compaction import LogCompaction, limited, prepare_compaction
 from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.offline_commit import (
     OfflinePlacement,
@@ -32,7 +33,6 @@ from cordwood.cleanup.places import Locks, Place, find_places, locked, open_log_
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
-from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
@@ -56,7 +56,7 @@ class _Target:
     report: PartitionReport
     config: LogConfig
     captured: Captured | None = None
-    resumed: Round | None = None
+    resumed: LogCompaction | None = None
     changed: bool = False
     discarded_records: int | None = None
     records_before: int | None = None
@@ -129,7 +129,7 @@ class _Run:
         self._clock = clock
         self._listener = listener
         self._targets: list[_Target] = []
-        self._interrupted: list[RoundCommitter] = []
+        self._interrupted: list[CompactionCommitter] = []
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
 
@@ -428,7 +428,7 @@ class _Run:
                 self.report.timing.commit += self._clock.monotonic_s() - planned
             self._listener.advance(target.report.topic)
 
-    def _rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, Round]]:
+    def _rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, LogCompaction]]:
         begun = self._clock.monotonic_s()
         rounds = []
         wanted = [each for each in targets if each.config.compact and not each.failed]
@@ -452,48 +452,48 @@ class _Run:
                         target.report.reason = f"not compacted: {cleanable.reason}"
                     continue
                 plan = plan_compaction(self._view(target), cleanable)
-                round_ = plan_round(
+                compaction = prepare_compaction(
                     target.captured,
                     plan,
                     now_ms=self._request.now_ms,
                     seed=secrets.randbits(127),
                 )
                 self._note_plan(target, None, cleanable, plan)
-                rounds.append((target, self._limited(round_)))
+                rounds.append((target, self._limited(compaction)))
         self.report.timing.plan += self._clock.monotonic_s() - begun
         return rounds
 
-    def _limited(self, round_: Round) -> Round:
+    def _limited(self, compaction: LogCompaction) -> LogCompaction:
         return limited(
-            round_,
+            compaction,
             attempt=secrets.token_hex(4),
-            free_bytes=OS.free_bytes(Path(round_.directory)),
+            free_bytes=OS.free_bytes(Path(compaction.directory)),
             space_max=self._request.max_extra_bytes,
             throttle_bytes=self._request.throttle_bytes,
             verify=self._request.verify,
         )
 
-    def _resumed_rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, Round]]:
+    def _resumed_rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, LogCompaction]]:
         """Rounds of an earlier run, where what is left of them is still as it was planned."""
         rounds = []
         for target in targets:
-            round_, target.resumed = target.resumed, None
-            assert round_ is not None, "asked for only where a round was found"
+            compaction, target.resumed = target.resumed, None
+            assert compaction is not None, "asked for only where a round was found"
             assert target.captured is not None, "captured above"
-            if _still_holds(round_, target.captured):
-                rounds.append((target, self._limited(round_)))
+            if _still_holds(compaction, target.captured):
+                rounds.append((target, self._limited(compaction)))
             else:
                 with self._guard(target):
-                    self._committer(round_).close()
+                    self._committer(compaction).close()
                     target.report.warnings.append(
                         "an earlier run's round was dropped: the log has changed since then"
                     )
                 rounds += self._rounds([target])
         return rounds
 
-    def _compact(self, rounds: Sequence[tuple[_Target, Round]], engine: Engine) -> None:
+    def _compact(self, rounds: Sequence[tuple[_Target, LogCompaction]], engine: Engine) -> None:
         begun = self._clock.monotonic_s()
-        committers = [(target, self._committer(round_)) for target, round_ in rounds]
+        committers = [(target, self._committer(compaction)) for target, compaction in rounds]
         try:
             engine.run([committer for _, committer in committers])
         except EngineError as error:
@@ -512,11 +512,11 @@ class _Run:
                 self._settle(target, committer)
         self.report.timing.commit += self._clock.monotonic_s() - executed
 
-    def _committer(self, round_: Round) -> RoundCommitter:
-        directory = Path(round_.directory)
-        return RoundCommitter(round_, OfflinePlacement(directory, dispose=self.trash))
+    def _committer(self, compaction: LogCompaction) -> CompactionCommitter:
+        directory = Path(compaction.directory)
+        return CompactionCommitter(compaction, OfflinePlacement(directory, dispose=self.trash))
 
-    def _settle(self, target: _Target, committer: RoundCommitter) -> None:
+    def _settle(self, target: _Target, committer: CompactionCommitter) -> None:
         result = committer.result
         target.changed = target.changed or any(not m.unchanged for m in result.manifests)
         target.report.discarded = target.report.discarded.plus(result.discarded)
@@ -576,14 +576,14 @@ class _Run:
             report.status = Status.CLEANED
 
 
-def _round_of(plan: dict[str, Any], directory: Path) -> Round:
+def _round_of(plan: dict[str, Any], directory: Path) -> LogCompaction:
     """The round that a journal names, in the directory where it lies now.
 
     Raises:
         CorruptError: it is none.
     """
     try:
-        return Round.from_json(plan).in_directory(directory)
+        return LogCompaction.from_json(plan).in_directory(directory)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptError(
             f"not a round's plan ({error}); remove it to have the round planned again",
@@ -591,12 +591,12 @@ def _round_of(plan: dict[str, Any], directory: Path) -> Round:
         ) from error
 
 
-def _still_holds(round_: Round, captured: Captured) -> bool:
+def _still_holds(compaction: LogCompaction, captured: Captured) -> bool:
     """Whether the groups left of a round are still what it was planned on."""
     now = {s.base_offset: (s.size_bytes, s.modified_ns) for s in captured.sources}
-    left = {base for group in round_.groups[round_.groups_done :] for base in group}
+    left = {base for group in compaction.groups[compaction.groups_done :] for base in group}
     return all(
         now.get(s.base_offset) == (s.size_bytes, s.modified_ns)
-        for s in round_.segments
+        for s in compaction.segments
         if s.base_offset in left
     )

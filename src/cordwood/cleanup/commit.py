@@ -20,8 +20,8 @@ from cordwood.cleanup.announcements import (
     give_up_attempt,
     staging_errors,
 )
-from cordwood.cleanup.round import Round
-from cordwood.cleanup.round_values import Discarded, Manifest
+from cordwood.cleanup.compaction_values import Discarded, Manifest
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.held_signals import held_signals
@@ -49,7 +49,7 @@ class IndexStats:
 
 
 @dataclass(slots=True)
-class RoundResult:
+class CompactionResult:
     """How a round over one partition ended; `error` is None when it is committed.
 
     `placing_s` is how many seconds it took to put its groups in place.
@@ -80,7 +80,7 @@ class Placement(Protocol):
             CordwoodError: it is not; the groups in place stay.
         """
 
-    def place(self, round_: Round, number: int, manifest: Manifest) -> None:
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """Puts the staged files of group `number` in place.
 
         Raises:
@@ -91,32 +91,32 @@ class Placement(Protocol):
         """The round is over, whatever has become of it."""
 
 
-def staged_files(round_: Round, manifest: Manifest) -> StagedSegment:
+def staged_files(compaction: LogCompaction, manifest: Manifest) -> StagedSegment:
     """The files of the group that a manifest announces."""
     return StagedSegment(
-        directory=round_.directory, base_offset=manifest.base_offset, token=manifest.token
+        directory=compaction.directory, base_offset=manifest.base_offset, token=manifest.token
     )
 
 
-class RoundCommitter:
+class CompactionCommitter:
     """Puts the groups of one round in place, in order, as their manifests appear."""
 
     def __init__(
         self,
-        round_: Round,
+        compaction: LogCompaction,
         placement: Placement,
         *,
         fs: FileSystem = OS,
         on_first: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepares; `on_first` is called once, when the first group is ready to be put in place."""
-        self.round = round_
-        self.result = RoundResult(round_.name)
-        self._directory = Path(round_.directory)
+        self.compaction = compaction
+        self.result = CompactionResult(compaction.name)
+        self._directory = Path(compaction.directory)
         self._placement = placement
         self._fs = fs
         self._on_first = on_first
-        self._next = round_.groups_done
+        self._next = compaction.groups_done
         self._known: dict[int, Manifest] = {}
         self._under_way: Manifest | None = None
         self._tasks_stopped = False
@@ -125,7 +125,7 @@ class RoundCommitter:
     @property
     def done(self) -> bool:
         """Whether every group is in place."""
-        return self._next >= len(self.round.groups)
+        return self._next >= len(self.compaction.groups)
 
     def begin(self) -> None:
         """Removes what an earlier attempt left, and lets the tasks of this one start.
@@ -136,7 +136,7 @@ class RoundCommitter:
         """
         with staging_errors(self._directory):
             self.clear()
-        begin_attempt(self._directory, self.round.attempt, fs=self._fs)
+        begin_attempt(self._directory, self.compaction.attempt, fs=self._fs)
 
     def skip(self, manifests: dict[int, Manifest]) -> None:
         """Takes note of groups that stay as they are, by number."""
@@ -153,12 +153,12 @@ class RoundCommitter:
         while not self.done:
             self._placement.require_wanted()
             manifest = self._known.get(self._next)
-            base = self.round.groups[self._next][0]
+            base = self.compaction.groups[self._next][0]
             if manifest is None:
-                manifest = announced(self._directory, base, self.round.attempt, fs=self._fs)
+                manifest = announced(self._directory, base, self.compaction.attempt, fs=self._fs)
             if manifest is None:
                 break
-            if self._next == self.round.groups_done:
+            if self._next == self.compaction.groups_done:
                 self._on_first()
             self._commit(manifest)
             moved = True
@@ -172,7 +172,7 @@ class RoundCommitter:
         if not manifest.unchanged:
             self._under_way = manifest
             begun_s = self._clock.monotonic_s()
-            self._placement.place(self.round, self._next, manifest)
+            self._placement.place(self.compaction, self._next, manifest)
             self.result.placing_s += self._clock.monotonic_s() - begun_s
             self._under_way = None
         self.result.manifests.append(manifest)
@@ -193,9 +193,9 @@ class RoundCommitter:
         if self._tasks_stopped:
             return
         try:
-            give_up_attempt(self._directory, self.round.attempt, fs=self._fs)
+            give_up_attempt(self._directory, self.compaction.attempt, fs=self._fs)
         except (OSError, CordwoodError) as refused:
-            _log.debug("The tasks of %s cannot be stopped: %s", self.round.name, refused)
+            _log.debug("The tasks of %s cannot be stopped: %s", self.compaction.name, refused)
         else:
             self._tasks_stopped = True
 
@@ -207,7 +207,7 @@ class RoundCommitter:
         """
         kept: set[str] = set()
         if self._under_way is not None:
-            files = staged_files(self.round, self._under_way).paths().values()
+            files = staged_files(self.compaction, self._under_way).paths().values()
             kept = {path.name for path in files}
         self._remove_staged(kept=kept)
 

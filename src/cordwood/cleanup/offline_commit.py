@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.commit import RoundCommitter, StalePlanError, staged_files
+from cordwood.cleanup.commit import CompactionCommitter, StalePlanError, staged_files
+from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.retention import RetentionPlan
-from cordwood.cleanup.round import Round
-from cordwood.cleanup.round_values import Manifest
 from cordwood.format.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     INDEX_SUFFIX,
@@ -32,8 +32,8 @@ from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log_dir import LogDir, require_closed
 from cordwood.storage.replace import (
+    CompactionJournal,
     Dispose,
-    RoundJournal,
     dispose_deleted,
     mark_deleted,
     put_in_place,
@@ -117,7 +117,7 @@ class OfflinePlacement:
         self, directory: Path, *, dispose: Dispose | None = None, fs: FileSystem = OS
     ) -> None:
         self._directory = directory
-        self._journal = RoundJournal(directory, fs=fs)
+        self._journal = CompactionJournal(directory, fs=fs)
         self._dispose = dispose
         self._fs = fs
         self._begun = fs.exists(self._journal.path)
@@ -125,16 +125,16 @@ class OfflinePlacement:
     def require_wanted(self) -> None:
         """A round over an offline log always continues."""
 
-    def place(self, round_: Round, number: int, manifest: Manifest) -> None:
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """As `Placement.place`; the intent is made to last first."""
         require_closed(self._directory, fs=self._fs)
         if not self._begun:
-            self._journal.begin(round_.to_json())
+            self._journal.begin(compaction.to_json())
             self._begun = True
         self._journal.intend(number, manifest.token, manifest.after)
         put_in_place(
-            staged_files(round_, manifest),
-            round_.groups[number],
+            staged_files(compaction, manifest),
+            compaction.groups[number],
             dispose=self._dispose,
             fs=self._fs,
         )
@@ -145,9 +145,13 @@ class OfflinePlacement:
             self._journal.end()
 
 
-def finish_round(committer: RoundCommitter, log_dir: LogDir, partition: TopicPartition) -> None:
+def finish_round(
+    committer: CompactionCommitter, log_dir: LogDir, partition: TopicPartition
+) -> None:
     """Records the round in the cleaner's checkpoint; the journal goes last."""
-    log_dir.set_checkpoint(CLEANER_OFFSET_CHECKPOINT, partition, committer.round.first_uncleanable)
+    log_dir.set_checkpoint(
+        CLEANER_OFFSET_CHECKPOINT, partition, committer.compaction.first_uncleanable
+    )
     committer.close()
 
 

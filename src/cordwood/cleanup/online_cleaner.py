@@ -38,7 +38,7 @@ from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from cordwood.cleanup.commit import IndexStats, RoundResult
+    from cordwood.cleanup.commit import CompactionResult, IndexStats
     from cordwood.cleanup.request import Engine
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class CleanerStats:
     index: IndexStats | None = None
 
     @classmethod
-    def of(cls, result: RoundResult, elapsed_s: float) -> CleanerStats:
+    def of(cls, result: CompactionResult, elapsed_s: float) -> CleanerStats:
         """The sum over a round's groups."""
         manifests = result.manifests
         return cls(

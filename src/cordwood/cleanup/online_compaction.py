@@ -15,11 +15,11 @@ from pathlib import Path
 
 from cordwood.cleanup.capture import capture
 from cordwood.cleanup.cleanable import Cleanable
-from cordwood.cleanup.commit import RoundCommitter, RoundResult
+from cordwood.cleanup.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.log_compaction import LogCompaction, limited, prepare_compaction
 from cordwood.cleanup.online_placement import OnlinePlacement
 from cordwood.cleanup.request import Engine
-from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -35,7 +35,7 @@ def clean_log(
     require_wanted: Callable[[], None],
     throttle_bytes: int | None = None,
     prefix: str = "",
-) -> RoundResult:
+) -> CompactionResult:
     """Compacts a log up to its first uncleanable offset.
 
     Args:
@@ -57,23 +57,25 @@ def clean_log(
     plan = plan_compaction(captured.view, cleanable)
     # Nobody who writes keys may guess the seed.
     seed = int(context.rng.unique_id(), 16) >> 1
-    planned = plan_round(captured, plan, now_ms=now_ms, seed=seed)
-    round_ = limited(
+    planned = prepare_compaction(captured, plan, now_ms=now_ms, seed=seed)
+    compaction = limited(
         planned,
         attempt=context.rng.unique_id()[:8],
         free_bytes=context.fs.free_bytes(Path(planned.directory)),
         throttle_bytes=throttle_bytes,
     )
-    _announce(round_, prefix)
-    told = _Told(round_, prefix)
+    _announce(compaction, prefix)
+    told = _Told(compaction, prefix)
     placement = OnlinePlacement(
         log,
         captured.segments,
-        generation=captured.truncation_count,
+        truncation_count=captured.truncation_count,
         require_wanted=require_wanted,
         prefix=prefix,
     )
-    committer = RoundCommitter(round_, placement, fs=context.fs, on_first=told.survivors_known)
+    committer = CompactionCommitter(
+        compaction, placement, fs=context.fs, on_first=told.survivors_known
+    )
     try:
         engine.run([committer])
     finally:
@@ -87,24 +89,24 @@ def clean_log(
     return committer.result
 
 
-def _announce(round_: Round, prefix: str) -> None:
-    name = round_.name
+def _announce(compaction: LogCompaction, prefix: str) -> None:
+    name = compaction.name
     _log.info("%sBuilding offset map for %s...", prefix, name)
     _log.info(
         "%sBuilding offset map for log %s for %s segments in offset range [%s, %s).",
         prefix,
         name,
-        len(round_.dirty),
-        round_.first_dirty,
-        round_.first_uncleanable,
+        len(compaction.dirty),
+        compaction.first_dirty,
+        compaction.first_uncleanable,
     )
 
 
 class _Told:
     """Says, when the first group is ready, that the keys have been gathered."""
 
-    def __init__(self, round_: Round, prefix: str) -> None:
-        self._round = round_
+    def __init__(self, compaction: LogCompaction, prefix: str) -> None:
+        self._round = compaction
         self._prefix = prefix
 
     def survivors_known(self) -> None:

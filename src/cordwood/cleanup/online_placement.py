@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from cordwood.cleanup.commit import StalePlanError, staged_files
-from cordwood.cleanup.round import Round
-from cordwood.cleanup.round_values import Manifest
+from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.log_segment import LogSegment
 
@@ -28,7 +28,7 @@ class OnlinePlacement:
         log: PartitionLog,
         sources: Sequence[LogSegment],
         *,
-        generation: int,
+        truncation_count: int,
         require_wanted: Callable[[], None],
         prefix: str = "",
     ) -> None:
@@ -37,13 +37,13 @@ class OnlinePlacement:
         Args:
             log: that is cleaned.
             sources: the segments that the round was planned on.
-            generation: the log's at that moment; another says that it was cut off since.
+            truncation_count: the log's at that moment; another says that it was cut off since.
             require_wanted: raises if the round must not continue.
             prefix: of what is logged.
         """
         self._log = log
         self._sources = {segment.base_offset: segment for segment in sources}
-        self._generation = generation
+        self._truncation_count = truncation_count
         self._require_wanted = require_wanted
         self._prefix = prefix
 
@@ -51,7 +51,7 @@ class OnlinePlacement:
         """As `Placement.require_wanted`."""
         self._require_wanted()
 
-    def place(self, round_: Round, number: int, manifest: Manifest) -> None:
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """As `Placement.place`; a group of which retention has taken every source is dropped.
 
         Raises:
@@ -59,18 +59,18 @@ class OnlinePlacement:
                 segment than the one that was rewritten.
             StorageError: the disk refused, or the log was closed.
         """
-        group = round_.groups[number]
-        self._tell(round_, [self._sources[base] for base in group], group[0])
-        staged = staged_files(round_, manifest)
+        group = compaction.groups[number]
+        self._tell(compaction, [self._sources[base] for base in group], group[0])
+        staged = staged_files(compaction, manifest)
         with self._log.lock:
             segments = self._log.segments
             left = [base for base in group if segments.contains(base)]
-            if self._log.generation != self._generation or any(
+            if self._log.truncation_count != self._truncation_count or any(
                 segments.get(base) is not self._sources[base] for base in left
             ):
                 raise StalePlanError(
-                    f"{round_.name}: its segments {list(group)} have changed since the round was "
-                    "planned"
+                    f"{compaction.name}: its segments {list(group)} have changed since the round "
+                    "was planned"
                 )
             old = [self._sources[base] for base in left]
             segment = self._log.replace_segments(staged, left) if left else None
@@ -86,20 +86,22 @@ class OnlinePlacement:
             self._log,
         )
 
-    def _tell(self, round_: Round, sources: Sequence[LogSegment], base_offset: int) -> None:
+    def _tell(
+        self, compaction: LogCompaction, sources: Sequence[LogSegment], base_offset: int
+    ) -> None:
         """Of each source what became of its tombstones of magic 0 and 1."""
-        modified = {s.base_offset: s.modified_ns // 1_000_000 for s in round_.segments}
+        modified = {s.base_offset: s.modified_ns // 1_000_000 for s in compaction.segments}
         for source in sources:
             modified_ms = modified[source.base_offset]
-            retains = modified_ms > round_.legacy_horizon_ms
+            retains = modified_ms > compaction.legacy_horizon_ms
             _log.info(
                 "%sCleaning %s in log %s into %s with an upper bound deletion horizon %s computed "
                 "from the segment last modified time of %s,%s deletes.",
                 self._prefix,
                 source,
-                round_.name,
+                compaction.name,
                 base_offset,
-                round_.legacy_horizon_ms,
+                compaction.legacy_horizon_ms,
                 modified_ms,
                 "retaining" if retains else "discarding",
             )

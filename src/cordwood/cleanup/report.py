@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cordwood.cleanup.round_values import Discarded
+from cordwood.cleanup.compaction_values import Discarded
 
 
 class Status(enum.StrEnum):

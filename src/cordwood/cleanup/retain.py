@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from cordwood.cleanup.round_values import LastRecord
+from cordwood.cleanup.compaction_values import LastRecord
 from cordwood.format.native import rebuild
 
 

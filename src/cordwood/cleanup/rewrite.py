@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.announcements import staging_errors
-from cordwood.cleanup.retain import Action
-from cordwood.cleanup.round_values import (
+from cordwood.cleanup.compaction_values import (
     BATCH_BYTES_MAX,
     LastRecord,
     Manifest,
     SegmentSource,
 )
+from cordwood.cleanup.retain import Action
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
 from cordwood.cleanup.transactions import (

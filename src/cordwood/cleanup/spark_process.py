@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.commit import IndexStats, RoundCommitter
-from cordwood.cleanup.round_values import Manifest, failure_from_json
+from cordwood.cleanup.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.compaction_values import Manifest, failure_from_json
 from cordwood.cleanup.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.supervise import CommittersOwner, begin_all, require_word, supervise
 from cordwood.model.clock import SystemClock
@@ -58,7 +58,7 @@ _DIED = Backoff(1.0, 60.0)
 class _Run:
     """Some rounds that a child is to execute, or does."""
 
-    def __init__(self, committers: Sequence[RoundCommitter]) -> None:
+    def __init__(self, committers: Sequence[CompactionCommitter]) -> None:
         self.committers = committers
         self.owner = CommittersOwner(committers)
         self.over = threading.Event()
@@ -113,7 +113,7 @@ class SparkProcess:
 
     # ---- the engine
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result.
 
         Raises:
@@ -150,7 +150,7 @@ class SparkProcess:
         require_word(committers)
 
     def _hand_over(self, run: _Run) -> tuple[SparkChild, int]:
-        rounds = [committer.round.to_json() for committer in run.committers]
+        rounds = [committer.compaction.to_json() for committer in run.committers]
         with self._lock:
             self._require_available()
             child = self._child

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cordwood.cleanup.commit import IndexStats, RoundCommitter
-from cordwood.cleanup.round_values import Manifest
+from cordwood.cleanup.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.compaction_values import Manifest
 from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError, EngineError
 
@@ -41,8 +41,8 @@ class Owner(Protocol):
 class CommittersOwner:
     """An `Owner` that notes all in the committers of rounds that are executed in this process."""
 
-    def __init__(self, committers: Sequence[RoundCommitter]) -> None:
-        self._by_name = {committer.round.name: committer for committer in committers}
+    def __init__(self, committers: Sequence[CompactionCommitter]) -> None:
+        self._by_name = {committer.compaction.name: committer for committer in committers}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """Of no interest here."""
@@ -65,7 +65,7 @@ class CommittersOwner:
         return self._by_name[name].result.error is None
 
 
-def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
+def begin_all(committers: Sequence[CompactionCommitter]) -> list[CompactionCommitter]:
     """Lets the tasks of rounds start; those that can be executed.
 
     A round that cannot begin has its error in its result.
@@ -81,7 +81,7 @@ def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
     return begun
 
 
-def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
+def commit_ready(committers: Sequence[CompactionCommitter]) -> bool:
     """Puts in place what is ready, of every round; whether anything was.
 
     A round that cannot continue is cancelled, and its tasks are notified.
@@ -101,7 +101,7 @@ def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
 
 
 def supervise(
-    committers: Sequence[RoundCommitter],
+    committers: Sequence[CompactionCommitter],
     is_executing: Callable[[], bool],
     *,
     tick: Callable[[], None] = lambda: None,
@@ -126,7 +126,7 @@ def supervise(
     commit_ready(committers)
 
 
-def require_word(committers: Sequence[RoundCommitter]) -> None:
+def require_word(committers: Sequence[CompactionCommitter]) -> None:
     """Notes, where a round's execution has ended with neither success nor error, that it has."""
     for committer in committers:
         if not committer.done and committer.result.error is None:

@@ -58,14 +58,14 @@ class LogMove:
             future.truncate_to(current.log_end_offset)
         if future.log_end_offset < current.log_start_offset:
             future.truncate_fully_and_start_at(current.log_start_offset)
-        generation = current.generation
+        truncation_count = current.truncation_count
         fetched = current.read(
             future.log_end_offset, max_bytes, isolation=Isolation.LOG_END, min_one=True
         )
         with current.guard("reading from"):
             data = fetched.read()
         with future.lock:
-            if current.generation != generation:
+            if current.truncation_count != truncation_count:
                 return False  # it was cut off: what was read may be gone
             if data:
                 future.append_as_follower(data)

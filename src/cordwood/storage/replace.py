@@ -69,7 +69,7 @@ class StagedSegment:
         }
 
 
-class RoundJournal:
+class CompactionJournal:
     """The plan of a round under way, and how far it has come; one JSON document a line."""
 
     def __init__(self, directory: Path, *, fs: FileSystem = OS) -> None:
@@ -230,7 +230,7 @@ def recover_directory(
 
     Source: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
-    journal = RoundJournal(directory, fs=fs)
+    journal = CompactionJournal(directory, fs=fs)
     found = journal.read()
     names = fs.names_in(directory)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]

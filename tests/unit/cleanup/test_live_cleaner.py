@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.cleaner_manager import Aborted, CleanerManager
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.cleanup.online_retention import retain, retention_pass, start_retention
 from cordwood.cleanup.paused_changes import (
@@ -23,7 +24,6 @@ from cordwood.cleanup.paused_changes import (
     truncate_paused,
     update_topic_config,
 )
-from cordwood.cleanup.round import Round
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
@@ -74,20 +74,20 @@ class HookedEngine(InProcessEngine):
     def __init__(
         self,
         *,
-        before: Callable[[RoundCommitter], None] = lambda _: None,
-        after_group: Callable[[RoundCommitter], None] = lambda _: None,
+        before: Callable[[CompactionCommitter], None] = lambda _: None,
+        after_group: Callable[[CompactionCommitter], None] = lambda _: None,
     ) -> None:
-        self.rounds: list[Round] = []
+        self.rounds: list[LogCompaction] = []
         self._before = before
         self._after_group = after_group
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         for committer in committers:
-            self.rounds.append(committer.round)
+            self.rounds.append(committer.compaction)
             self._before(committer)
         super().run(committers)
 
-    def _poll(self, committer: RoundCommitter) -> bool:
+    def _poll(self, committer: CompactionCommitter) -> bool:
         done = len(committer.result.manifests)
         moved = super()._poll(committer)
         if len(committer.result.manifests) > done:
@@ -98,7 +98,7 @@ class HookedEngine(InProcessEngine):
 class OneByOne(HookedEngine):
     """Puts one group in place at a time."""
 
-    def _poll(self, committer: RoundCommitter) -> bool:
+    def _poll(self, committer: CompactionCommitter) -> bool:
         placed = committer._commit
 
         def commit_and_tell(manifest: object) -> None:
@@ -357,8 +357,8 @@ def test_an_engine_that_fails_is_tried_again_after_the_other_logs(tmp_path: Path
         dups(logs, logs.log(name), 10, times)
     left = [EngineError("no Java"), EngineError("its process ended")]
 
-    def fail(committer: RoundCommitter) -> None:
-        if committer.round.name == "t-0" and left:
+    def fail(committer: CompactionCommitter) -> None:
+        if committer.compaction.name == "t-0" and left:
             raise left.pop()
 
     cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
@@ -388,7 +388,7 @@ def test_a_log_that_finds_the_disk_full_is_set_aside_until_space_is_free(tmp_pat
     log = logs.log()
     dups(logs, log, 10, 20)
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         if disk.free < 20_000_000:
             raise NoSpaceError("the file system is full")
 
@@ -422,7 +422,7 @@ def test_a_staged_file_that_cannot_be_written_sets_the_log_aside_and_nothing_els
     log = logs.log()
     before = {p.name: p.read_bytes() for p in log.directory.iterdir()}
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         raise StagingError("the staged file x cannot be written: Input/output error")
 
     cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
@@ -436,7 +436,7 @@ def test_a_file_error_takes_the_directory_offline(tmp_path: Path) -> None:
     logs = groups_of_one(tmp_path)
     log = logs.log()
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         raise OSError(5, "Input/output error", str(log.segments[0].path))
 
     cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
@@ -520,7 +520,7 @@ def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_pat
             )
         dups(logs, logs.log(), 30, 3, start=number)
         assert cleaner.clean_once()
-    assert [round_.throttle_bytes for round_ in engine.rounds] == [None, 500_000_000, 10**9]
+    assert [compaction.throttle_bytes for compaction in engine.rounds] == [None, 500_000_000, 10**9]
 
 
 def test_every_round_has_secrets_and_a_name_of_its_own(tmp_path: Path) -> None:
@@ -530,8 +530,8 @@ def test_every_round_has_secrets_and_a_name_of_its_own(tmp_path: Path) -> None:
     for _ in range(3):
         dups(logs, logs.log(), 30, 3)
         assert cleaner.clean_once()
-    assert len({round_.seed for round_ in engine.rounds}) == 3
-    assert len({round_.attempt for round_ in engine.rounds}) == 3
+    assert len({compaction.seed for compaction in engine.rounds}) == 3
+    assert len({compaction.attempt for compaction in engine.rounds}) == 3
 
 
 # ---- old formats
@@ -587,7 +587,7 @@ def test_a_truncation_in_mid_round_stops_it_and_lowers_the_checkpoint(tmp_path: 
     logs.set_checkpoint(0)
     threads: list[threading.Thread] = []
 
-    def truncate(committer: RoundCommitter) -> None:
+    def truncate(committer: CompactionCommitter) -> None:
         if not threads:
             assert len(committer.result.manifests) == 1
             threads.append(in_thread(lambda: truncate_paused(logs.cleaning, {T0: 25})))
@@ -649,7 +649,7 @@ def test_a_deletion_in_mid_round_waits_for_the_cleaner_and_leaves_no_trace(
     log = logs.log()
     threads: list[threading.Thread] = []
 
-    def delete(_: RoundCommitter) -> None:
+    def delete(_: CompactionCommitter) -> None:
         if not threads:
             threads.append(in_thread(lambda: logs.manager.delete(T0)))
             wait_until_aborted(logs.cleaning, threads[0])
@@ -673,7 +673,7 @@ def test_a_policy_without_compact_stops_the_round(tmp_path: Path) -> None:
     log = logs.log()
     threads: list[threading.Thread] = []
 
-    def change(_: RoundCommitter) -> None:
+    def change(_: CompactionCommitter) -> None:
         if not threads:
             config = replace(log.config, cleanup_policy=frozenset({"delete"}))
             threads.append(in_thread(lambda: update_topic_config(logs.cleaning, "t", config)))
@@ -701,7 +701,7 @@ def test_a_directory_that_fails_ends_the_round(tmp_path: Path) -> None:
     logs = groups_of_one(tmp_path)
     log = logs.log()
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         logs.manager.context.failures.fail(log.log_dir, "a disk that died")
 
     cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=fail))
@@ -756,7 +756,7 @@ def test_a_source_that_retention_took_is_not_retired_twice(tmp_path: Path) -> No
         log.roll()
         log.update_high_watermark(log.log_end_offset)
 
-    def delete_first(_: RoundCommitter) -> None:
+    def delete_first(_: CompactionCommitter) -> None:
         log.maybe_increment_log_start_offset(1, "test")
         assert retain(log, logs.clock.now_ms()) == 1
 
@@ -776,11 +776,11 @@ def test_a_source_that_retention_took_is_not_retired_twice(tmp_path: Path) -> No
 
 
 def delete_first_later(
-    hook: Callable[[RoundCommitter], None],
-) -> Callable[[RoundCommitter], None]:
+    hook: Callable[[CompactionCommitter], None],
+) -> Callable[[CompactionCommitter], None]:
     """Runs a hook when the first group is about to be put in place: its sources have been read."""
 
-    def prepare(committer: RoundCommitter) -> None:
+    def prepare(committer: CompactionCommitter) -> None:
         placed = committer._commit
 
         def commit(manifest: object) -> None:
@@ -797,7 +797,7 @@ def test_a_group_of_which_nothing_is_left_is_dropped(tmp_path: Path) -> None:
     logs = groups_of_one(tmp_path)
     log = logs.log()
 
-    def delete_first_two(_: RoundCommitter) -> None:
+    def delete_first_two(_: CompactionCommitter) -> None:
         log.maybe_increment_log_start_offset(20, "test")
         assert retain(log, logs.clock.now_ms()) == 2
 
@@ -813,7 +813,7 @@ def test_a_segment_that_was_cut_off_and_written_anew_is_not_replaced(tmp_path: P
     logs = groups_of_one(tmp_path, count=1)
     log = logs.log()
 
-    def rewrite_behind_the_cleaners_back(_: RoundCommitter) -> None:
+    def rewrite_behind_the_cleaners_back(_: CompactionCommitter) -> None:
         log.truncate_to(5)
         for key in range(5):
             logs.put(log, (b"%d" % key, b"anew"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.cleaner_manager import Aborted, Paused
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import segment_file_name
@@ -130,7 +130,7 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
     threads: list[threading.Thread] = []
 
     class Stopping(InProcessEngine):
-        def run(self, committers: Sequence[RoundCommitter]) -> None:
+        def run(self, committers: Sequence[CompactionCommitter]) -> None:
             stop = {"abort": logs.cleaning.abort_cleaning, "pause": logs.cleaning.abort_and_pause}
             threads.append(threading.Thread(target=stop[how], args=(T0,), daemon=True))
             threads[0].start()

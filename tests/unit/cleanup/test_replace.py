@@ -12,7 +12,7 @@ import pytest
 
 from cordwood.model.errors import CorruptError
 from cordwood.storage.replace import (
-    RoundJournal,
+    CompactionJournal,
     StagedSegment,
     put_in_place,
     recover_directory,
@@ -131,8 +131,8 @@ def test_renames_cut_short_are_finished(directory: Path, states: dict[str, str])
 # ---- with a round's journal
 
 
-def journal(directory: Path, *, tokens: list[str]) -> RoundJournal:
-    made = RoundJournal(directory)
+def journal(directory: Path, *, tokens: list[str]) -> CompactionJournal:
+    made = CompactionJournal(directory)
     made.begin({"groups": [GROUP, [4]]})
     for group, token in enumerate(tokens):
         made.intend(group, token, ["after", group])

@@ -68,7 +68,7 @@ from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.replace import (
     JOURNAL_NAME,
     STAGED_SUFFIX,
-    RoundJournal,
+    CompactionJournal,
     recover_directory,
 )
 from cordwood.storage.segment.batch_walk import (
@@ -609,9 +609,9 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
         recover_directory(directory, fs=fs)
     except CorruptError as error:  # the journal of a clean: without it, Kafka's own rules do
         _log.warning("%s; it is dropped", error)
-        RoundJournal(directory, fs=fs).end()
+        CompactionJournal(directory, fs=fs).end()
         recover_directory(directory, fs=fs)
     if JOURNAL_NAME in names:
         # The log continues from here: the rest of the round is planned again, for the current log.
-        RoundJournal(directory, fs=fs).end()
+        CompactionJournal(directory, fs=fs).end()
     return fs.names_in(directory)

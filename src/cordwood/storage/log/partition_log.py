@@ -110,7 +110,7 @@ class PartitionLog:
         self.leader_epochs = leader_epochs
         self.topic_id = topic_id
         self.lock = threading.RLock()
-        self.generation = 0  # how often the log was cut off
+        self.truncation_count = 0  # how often the log was cut off
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
         self._has_unsynced_names = False  # segments have gone, and may come back
@@ -648,14 +648,14 @@ class PartitionLog:
             with self.lock:
                 self.require_open()
                 known, end = self.recovery_point, offset + 1 if including_offset else offset
-                generation = self.generation
+                truncation_count = self.truncation_count
             if end <= known:
                 return
             dirty = self.segments.values(known, end)
             self._by_name(lambda: self._sync(dirty, known))
             with self.lock:
                 # What was truncated and written again in the meantime has not been synced.
-                if generation == self.generation:
+                if truncation_count == self.truncation_count:
                     self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
                 self.last_flush_ms = self.context.clock.now_ms()
 
@@ -911,7 +911,7 @@ class PartitionLog:
                 self.truncate_fully_and_start_at(offset)
                 return True
             # What a crash in the middle leaves must never look flushed.
-            self.generation += 1
+            self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
             doomed = [s for s in self.segments if s.base_offset > offset]
             self.segments = self.segments.without(doomed)
@@ -947,7 +947,7 @@ class PartitionLog:
             _log.info(
                 "Truncate and start at offset %s, logStartOffset: %s", offset, log_start_offset
             )
-            self.generation += 1
+            self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
             old = list(self.segments)
             self._mark_deleted(list(reversed(old)))

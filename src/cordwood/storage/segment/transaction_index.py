@@ -24,7 +24,7 @@ from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
 
 
-class AbortedTransactions(NamedTuple):
+class TxnIndexSearchResult(NamedTuple):
     """What overlaps a range of offsets; `complete` says that later segments hold no more of it.
 
     Source: org.apache.kafka.storage.internals.log.TxnIndexSearchResult.
@@ -91,7 +91,7 @@ class TransactionIndex:
                 self._entries = self._read()
             return self._entries
 
-    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> AbortedTransactions:
+    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> TxnIndexSearchResult:
         """Transactions that overlap offsets from `fetch_offset` to `upper_bound`, exclusive.
 
         Raises:
@@ -104,8 +104,8 @@ class TransactionIndex:
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound:
-                return AbortedTransactions(found, complete=True)
-        return AbortedTransactions(found, complete=False)
+                return TxnIndexSearchResult(found, complete=True)
+        return TxnIndexSearchResult(found, complete=False)
 
     def append(self, entry: AbortedTransaction) -> None:
         """Adds an entry, in memory and, if there is space, in the file.

@@ -13,7 +13,7 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.round_values import BATCH_BYTES_MAX, LastRecord, SegmentSource
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, LastRecord, SegmentSource
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.filesystem import FileFacts
@@ -25,7 +25,7 @@ _RECORD_BYTES_MIN = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class LogCompaction:
     """A round over one partition.
 
     `segments` are those of [0, first uncleanable offset), ascending; `groups` their base offsets,
@@ -81,7 +81,7 @@ class Round:
         bases = set(self.groups[number])
         return tuple(s for s in self.segments if s.base_offset in bases)
 
-    def in_directory(self, directory: Path) -> Round:
+    def in_directory(self, directory: Path) -> LogCompaction:
         """The same round where the partition's directory is now: it may have been moved."""
         return replace(
             self,
@@ -96,7 +96,7 @@ class Round:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Round:
+    def from_json(cls, value: dict[str, Any]) -> LogCompaction:
         """The inverse of `to_json`."""
         return cls(
             **value
@@ -111,18 +111,18 @@ class Round:
 
 
 def limited(
-    round_: Round,
+    compaction: LogCompaction,
     *,
     attempt: str,
     free_bytes: int,
     space_max: int | None = None,
     throttle_bytes: int | None = None,
     verify: bool = False,
-) -> Round:
+) -> LogCompaction:
     """A round as one attempt at it runs, within these bounds.
 
     Args:
-        round_: as it was planned.
+        compaction: as it was planned.
         attempt: in the names of what its tasks stage; no other attempt has it.
         free_bytes: the free space of the file system.
         space_max: how many bytes it may take for a while.
@@ -130,10 +130,10 @@ def limited(
         verify: read back what is written.
     """
     return replace(
-        round_,
+        compaction,
         attempt=attempt,
         space_max=space_max,
-        one_at_a_time=space_max is not None or free_bytes < _ROOMY * round_.segment_bytes,
+        one_at_a_time=space_max is not None or free_bytes < _ROOMY * compaction.segment_bytes,
         throttle_bytes=throttle_bytes,
         verify=verify,
     )
@@ -144,7 +144,9 @@ def records_max(segments: Sequence[SegmentSource]) -> int:
     return sum(max(0, s.next_base_offset - s.base_offset) for s in segments)
 
 
-def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int) -> Round:
+def prepare_compaction(
+    captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int
+) -> LogCompaction:
     """The round that a plan over a captured log stands for.
 
     Aborted transactions that begin behind the round are left out, and so are those that ended below
@@ -154,7 +156,7 @@ def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: i
     """
     view = captured.view
     config = view.config
-    return Round(
+    return LogCompaction(
         name=str(view.topic_partition),
         directory=str(captured.directory),
         now_ms=now_ms,
