@@ -11,9 +11,13 @@ from typing import Any
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
 
-_REFUSAL = {"error_code": 54, "error_message": "No Authorizer is configured."}
+_REFUSAL = {
+    "error_code": ErrorCode.SECURITY_DISABLED,
+    "error_message": "No Authorizer is configured.",
+}
 """SECURITY_DISABLED."""
 
 
