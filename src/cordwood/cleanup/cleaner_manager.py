@@ -25,8 +25,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.live import live_view
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
 from cordwood.model.errors import CordwoodError
@@ -230,7 +230,7 @@ class CleanerManager:
 
     def _look_at(self, log: PartitionLog, line: int | None, now_ms: int) -> Cleanable:
         try:
-            cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
+            cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
             for warning in cleanable.warnings:
                 _log.warning("%s", warning)
             if cleanable.reset_checkpoint:
@@ -576,7 +576,7 @@ class CleanerManager:
         for partition, mark in marks.items():
             if self.logs.get(partition) is mark.log:
                 with suppress(CordwoodError, OSError):  # it may be just that which is wrong
-                    view = live_view(mark.log, lines.get(partition))
+                    view = view_of(mark.log, lines.get(partition))
                     total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
         return total
 

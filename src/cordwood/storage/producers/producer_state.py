@@ -108,7 +108,6 @@ class ProducerStateManager:
         max_transaction_timeout_ms: int = 900_000,
         producer_id_expiration_ms: int = 86_400_000,
         verify_transactions: bool = False,
-        snapshots: ProducerSnapshots | None = None,
         on_warning: Callable[[str], None] = _log.warning,
     ) -> None:
         """Knows of no producer yet; `truncate_and_reload` reads a snapshot.
@@ -120,7 +119,6 @@ class ProducerStateManager:
             max_transaction_timeout_ms: transaction.max.timeout.ms.
             producer_id_expiration_ms: producer.id.expiration.ms.
             verify_transactions: transaction.partition.verification.enable.
-            snapshots: those of the directory, where they are known already.
             on_warning: called for damaged snapshots, and for batches that a leader would have
                 refused.
 
@@ -137,7 +135,7 @@ class ProducerStateManager:
         self._ongoing = _Transactions()
         # Those whose markers are not known to be below the high watermark.
         self._unreplicated = _Transactions()
-        self._snapshots = snapshots or ProducerSnapshots(directory, fs=fs)
+        self._snapshots = ProducerSnapshots(directory, fs=fs)
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
 

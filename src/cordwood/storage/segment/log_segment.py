@@ -106,6 +106,7 @@ class LogSegment:
         "_rebuilds",
         "_resources",
         "_time_index",
+        "_trusts_indexes",
         "base_offset",
         "bytes_since_last_index_entry",
         "created_ms",
@@ -130,6 +131,7 @@ class LogSegment:
         size_bytes: int,
         is_new: bool,
         on_warning: Callable[[str], None] | None,
+        trusts_indexes: bool = False,
     ) -> None:
         """Use `create` or `open`."""
         self.directory = directory
@@ -146,6 +148,7 @@ class LogSegment:
         self._index_interval_bytes = config.index_interval_bytes
         self._max_index_bytes = config.segment_index_bytes
         self._on_warning = on_warning
+        self._trusts_indexes = trusts_indexes
         # Held while entries are added to the indexes, or both are rebuilt.
         self._index_lock = threading.Lock()
         self._rebuilds = 0
@@ -235,6 +238,7 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         facts: FileFacts | None = None,
         on_warning: Callable[[str], None] | None = None,
+        trusts_indexes: bool = False,
     ) -> LogSegment:
         """A segment that is there; nothing of it is read yet.
 
@@ -247,6 +251,8 @@ class LogSegment:
             roll_jitter_ms: how much earlier than segment.ms it rolls.
             facts: of the log file, where they are known already.
             on_warning: called for damage that was repaired; the module's logger otherwise.
+            trusts_indexes: what an index says of the segment as a whole (its last entries, how many
+                there are) is not compared with the log, as in Kafka.
 
         Raises:
             FileNotFoundError: there is no such log file.
@@ -263,6 +269,7 @@ class LogSegment:
             size_bytes=facts.size_bytes,
             is_new=False,
             on_warning=on_warning,
+            trusts_indexes=trusts_indexes,
         )
 
     def __str__(self) -> str:
@@ -280,14 +287,14 @@ class LogSegment:
     @property
     def offset_index(self) -> OffsetIndex:
         """The offset index, in memory and in accord with the log's end."""
-        if not self._offset_index.is_loaded:
+        if not self._offset_index.is_loaded and not self._trusts_indexes:
             self._mend(self._check_offset_index)
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
         """The time index, in memory and in accord with the log."""
-        if not self._time_index.is_loaded:
+        if not self._time_index.is_loaded and not self._trusts_indexes:
             self._mend(self._check_time_index)
         return self._time_index
 
@@ -1058,7 +1065,7 @@ class LogSegment:
 
         def look_up() -> TimestampOffset:
             entry = self._time_index.last_entry_on_disk()
-            if entry.timestamp >= 0:
+            if entry.timestamp >= 0 and not self._trusts_indexes:
                 known = self._offset_index.lookup_on_disk(entry.offset)
                 file = self._resources.file(self)
                 batch = find_offset(

@@ -13,11 +13,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cordwood.cleanup.capture import capture
 from cordwood.cleanup.cleanable import Cleanable
 from cordwood.cleanup.commit import RoundCommitter, RoundResult
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.live import capture_live
-from cordwood.cleanup.live_placement import LivePlacement
+from cordwood.cleanup.online_placement import OnlinePlacement
 from cordwood.cleanup.request import Engine
 from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.model.errors import EngineError, NoSpaceError
@@ -53,11 +53,11 @@ def clean_log(
     """
     context = log.context
     _log.info("%sBeginning cleaning of log %s", prefix, log.topic_partition)
-    sources = capture_live(log, end=cleanable.first_uncleanable)
-    plan = plan_compaction(sources.captured.view, cleanable)
+    captured = capture(log, end=cleanable.first_uncleanable)
+    plan = plan_compaction(captured.view, cleanable)
     # Nobody who writes keys may guess the seed.
     seed = int(context.rng.unique_id(), 16) >> 1
-    planned = plan_round(sources.captured, plan, now_ms=now_ms, seed=seed)
+    planned = plan_round(captured, plan, now_ms=now_ms, seed=seed)
     round_ = limited(
         planned,
         attempt=context.rng.unique_id()[:8],
@@ -66,10 +66,10 @@ def clean_log(
     )
     _announce(round_, prefix)
     told = _Told(round_, prefix)
-    placement = LivePlacement(
+    placement = OnlinePlacement(
         log,
-        sources.segments,
-        generation=sources.generation,
+        captured.segments,
+        generation=captured.truncation_count,
         require_wanted=require_wanted,
         prefix=prefix,
     )

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.producer_snapshot import parse_producer_snapshot
-from cordwood.storage.producers.producer_snapshots import snapshot_offsets
-from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.storage.producers.stopped_producers import load_producer_state, tidy_snapshots
-from cordwood.storage.segment_facts import end_of, load_segments
+from cordwood.model.config import LogConfig
+from cordwood.storage.log.offline_log import OfflineLog, load_offline_log
+from cordwood.storage.log_dir import Checkpoints
+from cordwood.storage.producers.producer_snapshots import snapshot_offsets, tidy_snapshots
+from support.clean import digest_tree
 from support.log_builder import NOW_MS, LogBuilder
 
 DAY_MS = 86_400_000
@@ -21,20 +22,25 @@ def built(tmp_path: Path, log: LogBuilder) -> Path:
 
 def load(
     directory: Path, log: LogBuilder, *, log_start: int = 0, now_ms: int = NOW_MS
-) -> tuple[ProducerStateManager, list[str]]:
-    segments = load_segments(directory, index_interval_bytes=4096).segments
-    active = segments[-1]
-    end, position = end_of(active.path(), active.base_offset, position=0, end=active.size_bytes)
-    return load_producer_state(
-        log.topic_partition,
+) -> OfflineLog:
+    """After a kill, so that the producers are read from the batches where no snapshot has them."""
+    before = digest_tree(directory)
+    offline = load_offline_log(
         directory,
-        segments,
-        log_start_offset=log_start,
-        log_end_offset=end,
-        end_position=position,
+        log.topic_partition,
+        config=LogConfig(),
+        checkpoints=Checkpoints(
+            recovery_point={},
+            log_start={log.topic_partition: log_start},
+            high_watermark={},
+            cleaner={},
+        ),
+        clean_shutdown=False,
         producer_expiration_ms=DAY_MS,
         now_ms=now_ms,
     )
+    assert digest_tree(directory) == before, "nothing is written"
+    return offline
 
 
 def three_segments() -> LogBuilder:
@@ -64,10 +70,11 @@ def test_the_state_at_the_end_is_the_same_from_whichever_snapshot(
     directory = built(tmp_path, log)
     assert snapshot_offsets(directory) == [3, 6, 9]
     remove_snapshots(directory, above=newest)
-    state, warnings = load(directory, log)
-    assert not warnings
+    offline = load(directory, log)
+    assert not offline.warnings
+    state = offline.log.producer_state
     assert state.map_end_offset == 9
-    assert state.first_unstable_offset == 4
+    assert offline.log.first_unstable_offset == 4
     entries = {entry.producer_id: entry for entry in state.entries()}
     assert (entries[5].producer_epoch, entries[5].last_sequence, entries[5].last_offset) == (
         1,
@@ -75,7 +82,6 @@ def test_the_state_at_the_end_is_the_same_from_whichever_snapshot(
         8,
     )
     assert entries[6].current_txn_first_offset == 4
-    assert snapshot_offsets(directory) == [o for o in (3, 6, 9) if o <= newest], "nothing written"
 
 
 def test_a_damaged_snapshot_is_passed_over_and_left(tmp_path: Path) -> None:
@@ -83,10 +89,11 @@ def test_a_damaged_snapshot_is_passed_over_and_left(tmp_path: Path) -> None:
     directory = built(tmp_path, log)
     damaged = directory / f"{9:020d}.snapshot"
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    state, warnings = load(directory, log)
-    assert state.map_end_offset == 9
-    assert len(warnings) == 1
-    assert warnings[0].startswith(f"Failed to load producer snapshot from '{damaged}': ")
+    offline = load(directory, log)
+    assert offline.log.producer_state.map_end_offset == 9
+    (warning,) = offline.warnings
+    assert warning.startswith(f"Failed to load producer snapshot from '{damaged}': ")
+    offline.repair()
     assert damaged.exists()
 
 
@@ -94,9 +101,9 @@ def test_a_snapshot_beyond_the_end_does_not_count(tmp_path: Path) -> None:
     log = three_segments()
     directory = built(tmp_path, log)
     (directory / f"{50:020d}.snapshot").write_bytes(b"of another time")
-    state, warnings = load(directory, log)
-    assert not warnings
-    assert state.producer_count == 2
+    offline = load(directory, log)
+    assert not offline.warnings
+    assert offline.log.producer_state.producer_count == 2
 
 
 def test_batches_wholly_below_the_log_start_do_not_count(tmp_path: Path) -> None:
@@ -106,7 +113,10 @@ def test_batches_wholly_below_the_log_start_do_not_count(tmp_path: Path) -> None
     log.batch([(b"a", b"3"), (b"b", b"3")], producer=(7, 0), timestamp=NOW_MS)
     directory = built(tmp_path, log)
     remove_snapshots(directory)
-    counts = [load(directory, log, log_start=start)[0].producer_count for start in (0, 1, 2, 3)]
+    counts = [
+        load(directory, log, log_start=start).log.producer_state.producer_count
+        for start in (0, 1, 2, 3)
+    ]
     assert counts == [3, 2, 1, 1], "the last batch goes on behind 3"
 
 
@@ -119,10 +129,12 @@ def test_a_transaction_that_ended_behind_the_snapshot_is_over(
     log.marker((6, 0), commit=commit, timestamp=NOW_MS, coordinator_epoch=3)
     directory = built(tmp_path, log)
     remove_snapshots(directory, above=9)
-    state, _ = load(directory, log)
+    found = load(directory, log).log
+    state = found.producer_state
     assert state.first_undecided_offset is None
-    assert state.first_unstable_offset == 4, "until the high watermark is known"
-    state.on_high_watermark_updated(10)
+    assert found.last_stable_offset == 0, "nothing is below the high watermark"
+    found.update_high_watermark(10)
+    assert found.last_stable_offset == 10
     entry = state.last_entry(6)
     assert entry is not None
     assert entry.coordinator_epoch == 3
@@ -135,7 +147,7 @@ def test_producers_that_have_expired_are_left_out_unless_a_transaction_is_open(
     directory = built(tmp_path, log)
     for above in (9, -1):
         remove_snapshots(directory, above=above)
-        state, _ = load(directory, log, now_ms=NOW_MS + DAY_MS)
+        state = load(directory, log, now_ms=NOW_MS + DAY_MS).log.producer_state
         assert list(state.active_producers) == [6]
 
 

@@ -1,9 +1,9 @@
 """The work of Kafka's cleaner thread, one pass a call.
 
-`LiveCleaner.clean_once` compacts the filthiest log and applies retention to the compacted ones; the
-others are `cordwood.cleanup.retention_task`'s. The owner of the process calls it again immediately
-while there was something to compact, else after log.cleaner.backoff.ms; several threads may, each
-with a `LiveCleaner` of its own.
+`OnlineCleaner.clean_once` compacts the filthiest log and applies retention to the compacted ones;
+`cordwood.cleanup.online_retention` applies it to the others. The owner of the process calls it
+again at once while there was something to compact, else after log.cleaner.backoff.ms. Several
+threads may call, each an `OnlineCleaner` of its own.
 
 Source: org.apache.kafka.storage.internals.log.LogCleaner.
 """
@@ -22,7 +22,7 @@ from cordwood.cleanup.cleaner_manager import (
     LogCleaningError,
     LogToClean,
 )
-from cordwood.cleanup.live import retain
+from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.quarantine import Stage
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import (
@@ -108,7 +108,7 @@ class CleanerRun:
     stats: CleanerStats | None = None
 
 
-class LiveCleaner:
+class OnlineCleaner:
     """Compacts running logs, one at a time.
 
     `last_stats` are those of the last log that was compacted, and `last_chosen` says which it was
@@ -281,7 +281,7 @@ class LiveCleaner:
 
     def _clean(self, chosen: LogToClean, now_ms: int) -> CleanerStats:
         # Compiled code is loaded when there is something to compact, and not before.
-        from cordwood.cleanup.live_round import clean_log  # noqa: PLC0415
+        from cordwood.cleanup.online_compaction import clean_log  # noqa: PLC0415
 
         begun = self._context.clock.monotonic_s()
         result = clean_log(

@@ -20,7 +20,7 @@ from cordwood.storage.segment.log_segment import LogSegment
 _log = logging.getLogger(__name__)
 
 
-class LivePlacement:
+class OnlinePlacement:
     """A `Placement` in a running log."""
 
     def __init__(
