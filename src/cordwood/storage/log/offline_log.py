@@ -52,7 +52,7 @@ class OfflineLog:
 
     @property
     def _fs(self) -> FileSystem:
-        """Holds what the loader has repaired."""
+        """The result of the loader's repairs."""
         return self.log.context.fs
 
     def facts_of(self, base_offset: int, *, fs: FileSystem = OS) -> FileFacts:
