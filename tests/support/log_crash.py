@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.live import capture_live, live_view, retain
+from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.retention import plan_retention
 from cordwood.cleanup.round import plan_round
 from cordwood.format.compression import Codec
@@ -516,10 +517,10 @@ class CrashRun:
         log, model = self._log(partition)
         file, lines = self._cleaner_lines(log)
         now_ms = self._clock.now_ms()
-        cleanable = plan_cleanable(live_view(log, lines.get(partition)), now_ms=now_ms, force=True)
+        cleanable = plan_cleanable(view_of(log, lines.get(partition)), now_ms=now_ms, force=True)
         if cleanable.reason is not None:
             return
-        captured = capture_live(log, end=cleanable.first_uncleanable).captured
+        captured = capture(log, end=cleanable.first_uncleanable)
         plan = plan_compaction(captured.view, cleanable)
         round_ = plan_round(captured, plan, now_ms=now_ms, seed=0)
         cleaned = ReferenceCleaner(ReferenceRound.of(round_, fs=self._fs)).clean()

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.live import capture_live, live_view
 from cordwood.cleanup.round import plan_round
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import META_PROPERTIES, base_offset_of, is_log_file
@@ -266,9 +266,9 @@ class _Maker:
         log.roll()
         log.update_high_watermark(log.log_end_offset)
         now_ms = NOW_MS
-        cleanable = plan_cleanable(live_view(log, None), now_ms=now_ms, force=True)
+        cleanable = plan_cleanable(view_of(log, None), now_ms=now_ms, force=True)
         assert cleanable.reason is None, cleanable.reason
-        captured = capture_live(log, end=cleanable.first_uncleanable).captured
+        captured = capture(log, end=cleanable.first_uncleanable)
         plan = plan_compaction(captured.view, cleanable)
         round_ = plan_round(captured, plan, now_ms=now_ms, seed=0)
         cleaned = ReferenceCleaner(ReferenceRound.of(round_, fs=self._fs)).clean()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import CREATE_TIME, Record, build_batch, iter_batches
@@ -69,7 +69,7 @@ class RunningLogs:
         )
         self.manager.load()
         self.cleaning = CleanerManager(self.manager)
-        self.cleaner = LiveCleaner(self.cleaning, InProcessEngine())
+        self.cleaner = OnlineCleaner(self.cleaning, InProcessEngine())
 
     def restart(self) -> None:
         """Stops in good order, and starts again."""

@@ -217,10 +217,18 @@ class Wire:
         Raises:
             ConnectionClosedError: there was none.
         """
+        return read_response(api_key, version, self.exchange(api_key, version, body))
+
+    def exchange(self, api_key: int, version: int, body: bytes) -> bytes:
+        """The bytes of the response, its header included.
+
+        Raises:
+            ConnectionClosedError: there was none.
+        """
         self.tell_raw(api_key, version, body)
         answer = self._receive()
         assert struct.unpack_from(">i", answer)[0] == self._correlation_id
-        return read_response(api_key, version, answer)
+        return answer
 
     def tell_raw(self, api_key: int, version: int, body: bytes) -> None:
         """Sends a request and waits for nothing."""

@@ -24,7 +24,6 @@ CLASS_LINES_MAX = 450
 #: What is longer, its limit, and why it is not divided.
 LONG: dict[str, tuple[int, str]] = {
     "model/error_codes.py:ErrorCode": (820, "a table: a row for each of Kafka's error codes"),
-    "cleanup/capture.py:capture": (75, "steps in the order in which a directory is read"),
     "format/native/rebuild.py:assemble": (70, "one loop of compiled code"),
     "surfaces/cli/clean.py:clean_command": (70, "one field of the request for each option"),
     "storage/log/partition_log.py:PartitionLog": (

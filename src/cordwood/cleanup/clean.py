@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured, capture
+from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.commit import (
-    JournalledPlacement,
-    RoundCommitter,
+from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
+from cordwood.cleanup.named_topics import missing_topics
+from cordwood.cleanup.offline_commit import (
+    OfflinePlacement,
     commit_checkpoints,
     commit_retention,
     finish_round,
     restart_log,
 )
-from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
-from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.places import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
@@ -38,6 +38,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS
+from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.log_dir import LogDir, PartitionDir, require_closed
 from cordwood.storage.replace import JOURNAL_NAME, recover_directory
 from cordwood.storage.reread import reread
@@ -48,7 +49,7 @@ _PASSES_MAX = 8
 
 @dataclass(slots=True)
 class _Target:
-    """One partition under way."""
+    """One partition of the run."""
 
     log_dir: LogDir
     place: PartitionDir
@@ -238,7 +239,7 @@ class _Run:
         for warning in warnings:
             if warning not in self.report.warnings:
                 self.report.warnings.append(warning)
-        return capture(
+        offline = load_offline_log(
             target.place.path,
             target.place.topic_partition,
             config=target.config,
@@ -246,8 +247,13 @@ class _Run:
             clean_shutdown=target.log_dir.clean_shutdown or target.log_dir.meta is None,
             producer_expiration_ms=self._request.producer_expiration_ms,
             now_ms=self._request.now_ms,
-            read_only=self._request.dry_run,
         )
+        captured = capture_offline(
+            offline, cleaner_checkpoint=checkpoints.cleaner.get(target.place.topic_partition)
+        )
+        if not self._request.dry_run:  # after all that could be refused
+            offline.repair()
+        return captured
 
     def _view(self, target: _Target) -> Any:
         assert target.captured is not None, "a view is asked for before the capture"
@@ -282,7 +288,7 @@ class _Run:
         )
 
     def plan_only(self) -> None:
-        """What would be done, from views alone."""
+        """Plans without executing, from views alone."""
         started = self._clock.monotonic_s()
         targets = self._alive()
         self._listener.begin("planning", len(targets))
@@ -508,7 +514,7 @@ class _Run:
 
     def _committer(self, round_: Round) -> RoundCommitter:
         directory = Path(round_.directory)
-        return RoundCommitter(round_, JournalledPlacement(directory, dispose=self.trash))
+        return RoundCommitter(round_, OfflinePlacement(directory, dispose=self.trash))
 
     def _settle(self, target: _Target, committer: RoundCommitter) -> None:
         result = committer.result
@@ -587,7 +593,7 @@ def _round_of(plan: dict[str, Any], directory: Path) -> Round:
 
 def _still_holds(round_: Round, captured: Captured) -> bool:
     """Whether the groups left of a round are still what it was planned on."""
-    now = {s.base_offset: (s.size_bytes, s.modified_ns) for s in captured.segments}
+    now = {s.base_offset: (s.size_bytes, s.modified_ns) for s in captured.sources}
     left = {base for group in round_.groups[round_.groups_done :] for base in group}
     return all(
         now.get(s.base_offset) == (s.size_bytes, s.modified_ns)

@@ -25,8 +25,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.live import live_view
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
 from cordwood.model.errors import CordwoodError
@@ -115,7 +115,7 @@ class LogToClean:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose log."""
+        """The partition of the log."""
         return self.log.topic_partition
 
 
@@ -230,7 +230,7 @@ class CleanerManager:
 
     def _look_at(self, log: PartitionLog, line: int | None, now_ms: int) -> Cleanable:
         try:
-            cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
+            cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
             for warning in cleanable.warnings:
                 _log.warning("%s", warning)
             if cleanable.reset_checkpoint:
@@ -320,7 +320,7 @@ class CleanerManager:
                 self._let_go.wait(_WAIT_S)
 
     def resume_cleaning(self, partitions: Iterable[TopicPartition]) -> None:
-        """Takes back one pause of each.
+        """Removes one pause of each.
 
         Raises:
             CleaningStateError: one is not paused.
@@ -356,7 +356,7 @@ class CleanerManager:
             raise LogCleaningAbortedError(f"the log dir {log.log_dir} is offline")
 
     def done_cleaning(self, partition: TopicPartition, log_dir: Path, end_offset: int) -> None:
-        """Lets go of a log; its checkpoint is written if the cleaning was not aborted.
+        """Ends the cleaning of a log; writes its checkpoint unless the cleaning was aborted.
 
         Args:
             partition: that was in progress.
@@ -372,7 +372,7 @@ class CleanerManager:
             self._leave(partition)
 
     def done_deleting(self, partitions: Iterable[TopicPartition]) -> None:
-        """Lets go of logs that `deletable_logs` gave.
+        """Ends the retention of logs from `deletable_logs`.
 
         Raises:
             CleaningStateError: one was not in progress.
@@ -576,7 +576,7 @@ class CleanerManager:
         for partition, mark in marks.items():
             if self.logs.get(partition) is mark.log:
                 with suppress(CordwoodError, OSError):  # it may be just that which is wrong
-                    view = live_view(mark.log, lines.get(partition))
+                    view = view_of(mark.log, lines.get(partition))
                     total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
         return total
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.live import live_view
-from cordwood.cleanup.live_cleaner import CleanerRun
+from cordwood.cleanup.online_cleaner import CleanerRun
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -111,7 +111,7 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
         if state is None:
             value["state"] = "uncleanable"
     try:
-        cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
+        cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
     except Exception as error:  # of a damaged log; the others are still reported
         value |= {"reason": f"it could not be checked: {error}", "cleanable_ratio": 0.0}
         return value

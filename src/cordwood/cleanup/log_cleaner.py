@@ -16,15 +16,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.cleaner_status import cleaning_order, partitions_status, run_status
-from cordwood.cleanup.live import live_view
-from cordwood.cleanup.live_cleaner import CleanerRun, CleanerStoppedError, LiveCleaner
+from cordwood.cleanup.online_cleaner import CleanerRun, CleanerStoppedError, OnlineCleaner
+from cordwood.cleanup.online_retention import retention_pass
 from cordwood.cleanup.quarantine import RetryDelays
 from cordwood.cleanup.request import Engine
-from cordwood.cleanup.retention_task import retention_pass
 from cordwood.cleanup.worker_thread import WorkerThread
 from cordwood.model.clock import Clock
 from cordwood.model.errors import NotCompactedError
@@ -94,7 +94,7 @@ class LogCleaner:
         self._lock = threading.Lock()
         self._retaining = threading.Lock()
         self._threads: list[WorkerThread] = []
-        self._cleaners: list[LiveCleaner] = []
+        self._cleaners: list[OnlineCleaner] = []
         self._retention: WorkerThread | None = None
         self._started = False
         self._stopping = False
@@ -126,7 +126,7 @@ class LogCleaner:
         for thread in threads:
             thread.start()
 
-    def _cleaner_thread(self, number: int) -> tuple[LiveCleaner, WorkerThread]:
+    def _cleaner_thread(self, number: int) -> tuple[OnlineCleaner, WorkerThread]:
         cleaner = self._cleaner(number, lambda: thread.stopping)
         thread = WorkerThread(
             f"kafka-log-cleaner-thread-{number}",
@@ -141,7 +141,7 @@ class LogCleaner:
         number: int,
         is_stopping: Callable[[], bool],
         on_run: Callable[[CleanerRun], object] = lambda _: None,
-    ) -> LiveCleaner:
+    ) -> OnlineCleaner:
         def require_running() -> None:
             if is_stopping():
                 raise CleanerStoppedError("the log cleaner is being stopped")
@@ -150,7 +150,7 @@ class LogCleaner:
             self._note(run)
             on_run(run)
 
-        return LiveCleaner(
+        return OnlineCleaner(
             self.manager,
             self.engine,
             number=number,
@@ -292,7 +292,7 @@ class LogCleaner:
             if not log.config.compact:
                 continue
             try:
-                cleanable = plan_cleanable(live_view(log, lines.get(partition)), now_ms=now_ms)
+                cleanable = plan_cleanable(view_of(log, lines.get(partition)), now_ms=now_ms)
             except Exception:  # the attempt to clean it reports the error
                 found[partition] = -1
             else:

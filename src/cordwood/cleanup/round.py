@@ -1,4 +1,4 @@
-"""One compaction round over one log: what every task of it must know, and how it is cut up.
+"""One compaction round over one log: the input of its tasks, and how it is divided.
 
 A round is a plain value that travels to tasks as JSON, is written to the journal before anything is
 touched, and is the same on every machine.
@@ -154,22 +154,9 @@ def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: i
     """
     view = captured.view
     config = view.config
-    sources = []
-    for number, segment in enumerate(captured.segments):
-        if segment.base_offset >= plan.first_uncleanable:
-            break
-        sources.append(
-            SegmentSource(
-                path=str(segment.path()),
-                base_offset=segment.base_offset,
-                next_base_offset=view.next_base(number),
-                size_bytes=segment.size_bytes,
-                modified_ns=segment.modified_ns,
-            )
-        )
     return Round(
         name=str(view.topic_partition),
-        directory=str(captured.segments[0].directory),
+        directory=str(captured.directory),
         now_ms=now_ms,
         first_dirty=plan.first_dirty,
         first_uncleanable=plan.first_uncleanable,
@@ -177,7 +164,7 @@ def plan_round(captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: i
         index_interval_bytes=config.index_interval_bytes,
         segment_bytes=config.segment_bytes,
         legacy_horizon_ms=plan.legacy_horizon_ms,
-        segments=tuple(sources),
+        segments=tuple(s for s in captured.sources if s.base_offset < plan.first_uncleanable),
         groups=plan.groups,
         producers=tuple(
             LastRecord(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 
@@ -49,11 +49,11 @@ class FailureChannel:
             return dict(self._offline)
 
     def subscribe(self, listener: Callable[[Path, str], None]) -> None:
-        """Has `listener` called, once for each directory that fails, with the reason."""
+        """Registers `listener`, called once for each directory that fails, with the reason."""
         self._listeners.append(listener)
 
     def fail(self, log_dir: Path, reason: str) -> None:
-        """Takes a directory offline; the first reason stays."""
+        """Takes a directory offline; the first reason is kept."""
         with self._lock:
             if log_dir in self._offline:
                 return
@@ -100,6 +100,17 @@ class FailureChannel:
                 offline; or the disk is full, and the directory stays online.
         """
         return _Guard(self, log_dir, doing, what)
+
+
+class RaisedFailures(FailureChannel):
+    """For logs that no broker serves: errors of files reach the caller as they are.
+
+    No directory goes offline: what fails in one log says nothing about the others.
+    """
+
+    def guard(self, log_dir: Path, doing: str, what: object = "") -> AbstractContextManager[None]:
+        """Guards nothing."""
+        return nullcontext()
 
 
 class _Guard:

@@ -1,4 +1,4 @@
-"""Puts rewritten segments in the place of their sources, so that every crash point recovers.
+"""Replaces segments with rewritten ones, so that recovery works at every crash point.
 
 The steps of one group, and what is found after a crash behind each:
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.segment_facts import next_offset_of
+from cordwood.storage.segment.batch_walk import iter_heads
 
 STAGED_SUFFIX = ".staged"
 JOURNAL_NAME = "cordwood.round"
@@ -81,7 +82,7 @@ class RoundJournal:
         self._fs.take_after_directory(self.path, self.path.parent)
 
     def intend(self, group: int, token: str, after: list[Any]) -> None:
-        """Says that a group is about to be put in place from the files staged under `token`."""
+        """Records the intent to replace a group with the files staged under `token`."""
         line = json.dumps({"group": group, "token": token, "after": after}).encode() + b"\n"
         self._fs.append_durably(self.path, line)
 
@@ -186,7 +187,7 @@ def mark_deleted(
     keep_first_snapshot: bool = False,
     fs: FileSystem = OS,
 ) -> None:
-    """Gives the files of segments the `.deleted` suffix, producer snapshots included."""
+    """Adds the `.deleted` suffix to the files of segments, including producer snapshots."""
     for number, source in enumerate(sources):
         suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
         if number or not keep_first_snapshot:
@@ -208,7 +209,7 @@ def dispose_deleted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What `recover_directory` found: the round under way, if any, and the groups done of it.
+    """The result of `recover_directory`: the unfinished round, if any, and its finished groups.
 
     `after` is what was recorded with the last group done.
     """
@@ -298,7 +299,7 @@ def _remove_replaced(
     if not logs:
         return
     first = min(base_offset_of(name) for name in logs)
-    end = max(next_offset_of(directory / name, base_offset_of(name), fs=fs) for name in logs)
+    end = max(_next_offset_of(directory / name, fs) for name in logs)
     for name in names:
         path = directory / name
         if name.endswith(SWAP_SUFFIX) or not fs.exists(path):
@@ -308,6 +309,15 @@ def _remove_replaced(
                 fs.remove(path)
         except CorruptError:  # a file that is no segment's
             continue
+
+
+def _next_offset_of(log: Path, fs: FileSystem) -> int:
+    """The offset after the last batch of a log file, its base offset when it is empty."""
+    next_offset = base_offset_of(log.name)
+    with closing(fs.open(log)) as file:
+        for head in iter_heads(file, 0, file.size(), path=log, is_strict=False):
+            next_offset = head.last_offset + 1
+    return next_offset
 
 
 def _name(directory: Path, base_offset: int, suffix: str) -> Path:

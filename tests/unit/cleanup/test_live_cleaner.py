@@ -15,15 +15,14 @@ import pytest
 
 from cordwood.cleanup.cleaner_manager import Aborted, CleanerManager
 from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.live import retain
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
+from cordwood.cleanup.online_retention import retain, retention_pass, start_retention
 from cordwood.cleanup.paused_changes import (
     PausedMove,
     truncate_fully_paused,
     truncate_paused,
     update_topic_config,
 )
-from cordwood.cleanup.retention_task import retention_pass, start_retention
 from cordwood.cleanup.round import Round
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
@@ -362,7 +361,7 @@ def test_an_engine_that_fails_is_tried_again_after_the_other_logs(tmp_path: Path
         if committer.round.name == "t-0" and left:
             raise left.pop()
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     cleaned = []
     for _ in range(6):
         assert cleaner.clean_once() in {True, False}
@@ -393,7 +392,7 @@ def test_a_log_that_finds_the_disk_full_is_set_aside_until_space_is_free(tmp_pat
         if disk.free < 20_000_000:
             raise NoSpaceError("the file system is full")
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     assert not cleaner.clean_once()
     assert logs.cleaning.uncleanable_partitions(log.log_dir)[T0] == "the file system is full"
     assert not logs.manager.context.failures.offline
@@ -426,7 +425,7 @@ def test_a_staged_file_that_cannot_be_written_sets_the_log_aside_and_nothing_els
     def fail(_: RoundCommitter) -> None:
         raise StagingError("the staged file x cannot be written: Input/output error")
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     assert not cleaner.clean_once()
     assert "staged file" in logs.cleaning.uncleanable_partitions(log.log_dir)[T0]
     assert not logs.manager.context.failures.offline
@@ -440,7 +439,7 @@ def test_a_file_error_takes_the_directory_offline(tmp_path: Path) -> None:
     def fail(_: RoundCommitter) -> None:
         raise OSError(5, "Input/output error", str(log.segments[0].path))
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     cleaner.clean_once()
     reason = logs.manager.context.failures.offline[log.log_dir]
     assert reason.startswith(f"Failed to clean up log for t-0 in dir {log.log_dir} due to")
@@ -513,7 +512,7 @@ def test_what_is_within_the_min_compaction_lag_is_not_touched(tmp_path: Path, co
 def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_path: Path) -> None:
     logs = RunningLogs(tmp_path, {"t": COMPACT}, log_cleaner_threads=2)
     engine = HookedEngine()
-    cleaner = LiveCleaner(logs.cleaning, engine)
+    cleaner = OnlineCleaner(logs.cleaning, engine)
     for number, rate in enumerate((None, 1e9, 2e9)):
         if rate is not None:
             logs.manager.broker = BrokerConfig(
@@ -527,7 +526,7 @@ def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_pat
 def test_every_round_has_secrets_and_a_name_of_its_own(tmp_path: Path) -> None:
     logs = RunningLogs(tmp_path, {"t": COMPACT})
     engine = HookedEngine()
-    cleaner = LiveCleaner(logs.cleaning, engine)
+    cleaner = OnlineCleaner(logs.cleaning, engine)
     for _ in range(3):
         dups(logs, logs.log(), 30, 3)
         assert cleaner.clean_once()
@@ -595,7 +594,7 @@ def test_a_truncation_in_mid_round_stops_it_and_lowers_the_checkpoint(tmp_path: 
             wait_until_aborted(logs.cleaning, threads[0])
             assert log.log_end_offset == 40, "it waits until the cleaner has let go"
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=truncate))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=truncate))
     cleaner.clean_once()
     threads[0].join(120)
     assert log.log_end_offset == 25
@@ -656,7 +655,7 @@ def test_a_deletion_in_mid_round_waits_for_the_cleaner_and_leaves_no_trace(
             wait_until_aborted(logs.cleaning, threads[0])
             assert log.directory.name == "t-0"
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=delete))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=delete))
     cleaner.clean_once()
     threads[0].join(120)
     assert log.directory.name.endswith("-delete")
@@ -680,7 +679,7 @@ def test_a_policy_without_compact_stops_the_round(tmp_path: Path) -> None:
             threads.append(in_thread(lambda: update_topic_config(logs.cleaning, "t", config)))
             wait_until_aborted(logs.cleaning, threads[0])
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=change))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=change))
     cleaner.clean_once()
     threads[0].join(120)
     assert logs.cleaning.state(T0) is None
@@ -705,7 +704,7 @@ def test_a_directory_that_fails_ends_the_round(tmp_path: Path) -> None:
     def fail(_: RoundCommitter) -> None:
         logs.manager.context.failures.fail(log.log_dir, "a disk that died")
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=fail))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=fail))
     cleaner.clean_once()
     assert logs.cleaning.state(T0) is None
     assert logs.manager.get(T0) is None
@@ -761,7 +760,7 @@ def test_a_source_that_retention_took_is_not_retired_twice(tmp_path: Path) -> No
         log.maybe_increment_log_start_offset(1, "test")
         assert retain(log, logs.clock.now_ms()) == 1
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=delete_first_later(delete_first)))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=delete_first_later(delete_first)))
     assert cleaner.clean_once()
     assert len(log.segments) == 2
     assert offsets(log) == [2]
@@ -803,7 +802,7 @@ def test_a_group_of_which_nothing_is_left_is_dropped(tmp_path: Path) -> None:
         assert retain(log, logs.clock.now_ms()) == 2
 
     hook = delete_first_later(delete_first_two)
-    assert LiveCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
+    assert OnlineCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
     assert [segment.base_offset for segment in log.segments] == [20, 30, 40]
     assert offsets(log) == [21, 23, 25, 27, 29, 31, 33, 35, 37, 39]
     assert not list(log.directory.glob("*.staged"))
@@ -822,7 +821,7 @@ def test_a_segment_that_was_cut_off_and_written_anew_is_not_replaced(tmp_path: P
         log.update_high_watermark(log.log_end_offset)
 
     hook = delete_first_later(rewrite_behind_the_cleaners_back)
-    assert not LiveCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
+    assert not OnlineCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
     assert (
         "changed since the round was planned"
         in (logs.cleaning.uncleanable_partitions(log.log_dir)[T0])
@@ -911,7 +910,7 @@ def test_two_cleaners_share_the_logs_between_them(tmp_path: Path) -> None:
     errors: list[BaseException] = []
 
     def work(number: int) -> None:
-        cleaner = LiveCleaner(logs.cleaning, InProcessEngine(), number=number)
+        cleaner = OnlineCleaner(logs.cleaning, InProcessEngine(), number=number)
         try:
             while cleaner.clean_once():
                 pass

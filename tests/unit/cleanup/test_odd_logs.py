@@ -11,7 +11,7 @@ import pytest
 
 from cordwood.cleanup.cleaner_manager import Aborted, Paused
 from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import segment_file_name
 from cordwood.format.legacy import build_legacy_message
@@ -138,7 +138,7 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
                 assert threads[0].is_alive(), "it waits for the cleaner"
             super().run(committers)
 
-    LiveCleaner(logs.cleaning, Stopping()).clean_once()
+    OnlineCleaner(logs.cleaning, Stopping()).clean_once()
     threads[0].join(120)
     assert logs.cleaning.state(T0) == (Paused(1) if how == "pause" else None)
     assert {path.name: path.read_bytes() for path in log.directory.glob("*.log")} == before

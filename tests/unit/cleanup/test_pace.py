@@ -10,7 +10,7 @@ import pytest
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import begin_attempt, give_up_attempt
 from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.cleanup.round import Round
 from cordwood.model.clock import MovableClock, SystemClock
@@ -87,5 +87,5 @@ def test_a_rewrite_says_how_much_it_wrote(tmp_path: Path) -> None:
     for n in range(100):
         logs.put(logs.log(), (b"%d" % (n % 70), b"%d" % n))
     engine = Counting()
-    assert LiveCleaner(logs.cleaning, engine).clean_once()
+    assert OnlineCleaner(logs.cleaning, engine).clean_once()
     assert engine.wrote

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.log_cleaner import ManagedEngine
-from cordwood.cleanup.retention_task import retention_pass
+from cordwood.cleanup.online_retention import retention_pass
 from cordwood.cleanup.spark_process import Backoff, SparkProcess
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
