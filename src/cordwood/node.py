@@ -51,7 +51,6 @@ from cordwood.controller.settings import ControllerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
-from cordwood.format.message_schema import uuid_text
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.formatting import (
@@ -62,7 +61,6 @@ from cordwood.metadata.formatting import (
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
@@ -70,6 +68,7 @@ from cordwood.model.kafka_errors import StorageError
 from cordwood.model.pauses import background
 from cordwood.model.rng import SystemRng
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.uuids import fresh_uuid, uuid_text
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server, ServerLimits
 from cordwood.network.slices import Slices
@@ -343,9 +342,7 @@ class Node:
         if not found:
             for each in log_dirs:
                 _require_empty(each, fs)
-        cluster_id = (found[0].cluster_id if found else None) or uuid_text(
-            fresh_uuid(SystemRng()).bytes
-        )
+        cluster_id = (found[0].cluster_id if found else None) or uuid_text(fresh_uuid(SystemRng()))
         try:
             ids = format_directories(
                 log_dirs,
@@ -512,7 +509,7 @@ class Node:
         topic = self.broker.metadata.image.topics.get(log.topic_partition.topic)
         if topic is None:
             return True
-        if log.topic_id is not None and log.topic_id != uuid_text(topic.topic_id.bytes):
+        if log.topic_id is not None and log.topic_id != uuid_text(topic.topic_id):
             return True
         partition = topic.partitions.get(log.topic_partition.partition)
         return partition is None or self.settings.node_id not in partition.replicas

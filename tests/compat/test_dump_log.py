@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -21,7 +22,7 @@ from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_control_key, build_end_txn_marker
 from cordwood.format.coordinator_record import CoordinatorSchemas
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
-from cordwood.format.message_schema import Field, MessageSchema, encode_message, uuid_text
+from cordwood.format.message_schema import Field, MessageSchema, encode_message
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.producer_snapshot import ProducerEntry, build_producer_snapshot
 from cordwood.format.record_batch import (
@@ -33,6 +34,7 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.time_index import build_time_index
 from cordwood.format.varint import encode_unsigned_varint
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.surfaces.cli.dump_log import dump_log
 from support.golden import Golden
 from support.kafka import kafka_tool
@@ -194,7 +196,7 @@ class Rng:
             case "bytes":
                 return self.random.randbytes(self.random.randrange(5))
             case "uuid":
-                return uuid_text(choose([bytes(16), self.random.randbytes(16)]))
+                return choose([ZERO_UUID, UUID(bytes=self.random.randbytes(16))])
             case "bool":
                 return choose([True, False])
             case "float64":

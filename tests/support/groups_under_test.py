@@ -40,7 +40,6 @@ from cordwood.coordinator.group.offset_requests import (
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.timers import at_once
-from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.record import Record
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
@@ -48,6 +47,7 @@ from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_context import LogContext
@@ -311,7 +311,7 @@ class GroupRun:
         partition: int = 0,
         group: str = "g",
         metadata: str | None = "",
-        topic_id: str = ZERO_UUID,
+        topic_id: uuid.UUID = ZERO_UUID,
         **fields: Any,
     ) -> int:
         """Commits an offset; an error code."""
@@ -336,7 +336,7 @@ class GroupRun:
         partition: int = 0,
         *,
         group: str = "g",
-        topic_id: str = ZERO_UUID,
+        topic_id: uuid.UUID = ZERO_UUID,
         require_stable: bool = False,
     ) -> FetchedOffset:
         """What OffsetFetch answers for a partition."""

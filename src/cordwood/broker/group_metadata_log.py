@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
+from uuid import UUID
 
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
@@ -20,7 +21,6 @@ from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
 from cordwood.format.group_metadata import describe_group_record
-from cordwood.format.message_schema import uuid_text
 from cordwood.format.record import Record
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.metadata.image import MetadataImage
@@ -85,14 +85,10 @@ class GroupMetadataLog:
         topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
         return () if topic is None else topic.partitions
 
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, UUID]:
         """The ids of those topics that exist."""
         topics = self._metadata.image.topics
-        return {
-            name: uuid_text(topic.topic_id.bytes)
-            for name in names
-            if (topic := topics.get(name)) is not None
-        }
+        return {name: topic.topic_id for name in names if (topic := topics.get(name)) is not None}
 
     def high_watermark(self, partition: int) -> int:
         """The offset below which records are committed; raises KafkaError."""

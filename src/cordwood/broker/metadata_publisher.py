@@ -27,13 +27,13 @@ from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.publisher import MetadataUpdate
-from cordwood.metadata.uuids import text_of
 from cordwood.model.change_lock import ChangeLock
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.pauses import background, in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import NewLog
 
@@ -200,8 +200,8 @@ class BrokerMetadataPublisher:
         directory = wanted.image.directory_of(self._node_id)
         return NewLog(
             TopicPartition(wanted.topic.name, wanted.number),
-            topic_id=text_of(wanted.topic.topic_id),
-            directory_id=None if directory is None else text_of(directory),
+            topic_id=uuid_text(wanted.topic.topic_id),
+            directory_id=None if directory is None else uuid_text(directory),
             is_new=wanted.is_new,
         )
 

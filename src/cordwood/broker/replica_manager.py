@@ -19,7 +19,6 @@ from cordwood.broker.directory_moves import BeginMove, DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
-from cordwood.format.message_schema import uuid_bytes
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.model.append_origin import AppendOrigin
@@ -30,6 +29,7 @@ from cordwood.model.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
@@ -207,7 +207,7 @@ class ReplicaManager:
         found = ids.get(log.log_dir)
         if found is None or known is None:
             return
-        directory = UUID(bytes=uuid_bytes(found))
+        directory = parse_uuid(found)
         if directory != known:
             self.directory_reports.assign(topic_id, log.topic_partition.partition, directory)
 
@@ -242,5 +242,5 @@ class ReplicaManager:
                 each.wake(0)
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
-                found = UUID(bytes=uuid_bytes(directory.directory_id))
+                found = parse_uuid(directory.directory_id)
                 self.directory_reports.failed(found, give_up)

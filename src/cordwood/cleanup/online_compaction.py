@@ -103,7 +103,7 @@ def _announce(compaction: LogCompaction, prefix: str) -> None:
 
 
 class _Told:
-    """Says, when the first group is ready, that the keys have been gathered."""
+    """Logs, when the first group is ready, that the offset map is complete."""
 
     def __init__(self, compaction: LogCompaction, prefix: str) -> None:
         self._round = compaction

@@ -136,7 +136,7 @@ def find_survivors(
 
 
 def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[SegmentFacts]:
-    """What a walk returns that keeps all its keys in memory, and so yields nothing."""
+    """The result of a walk that keeps all keys in memory, and so yields nothing."""
     try:
         next(steps)
     except StopIteration as stop:
@@ -148,7 +148,7 @@ def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[Segment
 def still_to_do(
     compaction: LogCompaction, segments: Sequence[SegmentSource]
 ) -> list[SegmentSource]:
-    """Those of `segments` whose groups are not in place yet."""
+    """Those of `segments` whose groups are not committed yet."""
     if compaction.groups_done >= len(compaction.groups):
         return []
     first = compaction.groups[compaction.groups_done][0]
@@ -175,7 +175,7 @@ def combine(facts: Sequence[SegmentFacts]) -> Survivors:
 
 
 def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, RewriteSpec]:
-    """What each group still to be done needs, by number; those that stay as they are left out."""
+    """The input of each remaining group, by number, except unchanged groups."""
     specs = {}
     before = TransactionSummary.from_json(compaction.before)
     for number in range(compaction.groups_done, len(compaction.groups)):

@@ -17,6 +17,7 @@ from cordwood.client.core import BrokerEndpoint
 from cordwood.client.errors import NotSupportedError, require
 from cordwood.model.config_resolver import Level
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import ZERO_UUID
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kinds of config resources (ConfigResource.Type)."""
@@ -281,7 +282,7 @@ class Admin:
             ],
             "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
         }
-        answer = self._cluster.call("create_topics", {"topics": [fields], "timeout": 30_000})
+        answer = self._cluster.call("create_topics", {"topics": [fields], "timeout_ms": 30_000})
         for topic in answer.topics:
             require(topic.error_code, topic.error_message)
 
@@ -290,7 +291,7 @@ class Admin:
         fields = {
             "topics": [{"name": name} for name in names],
             "topic_names": list(names),
-            "timeout": 30_000,
+            "timeout_ms": 30_000,
         }
         answer = self._cluster.call("delete_topics", fields)
         for result in answer.responses:
@@ -310,7 +311,7 @@ class Admin:
                 {"name": name, "count": count, "assignments": wanted}
                 for name, count in counts.items()
             ],
-            "timeout": 30_000,
+            "timeout_ms": 30_000,
         }
         answer = self._cluster.call("create_partitions", fields)
         for result in answer.results:
@@ -325,7 +326,7 @@ class Admin:
             return {}
         fields = {
             "topics": [{"name": t, "partition_indexes": p} for t, p in wanted.items()],
-            "timeout": 30_000,
+            "timeout_ms": 30_000,
         }
         try:
             answer = self._cluster.call("list_partition_reassignments", fields)
@@ -469,7 +470,7 @@ def _topic_facts(topic: Any, partitions: Iterable[Any]) -> TopicFacts:
     ]
     return TopicFacts(
         topic.name,
-        topic.topic_id,
+        None if topic.topic_id == ZERO_UUID else topic.topic_id,
         topic.is_internal,
         tuple(sorted(facts, key=lambda p: p.partition)),
     )

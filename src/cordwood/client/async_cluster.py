@@ -28,7 +28,7 @@ from cordwood.client.core import (
     resolve_addresses,
 )
 from cordwood.client.errors import ClientError, DisconnectedError, TimedOutError
-from cordwood.client.wire import Answer, Decode, Request, Wire
+from cordwood.client.wire import Answer, Request, Wire
 from cordwood.model.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -142,7 +142,6 @@ class AsyncCluster:
         is_answered: bool = True,
         timeout_ms: int | None = None,
         name: str | None = None,
-        decode: Decode | None = None,
     ) -> Any:
         """Sends a request and waits for the answer, as `ClientCore.call` describes."""
         return await self._run(
@@ -154,7 +153,6 @@ class AsyncCluster:
                 is_answered=is_answered,
                 timeout_ms=timeout_ms,
                 name=name,
-                decode=decode,
             )
         )
 

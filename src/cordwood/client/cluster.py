@@ -25,7 +25,6 @@ from cordwood.client.core import (
     resolve_addresses,
 )
 from cordwood.client.errors import ClientError
-from cordwood.client.wire import Decode
 from cordwood.model.clock import Clock, SystemClock, pause
 
 T = TypeVar("T")
@@ -80,7 +79,6 @@ class Cluster:
         is_answered: bool = True,
         timeout_ms: int | None = None,
         name: str | None = None,
-        decode: Decode | None = None,
     ) -> Any:
         """Sends a request and waits for the answer, as `ClientCore.call` describes."""
         return self._run(
@@ -92,7 +90,6 @@ class Cluster:
                 is_answered=is_answered,
                 timeout_ms=timeout_ms,
                 name=name,
-                decode=decode,
             )
         )
 

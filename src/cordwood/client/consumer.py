@@ -144,7 +144,7 @@ class Consumer:
             )
         return {
             "replica_id": -1,
-            "max_wait": wait_ms,
+            "max_wait_ms": wait_ms,
             "min_bytes": 1,
             "max_bytes": _FETCH_BYTES_MAX,
             "isolation_level": self.isolation,

@@ -7,54 +7,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kio.schema.consumer_protocol_assignment.v0.data import (
-    ConsumerProtocolAssignment as AssignmentV0,
-)
-from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment
-from kio.schema.consumer_protocol_subscription.v0.data import (
-    ConsumerProtocolSubscription as SubscriptionV0,
-)
-from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription
-from kio.serial import entity_reader
-
 from cordwood.client.admin import by_topic
+from cordwood.format.byte_reader import ByteReader
+from cordwood.format.group_metadata import CONSUMER_PROTOCOL_SCHEMAS
+from cordwood.format.message_schema import encode_message, read_message
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.messages import encode
 
 _VERSION = b"\x00\x01"
+_SUBSCRIPTION = CONSUMER_PROTOCOL_SCHEMAS["ConsumerProtocolSubscription"]
+_ASSIGNMENT = CONSUMER_PROTOCOL_SCHEMAS["ConsumerProtocolAssignment"]
 
 
 def subscription(topics: Sequence[str]) -> bytes:
     """The topics that a member wants to read."""
-    fields = {"topics": topics, "user_data": None, "owned_partitions": ()}
-    return _VERSION + encode(ConsumerProtocolSubscription, fields)
+    fields = {"topics": topics, "userData": None, "ownedPartitions": ()}
+    return _VERSION + encode_message(_SUBSCRIPTION, 1, fields)
 
 
 def parse_subscription(data: bytes) -> list[str]:
     """The topics that a member wants to read, of any version: later ones add fields behind."""
-    found, _ = entity_reader(SubscriptionV0)(data, len(_VERSION))
-    return list(found.topics)
+    found = read_message(_SUBSCRIPTION, 0, ByteReader(data, len(_VERSION))).fields
+    return list(found["topics"])
 
 
 def assignment(partitions: Sequence[TopicPartition]) -> bytes:
     """The partitions that a member is to read."""
     fields = {
-        "assigned_partitions": [
+        "assignedPartitions": [
             {"topic": topic, "partitions": numbers}
             for topic, numbers in by_topic(partitions).items()
         ],
-        "user_data": None,
+        "userData": None,
     }
-    return _VERSION + encode(ConsumerProtocolAssignment, fields)
+    return _VERSION + encode_message(_ASSIGNMENT, 1, fields)
 
 
 def parse_assignment(data: bytes) -> list[TopicPartition]:
     """The partitions that a member is to read, of any version; none for no bytes."""
     if not data:
         return []
-    found, _ = entity_reader(AssignmentV0)(data, len(_VERSION))
+    found = read_message(_ASSIGNMENT, 0, ByteReader(data, len(_VERSION))).fields
     return [
-        TopicPartition(topic.topic, int(number))
-        for topic in found.assigned_partitions
-        for number in topic.partitions
+        TopicPartition(topic["topic"], number)
+        for topic in found["assignedPartitions"]
+        for number in topic["partitions"]
     ]

@@ -14,8 +14,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from kio.schema.index import api_key_map, schema_name_map
-
 from cordwood import __version__
 from cordwood.client.errors import (
     BadAddressError,
@@ -26,9 +24,10 @@ from cordwood.client.errors import (
     TimedOutError,
     require,
 )
-from cordwood.client.wire import Decode, Request
+from cordwood.client.wire import Request
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.apis import APIS
 from cordwood.protocol.headers import API_VERSIONS
 
 API_TIMEOUT_MS = 60_000
@@ -37,7 +36,7 @@ _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
 _API_VERSIONS_VERSION = 3
 
-_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
+_KEYS: Mapping[str, int] = {api.module: key for key, api in APIS.items()}
 ADDRESS = re.compile(r"(?:.*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 """A host and a port (Utils.getPort)."""
 
@@ -170,8 +169,8 @@ def resolve_addresses(text: str, *, warn: Warn) -> Steps[list[Address]]:
 
 def api_name(key: int) -> str | None:
     """An API's name as Kafka writes it, such as `DescribeConfigs`; None if it is unknown."""
-    name = api_key_map.get(key)
-    return None if name is None else "".join(part.capitalize() for part in name.split("_"))
+    api = APIS.get(key)
+    return None if api is None else api.name
 
 
 class ClientCore:
@@ -214,12 +213,10 @@ class ClientCore:
         is_answered: bool = True,
         timeout_ms: int | None = None,
         name: str | None = None,
-        decode: Decode | None = None,
     ) -> Steps[Any]:
         """Sends a request to `node_id`, or to any broker, and returns the answer.
 
-        A closed connection is opened again. `name` is the call in errors, `decode` reads the
-        body of the answer instead of the API's schema.
+        A closed connection is opened again. `name` is the call in errors.
 
         Raises:
             TimedOutError: no broker could be reached, or none answered.
@@ -233,7 +230,7 @@ class ClientCore:
             node = yield from self.connected(node_id, deadline, name or _java_name(api))
             connection = self._connections[node]
             version = self._version(node, api, version_max)
-            request = Request(_KEYS[api], version, fields, is_answered, decode)
+            request = Request(_KEYS[api], version, fields, is_answered)
             try:
                 return (yield Exchange(connection, request, timeout_s))
             except (DisconnectedError, TimedOutError):
@@ -274,9 +271,10 @@ class ClientCore:
 
     def _version(self, node: int, api: str, version_max: int | None) -> int:
         low, high = self._versions[node].get(_KEYS[api], (0, -1))
+        known = APIS[_KEYS[api]]
         usable = [
             version
-            for version in schema_name_map[api]
+            for version in range(known.min_version, known.max_version + 1)
             if low <= version <= high and (version_max is None or version <= version_max)
         ]
         if not usable:

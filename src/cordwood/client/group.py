@@ -131,8 +131,8 @@ class GroupConsumer:
                 "join_group",
                 {
                     "group_id": self.group_id,
-                    "session_timeout": SESSION_TIMEOUT_MS,
-                    "rebalance_timeout": REBALANCE_TIMEOUT_MS,
+                    "session_timeout_ms": SESSION_TIMEOUT_MS,
+                    "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
                     "member_id": self._member_id,
                     "group_instance_id": None,
                     "protocol_type": "consumer",

@@ -110,7 +110,7 @@ class Offsets:
                 }
                 for topic, partitions in by_topic(times).items()
             ],
-            "timeout": 30_000,
+            "timeout_ms": 30_000,
         }
         answer = self._cluster.call("list_offsets", fields, node_id=node)
         return {
@@ -149,7 +149,7 @@ class Offsets:
                     }
                     for topic, numbers in by_topic(partitions).items()
                 ],
-                "timeout": 30_000,
+                "timeout_ms": 30_000,
             }
             answer = self._cluster.call("delete_records", fields, node_id=node)
             for topic in answer.topics:

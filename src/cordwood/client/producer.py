@@ -263,7 +263,7 @@ class Producer:
             {
                 "transactional_id": None,
                 "acks": self._acks,
-                "timeout": self._settings.request_timeout_ms,
+                "timeout_ms": self._settings.request_timeout_ms,
                 "topic_data": [
                     {"name": topic, "topic_id": facts.topic_id, "partition_data": [data]}
                 ],
@@ -283,7 +283,7 @@ class Producer:
         if self._producer is None:
             answer = self._cluster.call(
                 "init_producer_id",
-                {"transactional_id": None, "transaction_timeout": (1 << 31) - 1},
+                {"transactional_id": None, "transaction_timeout_ms": (1 << 31) - 1},
             )
             if answer.error_code:
                 raise RefusedError(int(answer.error_code))

@@ -1,7 +1,5 @@
 """A transaction as its coordinator describes it.
 
-Read by a schema of its own: kio refuses the start time of -1 that a transaction has between two.
-
 Source: DescribeTransactionsResponse (KIP-664).
 """
 
@@ -12,27 +10,7 @@ from typing import NamedTuple
 from cordwood.client.cluster import Cluster
 from cordwood.client.coordinator import TRANSACTION, find_coordinator
 from cordwood.client.errors import RefusedError, require
-from cordwood.format.byte_reader import ByteReader
-from cordwood.format.message_schema import read_message, schemas
 from cordwood.model.error_codes import ErrorCode
-
-_RESPONSE = schemas(
-    """
-message DescribeTransactionsResponse versions=0 flexible=0+
-  throttleTimeMs int32
-  transactionStates []{}
-    errorCode int16
-    transactionalId string
-    transactionState string
-    transactionTimeoutMs int32
-    transactionStartTimeMs int64
-    producerId int64
-    producerEpoch int16
-    topics []{}
-      topic string
-      partitions []int32
-"""
-)["DescribeTransactionsResponse"]
 
 
 class Transaction(NamedTuple):
@@ -58,26 +36,21 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         "describe_transactions",
         {"transactional_ids": [transactional_id]},
         node_id=node_id,
-        decode=lambda body: read_message(_RESPONSE, 0, ByteReader(body)).fields,
     )
-    (state,) = answer["transactionStates"]
-    if state["errorCode"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+    (state,) = answer.transaction_states
+    if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise RefusedError(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             f"DescribeTransactions request for transactionalId `{transactional_id}` failed because "
             "the ID could not be found",
         )
-    require(state["errorCode"])
+    require(state.error_code)
     return Transaction(
         node_id,
-        state["transactionState"],
-        state["transactionTimeoutMs"],
-        state["transactionStartTimeMs"],
-        state["producerId"],
-        state["producerEpoch"],
-        tuple(
-            f"{topic['topic']}-{number}"
-            for topic in state["topics"]
-            for number in topic["partitions"]
-        ),
+        state.transaction_state,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        state.producer_id,
+        state.producer_epoch,
+        tuple(f"{topic.topic}-{number}" for topic in state.topics for number in topic.partitions),
     )

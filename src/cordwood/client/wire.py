@@ -9,31 +9,28 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cordwood.client.errors import DisconnectedError
 from cordwood.protocol.headers import API_VERSIONS
-from cordwood.protocol.messages import encode, read, request_class, response_class
+from cordwood.protocol.messages import encode, read, request_codec, response_codec
 
 # A broker's own limit on a fetch is lower than this.
 _RESPONSE_BYTES_MAX = 1 << 30
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhi")
 
-Decode = Callable[[bytes], Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to encode. `decode` reads the body of the answer instead of the API's schema."""
+    """A request to encode."""
 
     api_key: int
     version: int
     fields: Mapping[str, Any]
     is_answered: bool = True
-    decode: Decode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +48,10 @@ class Answer:
             MalformedMessageError: the bytes are not such a message.
         """
         request = self.request
-        response = response_class(request.api_key, request.version)
+        response = response_codec(request.api_key, request.version)
         # An ApiVersions answer has the oldest header in every version (KIP-511).
-        has_tags = response.__flexible__ and request.api_key != API_VERSIONS
+        has_tags = response.is_flexible and request.api_key != API_VERSIONS
         start = _SIZE.size + (1 if has_tags else 0)
-        if request.decode is not None:
-            return request.decode(self.data[start:])
         return read(response, self.data, start)
 
 
@@ -75,11 +70,11 @@ class Wire:
 
     def send(self, request: Request) -> tuple[int, bytes]:
         """The correlation id of the request, and its bytes to send."""
-        message = request_class(request.api_key, request.version)
-        body = encode(message, request.fields)
+        codec = request_codec(request.api_key, request.version)
+        body = encode(codec, request.fields)
         self._correlation_id += 1
         header = _HEADER.pack(request.api_key, request.version, self._correlation_id)
-        header += self._client_id + (b"\0" if message.__flexible__ else b"")
+        header += self._client_id + (b"\0" if codec.is_flexible else b"")
         if request.is_answered:
             self._pending.append((self._correlation_id, request))
         return self._correlation_id, _SIZE.pack(len(header) + len(body)) + header + body

@@ -39,13 +39,13 @@ from cordwood.metadata.formatting import read_bootstrap_records
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.metadata_log import BATCH_RECORDS_MAX, MetadataLog
 from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_transactions
-from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
 from cordwood.model.pauses import in_steps
+from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext

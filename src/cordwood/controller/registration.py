@@ -39,7 +39,6 @@ from cordwood.metadata.records import (
     register_controller_record,
     registration_change,
 )
-from cordwood.metadata.uuids import texts_of
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
 
 ListenerAddress = tuple[str, str, int, int]
@@ -173,7 +172,7 @@ def directories_failed(
     changes = _Changes(view, lambda each: each != broker_id and view.is_active(each))
     changes.leaving = broker_id
     left = [each for each in broker.log_dirs if each not in failed]
-    return [*changes.of(lies_there), registration_change(broker, 2, logDirs=texts_of(left))]
+    return [*changes.of(lies_there), registration_change(broker, 2, logDirs=list(left))]
 
 
 def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid.UUID]) -> Records:
@@ -182,7 +181,7 @@ def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid
         broker.cordoned_log_dirs or ()
     ):
         return []
-    return [registration_change(broker, 3, cordonedLogDirs=texts_of(directories))]
+    return [registration_change(broker, 3, cordonedLogDirs=list(directories))]
 
 
 def unregistering(view: ClusterView, broker_id: int) -> Records:

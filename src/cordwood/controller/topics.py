@@ -21,7 +21,6 @@ from cordwood.metadata.records import (
     partition_record,
     topic_record,
 )
-from cordwood.metadata.uuids import fresh_uuid, text_of
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import (
     InvalidConfigError,
@@ -36,6 +35,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import NewTopicNames, is_reserved
+from cordwood.model.uuids import fresh_uuid
 
 MIN_ISR = "min.insync.replicas"
 CheckConfigs = Callable[[Mapping[str, str]], None]
@@ -264,7 +264,7 @@ def delete_topics(
             error = UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         results.append(error)
         if error is None:
-            records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": text_of(topic_id)}))
+            records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": topic_id}))
     _require_bounded(records)
     return records, results
 

@@ -11,7 +11,7 @@ C = TypeVar("C")
 """The context of a request: what its handler knows beside the request."""
 
 Fields = Mapping[str, object]
-"""A response's fields, by the names that kio gives them; versions that lack one leave it out."""
+"""A response's fields, by name; versions that lack one leave it out."""
 
 Part = bytes | memoryview | FileRange
 

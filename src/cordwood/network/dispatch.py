@@ -32,8 +32,8 @@ from cordwood.protocol.messages import (
     MalformedMessageError,
     encoded,
     read_request,
-    request_class,
-    response_class,
+    request_codec,
+    response_codec,
 )
 
 C = TypeVar("C")
@@ -47,7 +47,7 @@ _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 @cache
 def _has_flexible_header(api_key: int, version: int) -> bool:
-    return bool(request_class(api_key, version).__flexible__)
+    return request_codec(api_key, version).is_flexible
 
 
 class Dispatcher(Generic[C]):
@@ -212,7 +212,7 @@ class Dispatcher(Generic[C]):
             body = list(response.parts)
         else:
             fields = cast("Mapping[str, Any]", response)
-            out = encoded(response_class(api.key, version), fields)
+            out = encoded(response_codec(api.key, version), fields)
             # A large one is not copied.
             body = [bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out)]
         flexible = api.key != API_VERSIONS and _has_flexible_header(api.key, version)

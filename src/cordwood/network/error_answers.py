@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from cordwood.protocol.fields import MessageClass, MessageField, fields_of
-from cordwood.protocol.messages import response_class
+from cordwood.format.messages.schema import Field, fields_of
+from cordwood.protocol.messages import response_codec
 
 _UNKNOWN_SERVER_ERROR: Final = -1
 _UNKNOWN_SERVER_TEXT: Final = (
@@ -93,71 +93,75 @@ def error_answer(
     """
     if code == _UNKNOWN_SERVER_ERROR:
         text = _UNKNOWN_SERVER_TEXT if api_key in _NAMES_UNKNOWN_ERRORS else None
-    message = response_class(api_key, version)
-    if (api_key == _PRODUCE and request.acks == 0) or not _says_error(message):
+    fields = response_codec(api_key, version).fields
+    if (api_key == _PRODUCE and request.acks == 0) or not _says_error(fields, version):
         return None
-    answer = _answer(message, repeats_all=api_key in _REPEATS_ALL)
+    answer = _answer(fields, version, repeats_all=api_key in _REPEATS_ALL)
     return answer(request, {"error_code": code, "error_message": text})
 
 
 @cache
-def _says_error(message: MessageClass) -> bool:
+def _says_error(fields: tuple[Field, ...], version: int) -> bool:
     return any(
-        field.name == "error_code"
-        or ((field.is_array and field.kind is None) and _says_error(field.message))
-        for field in fields_of(message)
+        field.attribute == "error_code"
+        or (_is_entries(field) and _says_error(fields_of(field.fields, version), version))
+        for field in fields
     )
 
 
+def _is_entries(field: Field) -> bool:
+    return field.is_array and field.kind == "struct"
+
+
 @cache
-def _answer(message: MessageClass, *, repeats_all: bool = False) -> Answer:
+def _answer(fields: tuple[Field, ...], version: int, *, repeats_all: bool = False) -> Answer:
     """Makes one entry of an answer from the entry of the request, and the error's fields.
 
     `repeats_all`: an entry that has the error has its arrays, too.
     """
-    found = fields_of(message)
-    names = {field.name for field in found}
+    names = {field.attribute for field in fields}
     # An error holds for all that is nested; the entity of a quota is the entry's name.
     arrays = [
         field
-        for field in found
-        if field.is_array
-        and field.kind is None
-        and (repeats_all or "error_code" not in names or field.name == "entity")
+        for field in fields
+        if _is_entries(field)
+        and (repeats_all or "error_code" not in names or field.attribute == "entity")
     ]
     repeated = {name: asked for name, asked in _REPEATED.items() if name in names}
     invalid = {name: value for name, value in _INVALID.items() if name in names}
 
     def answer(asked: Any, error: Mapping[str, Any]) -> dict[str, Any]:
-        fields: dict[str, Any] = {**invalid}
+        values: dict[str, Any] = {**invalid}
         for name, candidates in repeated.items():
             for each in candidates:
                 if hasattr(asked, each):
-                    fields[name] = getattr(asked, each)
+                    values[name] = getattr(asked, each)
                     break
-        fields |= {name: value for name, value in error.items() if name in names}
+        values |= {name: value for name, value in error.items() if name in names}
         for field in arrays:
-            fields[field.name] = _elements(field, asked, error)
-        return fields
+            values[field.attribute] = _elements(field, version, asked, error)
+        return values
 
     return answer
 
 
-def _elements(field: MessageField, asked: Any, error: Mapping[str, Any]) -> list[dict[str, Any]]:
-    inner = _answer(field.message)
-    scalar = _SCALARS.get(field.name)
+def _elements(
+    field: Field, version: int, asked: Any, error: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    inner = _answer(fields_of(field.fields, version), version)
+    scalar = _SCALARS.get(field.attribute)
     return [
         {**inner(None, error), scalar: item}
         if isinstance(item, str | int) and scalar is not None
         else inner(item, error)
-        for item in _asked(field.name, asked)
+        for item in _asked(field.attribute, asked)
     ]
 
 
 def _asked(name: str, request: Any) -> Iterable[Any]:
     for each in (name, *_ASKED_AS.get(name, ())):
         found = getattr(request, each, None)
-        if found is not None:
+        if found:  # a field that the version lacks is empty
             return found  # type: ignore[no-any-return]
     # AlterReplicaLogDirs asks by directory, and is answered by topic.
     return [topic for each in getattr(request, "dirs", ()) for topic in each.topics]

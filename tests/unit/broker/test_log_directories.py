@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.broker import Broker
-from cordwood.format.message_schema import uuid_text
 from cordwood.metadata.image import NO_LEADER, PartitionImage
+from cordwood.model.uuids import uuid_text
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import DeadDisk, break_directory, mend_directory
 from support.kafka import poll_until
@@ -61,9 +61,7 @@ def partition(broker: RunningBroker, topic: str, index: int) -> PartitionImage:
 
 
 def registered(broker: RunningBroker) -> set[str]:
-    return broker.call(
-        lambda it: {uuid_text(d.bytes) for d in it.metadata.image.brokers[1].log_dirs}
-    )
+    return broker.call(lambda it: {uuid_text(d) for d in it.metadata.image.brokers[1].log_dirs})
 
 
 def ids(broker: RunningBroker) -> dict[Path, str]:
@@ -104,7 +102,7 @@ def test_partitions_go_where_the_fewest_are_and_the_controller_is_told(
 
     def is_told(broker: Broker) -> bool:
         images = broker.metadata.image.topics["t"].partitions
-        return all(uuid_text(images[n].directories[0].bytes) == known[d] for n, d in where.items())
+        return all(uuid_text(images[n].directories[0]) == known[d] for n, d in where.items())
 
     waits(running, is_told, "the controller knows where all are")
     assert partition(running, "t", 0).leader_epoch == 0
@@ -163,7 +161,7 @@ def test_what_the_controller_writes_of_a_dead_directory(
     assert registered(running) == {known[d] for d in place.directories if d != dead}
     for index, directory in where.items():
         image = partition(running, "t", index)
-        assert uuid_text(image.directories[0].bytes) == known[directory]
+        assert uuid_text(image.directories[0]) == known[directory]
         if directory == dead:
             assert (image.leader, image.isr, image.elr) == (NO_LEADER, (), (1,))
             assert image.last_known_elr == (1,)
@@ -301,7 +299,7 @@ def test_a_move_to_a_directory_that_turns_out_to_be_dead_is_refused(
 
     def is_told(broker: Broker) -> bool:
         image = broker.metadata.image.topics["t"].partitions[index]
-        return uuid_text(image.directories[0].bytes) == known
+        return uuid_text(image.directories[0]) == known
 
     waits(running, is_told, "the move is over, and told")
     assert [each.value for each in wire.records("t", index)] == [b"%d" % index, b"more"]

@@ -98,7 +98,7 @@ def test_a_cancelled_call_does_not_cancel_the_connection_that_others_wait_for(
 
 def test_a_request_without_an_answer_returns_at_once(broker: RunningBroker) -> None:
     async def use(cluster: AsyncCluster) -> None:
-        fields = {"acks": 0, "timeout": 1000, "topic_data": []}
+        fields = {"acks": 0, "timeout_ms": 1000, "topic_data": []}
         assert await cluster.call("produce", fields, is_answered=False) is None
         assert (await cluster.call("metadata", {"topics": None})).brokers
 

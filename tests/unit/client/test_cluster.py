@@ -12,6 +12,7 @@ from cordwood.client.errors import (
     RefusedError,
     TimedOutError,
 )
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.testing.broker import RunningBroker
 from support.ports import free_port
 
@@ -67,9 +68,12 @@ def test_the_second_of_two_addresses_serves_when_the_first_is_down(broker: Runni
 
 
 def test_versions_are_negotiated(cluster: Cluster) -> None:
-    answer = cluster.call("metadata", {"topics": None})
-    assert answer.__version__ == min(13, cluster.versions(-1)[3][1])
-    assert cluster.call("metadata", {"topics": None}, version_max=9).__version__ == 9
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    cluster.call("create_topics", {"topics": [topic], "timeout_ms": 30_000})
+    asked = {"topics": [{"name": "t"}]}
+    newest, older = cluster.call("metadata", asked), cluster.call("metadata", asked, version_max=9)
+    # Version 10 adds the topic's id.
+    assert (newest.topics[0].topic_id != ZERO_UUID, older.topics[0].topic_id) == (True, ZERO_UUID)
 
 
 def test_an_api_that_no_broker_serves_is_not_asked_for(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ import pytest
 from cordwood.client.errors import DisconnectedError
 from cordwood.client.wire import Request, Wire
 from cordwood.protocol.headers import API_VERSIONS
-from cordwood.protocol.messages import encode, response_class
+from cordwood.protocol.messages import encode, response_codec
 
 METADATA = 3
 VERSIONS = Request(API_VERSIONS, 3, {})
@@ -16,7 +16,7 @@ BROKERS = Request(METADATA, 9, {"topics": None})
 
 
 def frame(correlation_id: int, request: Request, **fields: object) -> bytes:
-    body = encode(response_class(request.api_key, request.version), fields)
+    body = encode(response_codec(request.api_key, request.version), fields)
     tags = b"" if request.api_key == API_VERSIONS else b"\0"
     data = struct.pack(">i", correlation_id) + tags + body
     return struct.pack(">i", len(data)) + data
@@ -54,13 +54,6 @@ def test_a_request_without_an_answer_is_not_waited_for() -> None:
     wire.send(BROKERS)
     (answer,) = wire.receive(frame(2, BROKERS))
     assert answer.correlation_id == 2
-
-
-def test_an_answer_may_be_read_by_a_function_of_the_caller() -> None:
-    wire = Wire("me")
-    wire.send(Request(METADATA, 9, {"topics": None}, decode=len))
-    (answer,) = wire.receive(struct.pack(">iib", 8, 1, 0) + b"abc")
-    assert answer.read() == 3
 
 
 def test_an_answer_to_another_request_is_a_broken_connection() -> None:

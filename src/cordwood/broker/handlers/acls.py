@@ -7,12 +7,13 @@ Source: kafka.server.AclApis.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.create_acls import CreateAclsRequest
+from cordwood.protocol.apis.delete_acls import DeleteAclsRequest
+from cordwood.protocol.apis.describe_acls import DescribeAclsRequest
 
 _REFUSAL = {
     "error_code": ErrorCode.SECURITY_DISABLED,
@@ -21,19 +22,19 @@ _REFUSAL = {
 """SECURITY_DISABLED."""
 
 
-def describe(context: RequestContext, _request: Any) -> Response:
+def describe(context: RequestContext, _request: DescribeAclsRequest) -> Response:
     """Refuses."""
     context.require_cluster(Operation.DESCRIBE)
     return _REFUSAL | {"error_message": "No Authorizer is configured on the broker"}
 
 
-def create(context: RequestContext, request: Any) -> Response:
+def create(context: RequestContext, request: CreateAclsRequest) -> Response:
     """Refuses each."""
     context.require_cluster(Operation.ALTER)
     return {"results": [_REFUSAL for _ in request.creations]}
 
 
-def delete(context: RequestContext, request: Any) -> Response:
+def delete(context: RequestContext, request: DeleteAclsRequest) -> Response:
     """Refuses each."""
     context.require_cluster(Operation.ALTER)
     return {"filter_results": [_REFUSAL for _ in request.filters]}

@@ -8,7 +8,6 @@ Source: org.apache.kafka.controller.ClientQuotaControlManager; KIP-546, KIP-612.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
@@ -18,9 +17,10 @@ from cordwood.metadata.controller_requests import QuotaChange
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: AlterClientQuotasRequest) -> Response:
     """Answers for each entity, once."""
     context.require_cluster(Operation.ALTER_CONFIGS)
     changes = [

@@ -8,16 +8,15 @@ Kafka 4.3; KIP-133.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.alter_configs import AlterConfigsRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: AlterConfigsRequest) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
     resources = [
         Resource(

@@ -10,7 +10,6 @@ KIP-860.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
@@ -20,10 +19,10 @@ from cordwood.metadata.controller_requests import Reassignment
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Response:
     """Answers for each partition."""
     context.require_cluster(Operation.ALTER)
     wanted = [
@@ -31,7 +30,7 @@ def handle(context: RequestContext, request: Any) -> Response:
         for topic in in_steps(request.topics)
         for partition in in_steps(topic.partitions, every=16)
     ]
-    may_change = field(request, "allow_replication_factor_change", True)
+    may_change = request.allow_replication_factor_change
 
     def respond(results: Sequence[KafkaError | None]) -> Fields:
         return _response(request, results, may_change=may_change)
@@ -42,7 +41,12 @@ def handle(context: RequestContext, request: Any) -> Response:
     return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
-def _response(request: Any, results: Sequence[KafkaError | None], *, may_change: bool) -> Fields:
+def _response(
+    request: AlterPartitionReassignmentsRequest,
+    results: Sequence[KafkaError | None],
+    *,
+    may_change: bool,
+) -> Fields:
     errors = iter(results)
     return {
         "allow_replication_factor_change": may_change,

@@ -24,9 +24,10 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Response:
     """Begins every move that is not done already."""
     context.require_cluster(Operation.ALTER)
     topics: dict[str, list[dict[str, Any]]] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
@@ -19,9 +18,10 @@ from cordwood.metadata.controller_requests import NewPartitions
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.create_partitions import CreatePartitionsRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> Response:
     """Makes what can be made, and answers for each topic."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     duplicate = InvalidRequestError("Duplicate topic name.")

@@ -24,13 +24,13 @@ from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAu
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
 from cordwood.network.api import Api, Fields, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 
 _SETTINGS_SINCE = 5
 _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
     """Makes what can be made, and answers for each topic by its name."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     once = [name for name, count in times.items() if count == 1]
@@ -46,9 +46,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> Fields:
         return _response(context, wanted, results, times, denied)
 
-    asked = context.broker.controller.create_topics(
-        wanted, validate_only=field(request, "validate_only", False)
-    )
+    asked = context.broker.controller.create_topics(wanted, validate_only=request.validate_only)
     return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
@@ -76,7 +74,7 @@ def _response(
     return {"topics": [*others, *duplicates, *prohibited, *unauthorized]}
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,

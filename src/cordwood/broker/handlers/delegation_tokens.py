@@ -8,18 +8,17 @@ Source: kafka.server.KafkaApis.handleCreateTokenRequest and its neighbours.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.request_context import RequestContext
+from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
 
 _NONE = -1
 
 
-def refuse(_context: RequestContext, _request: Any) -> Response:
+def refuse(_context: RequestContext, _request: Message) -> Response:
     """Refuses."""
-    times = dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), _NONE)
+    times = dict.fromkeys(("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"), _NONE)
     anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}
     requester = {f"token_requester_{name}": value for name, value in anonymous.items()}
     return {

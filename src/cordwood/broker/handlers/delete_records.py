@@ -24,12 +24,12 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 
 _NO_LOW_WATERMARK = -1
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Response:
     """Deletes, and answers with the low watermark of each partition."""
     topics: dict[str, dict[int, Any]] = {}
     for topic in in_steps(request.topics):
@@ -52,13 +52,13 @@ def handle(context: RequestContext, request: Any) -> Response:
     operation = DelayedDeleteRecords(context, fields, pending)
     keys = [(each.topic, each.partition_index) for each in pending]
     context.broker.replicas.delayed.delete_records.try_complete_else_watch(
-        operation, keys, field(request, "timeout")
+        operation, keys, request.timeout_ms
     )
     return operation.answer
 
 
 def _delete(
-    context: RequestContext, topic: str, asked: Any, pending: list[_Pending]
+    context: RequestContext, topic: str, asked: DeleteRecordsPartition, pending: list[_Pending]
 ) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": _NO_LOW_WATERMARK}
     try:

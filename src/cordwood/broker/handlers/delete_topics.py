@@ -23,15 +23,15 @@ from cordwood.model.kafka_errors import (
     TopicDeletionDisabledError,
 )
 from cordwood.model.pauses import in_steps
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.network.api import Api, Fields, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.delete_topics import DeleteTopicsRequest
 
-_ZERO = UUID(int=0)
 _Asked = tuple[str | None, UUID]
 _Answer = dict[str, Any]
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
     """Deletes what is there, and answers for each topic as it was asked for."""
     asked = _asked(request)
     if not context.broker.settings.delete_topic_enable:
@@ -64,11 +64,10 @@ def _both(context: RequestContext, name: str | None, topic_id: UUID) -> _Asked:
     return name, topic_id if topic is None else topic.topic_id
 
 
-def _asked(request: Any) -> list[_Asked]:
-    topics = field(request, "topics", None)
-    if topics is None:
-        return [(name, _ZERO) for name in in_steps(request.topic_names, every=64)]
-    return [(each.name, each.topic_id or _ZERO) for each in in_steps(topics, every=64)]
+def _asked(request: DeleteTopicsRequest) -> list[_Asked]:
+    if not request.topics:  # versions before 6 have names
+        return [(name, ZERO_UUID) for name in in_steps(request.topic_names, every=64)]
+    return [(each.name, each.topic_id) for each in in_steps(request.topics, every=64)]
 
 
 def _without_faults(
@@ -95,7 +94,7 @@ def _without_faults(
         if topic is not None and topic.topic_id in found:
             said = "The provided topic name maps to an ID that was already supplied."
             answers.append(_answer(name, topic.topic_id, InvalidRequestError(said)))
-            wanted.pop((name, _ZERO), None)
+            wanted.pop((name, ZERO_UUID), None)
             wanted.pop(found[topic.topic_id], None)
     return list(wanted)
 
@@ -113,7 +112,7 @@ def _denied(context: RequestContext, name: str | None, topic_id: UUID) -> _Answe
     error = TopicAuthorizationError("Topic authorization failed.")
     describable = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found)
     if name is not None and not describable:
-        return _answer(name, _ZERO, error)
+        return _answer(name, ZERO_UUID, error)
     if found not in context.broker.metadata.image.topics:
         return None
     if describable and context.authorize(Operation.DELETE, ResourceType.TOPIC, found):
@@ -122,9 +121,9 @@ def _denied(context: RequestContext, name: str | None, topic_id: UUID) -> _Answe
 
 
 def _fault(name: str | None, topic_id: UUID, count: int) -> str | None:
-    if name is None and topic_id == _ZERO:
+    if name is None and topic_id == ZERO_UUID:
         return "Neither topic name nor id were specified."
-    if name is not None and topic_id != _ZERO:
+    if name is not None and topic_id != ZERO_UUID:
         return "You may not specify both topic name and topic id."
     if count > 1:
         return "Duplicate topic id." if name is None else "Duplicate topic name."

@@ -14,12 +14,13 @@ from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _KINDS = ("user", "client-id", "ip")
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Response:
     """Answers from the image."""
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     try:
@@ -74,7 +75,7 @@ def _filter(components: Any) -> tuple[dict[str, str | None], set[str]]:
     return exact, kinds
 
 
-def _require_match(component: Any) -> None:
+def _require_match(component: ComponentData) -> None:
     if component.match_type == _EXACT:
         if component.match is None:
             raise InvalidRequestError(

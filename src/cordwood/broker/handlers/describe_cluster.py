@@ -7,20 +7,18 @@ Source: kafka.server.AuthHelper.computeDescribeClusterResponse.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.handlers.cluster_facts import brokers_of, cluster_operations
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.describe_cluster import DescribeClusterRequest
 
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeClusterRequest) -> Response:
     """Answers from the image."""
-    endpoint_type = field(request, "endpoint_type", _BROKERS)
+    endpoint_type = request.endpoint_type
     if endpoint_type == _CONTROLLERS:
         return {
             "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -39,7 +37,7 @@ def handle(context: RequestContext, request: Any) -> Response:
             context.broker.metadata.image,
             context.listener,
             "broker_id",
-            with_fenced=field(request, "include_fenced_brokers", False),
+            with_fenced=request.include_fenced_brokers,
         ),
         "cluster_authorized_operations": cluster_operations(
             context, is_asked=request.include_cluster_authorized_operations

@@ -19,7 +19,7 @@ from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the "
@@ -27,7 +27,7 @@ _MALFORMED = (
 )
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response:
     """Answers from the image and the settings in force; a kind that none is fails all of them."""
     kinds = {int(kind) for kind in ConfigResource}
     if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
@@ -40,7 +40,9 @@ def handle(context: RequestContext, request: Any) -> Response:
     }
 
 
-def _described(context: RequestContext, asked: Any, request: Any) -> dict[str, Any]:
+def _described(
+    context: RequestContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> dict[str, Any]:
     denied = config_authorization_error(
         context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
     )
@@ -51,7 +53,7 @@ def _described(context: RequestContext, asked: Any, request: Any) -> dict[str, A
             asked.resource_type,
             asked.resource_name,
             wanted=asked.configuration_keys,
-            documentation=field(request, "include_documentation", False),
+            documentation=request.include_documentation,
         )
     except KafkaError as error:
         return _refused(asked, error)
@@ -62,11 +64,13 @@ def _described(context: RequestContext, asked: Any, request: Any) -> dict[str, A
     return _result(asked, 0, "", entries)
 
 
-def _refused(asked: Any, error: KafkaError) -> dict[str, Any]:
+def _refused(asked: DescribeConfigsResource, error: KafkaError) -> dict[str, Any]:
     return _result(asked, error.code, str(error), [])
 
 
-def _result(asked: Any, code: int, text: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(
+    asked: DescribeConfigsResource, code: int, text: str, entries: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "error_code": code,
         "error_message": text,

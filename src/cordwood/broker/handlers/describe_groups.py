@@ -18,14 +18,14 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.describe_groups import DescribeGroupsRequest
 
 _NOT_FOUND_SINCE = 6
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> Response:
     """Answers from memory."""
-    wants_operations = bool(field(request, "include_authorized_operations"))
+    wants_operations = bool(request.include_authorized_operations)
     groups = []
     denied = []
     for group_id in in_steps(request.groups, every=8):

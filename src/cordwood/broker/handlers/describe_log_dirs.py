@@ -17,12 +17,13 @@ from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from cordwood.storage.log.partition_log import PartitionLog
 
 _UNKNOWN = -1
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Response:
     """Lists every directory, with the partitions asked for or all."""
     if not context.authorize_cluster(Operation.DESCRIBE):
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
@@ -54,7 +55,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     return {"results": results}
 
 
-def _wanted(request: Any) -> set[tuple[str, int]] | None:
+def _wanted(request: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
     if request.topics is None:
         return None
     return {

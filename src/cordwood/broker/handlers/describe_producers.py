@@ -14,11 +14,12 @@ from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_producers import DescribeProducersRequest
 
 _NONE = -1
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeProducersRequest) -> Response:
     """Lists the producers that have not expired."""
     return {
         "topics": [

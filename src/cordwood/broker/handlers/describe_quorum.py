@@ -17,9 +17,10 @@ from cordwood.metadata.controller_requests import QuorumInfo
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.describe_quorum import DescribeQuorumRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeQuorumRequest) -> Response:
     """Answers for partition 0 of the metadata log, and knows no other."""
     context.require_cluster(Operation.DESCRIBE)
     asked = [

@@ -18,9 +18,10 @@ from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Response:
     """Answers from the image, topics by name, up to the limit of partitions."""
     image = context.broker.metadata.image
     cursor = request.cursor

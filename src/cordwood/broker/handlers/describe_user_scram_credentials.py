@@ -14,9 +14,12 @@ from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Response:
     """Lists mechanisms and iterations, never a digest."""
     context.require_cluster(Operation.DESCRIBE)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)

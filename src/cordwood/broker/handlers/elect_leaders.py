@@ -18,10 +18,10 @@ from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.elect_leaders import ElectLeadersRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: ElectLeadersRequest) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
     context.require_cluster(Operation.ALTER)
     wanted = None
@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: Any) -> Response:
             for each in in_steps(request.topic_partitions)
             for number in in_steps(each.partitions, every=64)
         ]
-    election_type = field(request, "election_type", 0)
+    election_type = request.election_type
 
     def respond(answer: Sequence[ElectionResult] | KafkaError) -> Fields:
         if not isinstance(answer, KafkaError):

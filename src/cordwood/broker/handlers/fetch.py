@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.fetch_sessions import (
-    FINAL_EPOCH,
     NO_SESSION,
     FetchContext,
     FetchPartition,
@@ -49,7 +48,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Encoded, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.fetch import FetchRequest
 from cordwood.storage.log.log_reader import Isolation
 
 _log = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ class _Read(NamedTuple):
     """An error, or a log that has diverged: there is no use in waiting."""
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: FetchRequest) -> Response:
     """Answers at once if there is enough, or nothing to wait for."""
     try:
         fetch_context = _fetch_context(context, request)
@@ -114,7 +113,7 @@ def handle(context: RequestContext, request: Any) -> Response:
         else Isolation.HIGH_WATERMARK,
         min(request.max_bytes, context.broker.settings.fetch_max_bytes),
     )
-    wait_ms = field(request, "max_wait")
+    wait_ms = request.max_wait_ms
     min_bytes = min(request.min_bytes, fetch.max_bytes)  # what is full is not waited for
     read = _read_all(fetch)
     if (
@@ -127,7 +126,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     return _delay(fetch, read, wait_ms, min_bytes - read.size_bytes)
 
 
-def _fetch_context(context: RequestContext, request: Any) -> FetchContext:
+def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchContext:
     names: Mapping[Any, str] = context.broker.metadata.image.topic_names
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     asked = []
@@ -140,8 +139,8 @@ def _fetch_context(context: RequestContext, request: Any) -> FetchContext:
                     PartitionKey(topic_id, name, each.partition),
                     fetch_offset=each.fetch_offset,
                     max_bytes=each.partition_max_bytes,
-                    current_leader_epoch=getattr(each, "current_leader_epoch", _NO_EPOCH),
-                    last_fetched_epoch=getattr(each, "last_fetched_epoch", _NO_EPOCH),
+                    current_leader_epoch=each.current_leader_epoch,
+                    last_fetched_epoch=each.last_fetched_epoch,
                 )
             )
     forgotten = [
@@ -150,12 +149,12 @@ def _fetch_context(context: RequestContext, request: Any) -> FetchContext:
             names.get(topic.topic_id, "") if by_id else topic.topic,
             index,
         )
-        for topic in getattr(request, "forgotten_topics_data", ())
+        for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
     return context.broker.fetch_sessions.context(
-        session_id=getattr(request, "session_id", NO_SESSION),
-        epoch=getattr(request, "session_epoch", FINAL_EPOCH),
+        session_id=request.session_id,
+        epoch=request.session_epoch,
         asked=asked,
         forgotten=forgotten,
         uses_topic_ids=by_id,
@@ -384,9 +383,9 @@ def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
             each.bytes_out += answer.size_bytes
 
 
-def _is_long(context: RequestContext, request: Any) -> bool:
+def _is_long(context: RequestContext, request: FetchRequest) -> bool:
     """Whether it is of a session with many partitions."""
-    session_id = getattr(request, "session_id", NO_SESSION)
+    session_id = request.session_id
     return (
         session_id != NO_SESSION
         and context.broker.fetch_sessions.size_of(session_id) > _INLINE_PARTITIONS_MAX

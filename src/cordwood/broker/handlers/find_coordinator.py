@@ -20,6 +20,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.find_coordinator import FindCoordinatorRequest
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +36,9 @@ class _Found(NamedTuple):
     message: str
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> Response:
     """Answers with this broker, or with the reason why there is no coordinator."""
-    asks_for_group = getattr(request, "key_type", _GROUP) == _GROUP
+    asks_for_group = request.key_type == _GROUP
     if context.api_version >= _BATCHED_SINCE:
         asks_for_group &= bool(request.coordinator_keys)
     if asks_for_group and GROUP_METADATA_TOPIC not in context.broker.metadata.image.topics:
@@ -45,7 +46,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     return _response(context, request)
 
 
-async def _after_creation(context: RequestContext, request: Any) -> Fields:
+async def _after_creation(context: RequestContext, request: FindCoordinatorRequest) -> Fields:
     """As `_response`, of which every key has no coordinator yet: the topic is created now."""
     (error,) = await context.broker.topic_creation.create([GROUP_METADATA_TOPIC])
     if error is not None:
@@ -53,8 +54,10 @@ async def _after_creation(context: RequestContext, request: Any) -> Fields:
     return await context.broker.thread.slices.run(lambda: _response(context, request, is_new=True))
 
 
-def _response(context: RequestContext, request: Any, *, is_new: bool = False) -> Fields:
-    kind = getattr(request, "key_type", _GROUP)
+def _response(
+    context: RequestContext, request: FindCoordinatorRequest, *, is_new: bool = False
+) -> Fields:
+    kind = request.key_type
     if context.api_version >= _BATCHED_SINCE:
         return {
             "coordinators": [

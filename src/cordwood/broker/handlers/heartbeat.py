@@ -7,23 +7,21 @@ Source: kafka.server.KafkaApis.handleHeartbeatRequest.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.network.api import Api, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.heartbeat import HeartbeatRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: HeartbeatRequest) -> Response:
     """Answers with an error code alone."""
     context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[int](context)
     context.broker.groups.heartbeat(
         request.group_id,
         request.member_id,
-        field(request, "group_instance_id"),
+        request.group_instance_id,
         request.generation_id,
         answer,
     )

@@ -12,18 +12,16 @@ Source: kafka.server.KafkaApis.handleInitProducerIdRequest, RPCProducerIdManager
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Fields, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.init_producer_id import InitProducerIdRequest
 
 _NONE = {"producer_id": -1, "producer_epoch": -1}
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
     """Gives the next id, with epoch 0."""
     if request.transactional_id is not None:
         if not context.authorize(
@@ -40,7 +38,7 @@ def handle(context: RequestContext, request: Any) -> Response:
         Operation.WRITE, ResourceType.TOPIC
     ):
         return _NONE | {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
-    if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _NONE | {"error_code": ErrorCode.INVALID_REQUEST}
     return _next(context)
 

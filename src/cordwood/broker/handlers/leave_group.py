@@ -7,18 +7,17 @@ Source: kafka.server.KafkaApis.handleLeaveGroupRequest, LeaveGroupResponse.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import LeaveReply, LeavingMember
 from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.leave_group import LeaveGroupRequest
 
 _SEVERAL_SINCE = 3
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: LeaveGroupRequest) -> Response:
     """Answers for each member; for one alone, in old versions, as for all."""
     context.require_group(Operation.READ, request.group_id)
     is_single = context.api_version < _SEVERAL_SINCE
@@ -26,7 +25,7 @@ def handle(context: RequestContext, request: Any) -> Response:
         [LeavingMember(request.member_id)]
         if is_single
         else [
-            LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
+            LeavingMember(each.member_id, each.group_instance_id, each.reason)
             for each in request.members
         ]
     )

@@ -9,7 +9,6 @@ Source: kafka.server.KafkaApis.handleListConfigResources, Kafka 4.3; KIP-1000, K
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
@@ -17,9 +16,10 @@ from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.list_config_resources import ListConfigResourcesRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: ListConfigResourcesRequest) -> Response:
     """Answers from the image."""
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     if context.api_version == 0:

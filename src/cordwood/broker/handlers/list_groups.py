@@ -8,16 +8,15 @@ Source: kafka.server.KafkaApis.handleListGroupsRequest, GroupCoordinatorService.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.list_groups import ListGroupsRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: ListGroupsRequest) -> Response:
     """Answers from memory."""
     loaded: asyncio.Future[None] = context.broker.thread.loop.create_future()
 
@@ -29,15 +28,15 @@ def handle(context: RequestContext, request: Any) -> Response:
     return _list(context, request) if loaded.done() else _later(context, request, loaded)
 
 
-async def _later(context: RequestContext, request: Any, loaded: asyncio.Future[None]) -> Fields:
+async def _later(
+    context: RequestContext, request: ListGroupsRequest, loaded: asyncio.Future[None]
+) -> Fields:
     await loaded
     return _list(context, request)
 
 
-def _list(context: RequestContext, request: Any) -> Fields:
-    groups = context.broker.groups.list_groups(
-        field(request, "states_filter", ()), field(request, "types_filter", ())
-    )
+def _list(context: RequestContext, request: ListGroupsRequest) -> Fields:
+    groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
     sees_all = context.authorize_cluster(Operation.DESCRIBE)
     return {
         "groups": [

@@ -18,6 +18,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -39,10 +40,10 @@ _SINCE = {
 _LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Response:
     """Looks every partition up; one that is asked for twice is refused, and answered once."""
     isolation = Isolation.HIGH_WATERMARK
-    if getattr(request, "isolation_level", 0) == _READ_COMMITTED:
+    if request.isolation_level == _READ_COMMITTED:
         isolation = Isolation.TXN_COMMITTED
     elif request.replica_id != _CONSUMER:
         isolation = Isolation.LOG_END
@@ -75,7 +76,11 @@ def handle(context: RequestContext, request: Any) -> Response:
 
 
 def _look_up(
-    context: RequestContext, topic: str, asked: Any, isolation: Isolation, version: int
+    context: RequestContext,
+    topic: str,
+    asked: ListOffsetsPartition,
+    isolation: Isolation,
+    version: int,
 ) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index}
     timestamp = asked.timestamp
@@ -83,7 +88,7 @@ def _look_up(
         return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
         partition = context.broker.replicas.partition(topic, asked.partition_index)
-        partition.check_epoch(getattr(asked, "current_leader_epoch", _NO_EPOCH))
+        partition.check_epoch(asked.current_leader_epoch)
         found = partition.log.list_offset(timestamp, isolation=isolation)
     except KafkaError as error:
         return fields | {"error_code": error.code}

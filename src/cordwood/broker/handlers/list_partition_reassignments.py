@@ -6,15 +6,15 @@ Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReass
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Response:
     """Answers from the image; of topics that are not there, and partitions, nothing is said."""
     context.require_cluster(Operation.DESCRIBE)
     image = context.broker.metadata.image

@@ -8,12 +8,12 @@ Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_transactions import DescribeTransactionsRequest
+from cordwood.protocol.apis.list_transactions import ListTransactionsRequest
 
 _STATES = frozenset(
     {
@@ -29,13 +29,13 @@ _STATES = frozenset(
 )
 
 
-def list_all(_context: RequestContext, request: Any) -> Response:
+def list_all(_context: RequestContext, request: ListTransactionsRequest) -> Response:
     """Lists nothing, and says which states it does not know."""
     unknown = [state for state in request.state_filters if state not in _STATES]
     return {"unknown_state_filters": unknown}
 
 
-def describe(context: RequestContext, request: Any) -> Response:
+def describe(context: RequestContext, request: DescribeTransactionsRequest) -> Response:
     """Knows none."""
     return {
         "transaction_states": [
@@ -44,7 +44,7 @@ def describe(context: RequestContext, request: Any) -> Response:
                 "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
                 if context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each)
                 else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "transaction_start_time": 0,
+                "transaction_start_time_ms": 0,
             }
             for each in request.transactional_ids
         ]

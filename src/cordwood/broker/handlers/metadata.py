@@ -31,17 +31,17 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.network.api import Api, Fields, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.metadata import MetadataRequest
 
 _log = logging.getLogger(__name__)
 
-_ZERO = UUID(int=0)
 _Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: MetadataRequest) -> Response:
     """Answers from the image, once topics that are missing have been created."""
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [
@@ -52,14 +52,12 @@ def handle(context: RequestContext, request: Any) -> Response:
         return _response(context, request, topics, [])
     asked, denied = _describable(context, _distinct(request.topics))
     missing: list[str] = []
-    if context.broker.settings.auto_create_topics_enable and field(
-        request, "allow_auto_topic_creation", True
-    ):
+    if context.broker.settings.auto_create_topics_enable and request.allow_auto_topic_creation:
         known = context.broker.metadata.image.topics
         missing = [
             name
             for topic_id, name in in_steps(asked, every=64)
-            if topic_id == _ZERO and name is not None and name not in known
+            if topic_id == ZERO_UUID and name is not None and name not in known
         ]
     if missing and not context.authorize_cluster(Operation.CREATE):
         creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, missing)
@@ -83,7 +81,7 @@ def _describable(
     allowed, denied = [], []
     for each in in_steps(asked, every=64):
         topic_id, name = each
-        found = names.get(topic_id) if topic_id != _ZERO else name
+        found = names.get(topic_id) if topic_id != ZERO_UUID else name
         if found is None or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found):
             allowed.append(each)
         else:
@@ -94,7 +92,7 @@ def _describable(
 
 async def _after_creation(
     context: RequestContext,
-    request: Any,
+    request: MetadataRequest,
     asked: Sequence[_Asked],
     missing: Sequence[str],
     denied: list[dict[str, Any]],
@@ -128,11 +126,11 @@ def _all_asked(
 
 def _response(
     context: RequestContext,
-    request: Any,
+    request: MetadataRequest,
     topics: list[dict[str, Any]],
     denied: list[dict[str, Any]],
 ) -> Fields:
-    if field(request, "include_topic_authorized_operations", False):
+    if request.include_topic_authorized_operations:
         for topic in in_steps(topics, every=64):
             if topic.get("error_code") != ErrorCode.UNKNOWN_TOPIC_ID:
                 topic["topic_authorized_operations"] = context.authorized_operations(
@@ -144,17 +142,17 @@ def _response(
         "controller_id": context.broker.node_id,
         "topics": topics + denied,
         "cluster_authorized_operations": cluster_operations(
-            context, is_asked=field(request, "include_cluster_authorized_operations", False)
+            context, is_asked=request.include_cluster_authorized_operations
         ),
     }
 
 
 def _distinct(topics: Iterable[Any]) -> list[_Asked]:
     """Each topic once, by its id or its name; where one has an id, names alone do not count."""
-    pairs = dict.fromkeys(
-        (getattr(each, "topic_id", None) or _ZERO, each.name) for each in in_steps(topics, every=64)
+    pairs = dict.fromkeys((each.topic_id, each.name) for each in in_steps(topics, every=64))
+    ids = dict.fromkeys(
+        topic_id for topic_id, _ in in_steps(pairs, every=64) if topic_id != ZERO_UUID
     )
-    ids = dict.fromkeys(topic_id for topic_id, _ in in_steps(pairs, every=64) if topic_id != _ZERO)
     return [(topic_id, None) for topic_id in ids] or list(pairs)
 
 
@@ -162,7 +160,7 @@ def _asked(
     context: RequestContext, topic_id: UUID, name: str | None, made: Mapping[str, int]
 ) -> dict[str, Any]:
     image = context.broker.metadata.image
-    if topic_id != _ZERO:
+    if topic_id != ZERO_UUID:
         known = image.topic_names.get(topic_id)
         if known is None:
             return _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
@@ -196,7 +194,7 @@ def _known(context: RequestContext, topic: TopicImage) -> dict[str, Any]:
     }
 
 
-def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, Any]:
+def _unknown(name: str | None, code: int, topic_id: UUID = ZERO_UUID) -> dict[str, Any]:
     return {
         "name": name,
         "topic_id": topic_id,
@@ -206,7 +204,7 @@ def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, A
     }
 
 
-def _is_long(context: RequestContext, request: Any) -> bool:
+def _is_long(context: RequestContext, request: MetadataRequest) -> bool:
     """Whether many partitions are described."""
     image = context.broker.metadata.image
     if not request.topics:

@@ -14,21 +14,22 @@ from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
-from cordwood.format.message_schema import uuid_text
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.network.api import Api, Fields, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 
 _TOPIC_IDS_SINCE = 10
-_ZERO = UUID(int=0)
 
 
 class _Asked:
     """A topic of the request, and what is to be answered of it by partition."""
 
-    def __init__(self, context: RequestContext, topic: Any, *, by_id: bool) -> None:
-        self.topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
+    def __init__(
+        self, context: RequestContext, topic: OffsetCommitRequestTopic, *, by_id: bool
+    ) -> None:
+        self.topic_id: UUID = topic.topic_id
         image = context.broker.metadata.image
         self.name: str | None = image.topic_names.get(self.topic_id) if by_id else topic.name
         known = None if self.name is None else image.topics.get(self.name)
@@ -38,7 +39,7 @@ class _Asked:
         if not is_allowed:
             known = None
         # Also of clients that name topics, so that a deleted topic's offsets are known as such.
-        self.stored_id = _ZERO if known is None else known.topic_id
+        self.stored_id = ZERO_UUID if known is None else known.topic_id
         self.partitions = topic.partitions
         missing: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.name is None:
@@ -59,7 +60,7 @@ class _Asked:
             CommitPartition(
                 each.partition_index,
                 each.committed_offset,
-                getattr(each, "committed_leader_epoch", -1),
+                each.committed_leader_epoch,
                 each.committed_metadata,
             )
             for each, error in in_steps(zip(self.partitions, self.errors, strict=True), every=16)
@@ -67,7 +68,7 @@ class _Asked:
         )
         if self.name is None or not partitions:
             return None
-        return CommitTopic(self.name, partitions, uuid_text(self.stored_id.bytes))
+        return CommitTopic(self.name, partitions, self.stored_id)
 
     def fail(self, code: int) -> None:
         """Answers with that error wherever there is none yet."""
@@ -88,7 +89,7 @@ class _Asked:
         }
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: OffsetCommitRequest) -> Response:
     """Answers when the offsets are committed."""
     context.require_group(Operation.READ, request.group_id)
     by_id = context.api_version >= _TOPIC_IDS_SINCE
@@ -96,14 +97,13 @@ def handle(context: RequestContext, request: Any) -> Response:
     topics = tuple(topic for each in asked if (topic := each.to_commit()) is not None)
     if not topics:
         return _fields(asked)
-    retention_ms = field(request, "retention_time")
     question = CommitRequest(
         group_id=request.group_id,
         topics=topics,
         member_id=request.member_id,
-        group_instance_id=field(request, "group_instance_id"),
+        group_instance_id=request.group_instance_id,
         generation_id=request.generation_id_or_member_epoch,
-        retention_ms=-1 if retention_ms is None else retention_ms,
+        retention_ms=request.retention_time_ms,
         api_version=context.api_version,
     )
     answer = CoordinatorAnswer[int](context)

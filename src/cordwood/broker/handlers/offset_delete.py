@@ -15,11 +15,12 @@ from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.offset_delete import OffsetDeleteRequest
 
 _MISSING = "is_missing"  # a key that no version of the response has
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> Response:
     """Answers for each partition when the tombstone of its offset is committed."""
     context.require_group(Operation.DELETE, request.group_id)
     image = context.broker.metadata.image
@@ -39,7 +40,10 @@ def handle(context: RequestContext, request: Any) -> Response:
 
 
 def _fields(
-    request: Any, allowed: Collection[str], there: list[tuple[str, int]], deleted: DeletedOffsets
+    request: OffsetDeleteRequest,
+    allowed: Collection[str],
+    there: list[tuple[str, int]],
+    deleted: DeletedOffsets,
 ) -> Fields:
     if deleted.error_code:
         return {"error_code": deleted.error_code}

@@ -16,22 +16,21 @@ from uuid import UUID
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
-from cordwood.format.message_schema import uuid_text
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.network.api import Api, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.offset_fetch import OffsetFetchRequest
 
 _TOP_LEVEL_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
 _TOPIC_IDS_SINCE = 10
-_ZERO = UUID(int=0)
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: OffsetFetchRequest) -> Response:
     """Answers from memory."""
-    require_stable = bool(field(request, "require_stable"))
+    require_stable = bool(request.require_stable)
     version = context.api_version
     if version >= _GROUPS_SINCE:
         return {
@@ -55,7 +54,7 @@ def _group(
     if asked.topics is not None:
         known = []
         for topic in in_steps(asked.topics, every=16):
-            topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
+            topic_id: UUID = topic.topic_id if by_id else ZERO_UUID
             name = context.broker.metadata.image.topic_names.get(topic_id) if by_id else topic.name
             if name is None:
                 unknown.append(_unknown(topic_id, topic.partition_indexes))
@@ -64,9 +63,7 @@ def _group(
                 failed = _all_failed(topic.partition_indexes, code)
                 denied.append({"name": name, "topic_id": topic_id, "partitions": failed})
             else:
-                known.append(
-                    FetchTopic(name, tuple(topic.partition_indexes), uuid_text(topic_id.bytes))
-                )
+                known.append(FetchTopic(name, tuple(topic.partition_indexes), topic_id))
     try:
         found = context.broker.groups.fetch(asked.group_id, known, require_stable=require_stable)
     except KafkaError as error:
@@ -106,7 +103,7 @@ def _all_failed(partitions: Iterable[int], code: int) -> list[dict[str, Any]]:
 
 def _topic(context: RequestContext, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:
     """A topic of the response; None for one that has no id to name it by."""
-    topic_id = _ZERO
+    topic_id = ZERO_UUID
     if by_id:
         known = context.broker.metadata.image.topics.get(topic.name)
         if known is None:
@@ -144,10 +141,9 @@ def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _is_long(_context: RequestContext, request: Any) -> bool:
+def _is_long(_context: RequestContext, request: OffsetFetchRequest) -> bool:
     """Whether all offsets of a group are asked for."""
-    groups = getattr(request, "groups", None)
-    return any(each.topics is None for each in ((request,) if groups is None else groups))
+    return any(each.topics is None for each in (request.groups or (request,)))
 
 
 API = Api(9, "OffsetFetch", 1, 10, handle, is_long=_is_long)

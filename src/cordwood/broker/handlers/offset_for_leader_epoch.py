@@ -14,9 +14,10 @@ from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Response:
     """Looks every partition up."""
     return {
         "topics": [

@@ -40,7 +40,7 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Encoded, Response
 from cordwood.network.request_errors import UnansweredRequestError
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from cordwood.storage.append.payload import may_expand_beyond
 from cordwood.storage.log.append_result import AppendResult
 
@@ -76,7 +76,7 @@ _START_IS_NOT_TOLD = (
 _DONE = struct.Struct(">ihqqq")
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: ProduceRequest) -> Response:
     """Appends all; answers at once, but acks=all when all is committed."""
     fault = request_fault(request)
     if fault is not None:
@@ -111,7 +111,7 @@ def handle(context: RequestContext, request: Any) -> Response:
         topics.append(
             {
                 "name": name,
-                "topic_id": getattr(topic, "topic_id", None),
+                "topic_id": topic.topic_id,
                 "partition_responses": partitions,
             }
         )
@@ -120,17 +120,18 @@ def handle(context: RequestContext, request: Any) -> Response:
             raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
     if uncommitted:
-        timeout_ms = field(request, "timeout")
-        return when_committed(context, {"responses": topics}, uncommitted, timeout_ms)
+        return when_committed(context, {"responses": topics}, uncommitted, request.timeout_ms)
     return {"responses": topics}
 
 
-def _single(request: Any) -> bool:
+def _single(request: ProduceRequest) -> bool:
     topics = request.topic_data
     return len(topics) == 1 and len(topics[0].partition_data) == 1
 
 
-def _name_of(context: RequestContext, topic: Any, version: int) -> tuple[str, KafkaError | None]:
+def _name_of(
+    context: RequestContext, topic: TopicProduceData, version: int
+) -> tuple[str, KafkaError | None]:
     if version < _TOPIC_IDS_SINCE:
         name = topic.name
     else:
@@ -143,7 +144,7 @@ def _name_of(context: RequestContext, topic: Any, version: int) -> tuple[str, Ka
     return name, None
 
 
-def _all_refused(request: Any, fault: KafkaError) -> Response:
+def _all_refused(request: ProduceRequest, fault: KafkaError) -> Response:
     """The same error for every partition."""
     if request.acks == 0:
         raise UnansweredRequestError(str(fault))
@@ -151,8 +152,8 @@ def _all_refused(request: Any, fault: KafkaError) -> Response:
     return {
         "responses": [
             {
-                "name": getattr(topic, "name", ""),
-                "topic_id": getattr(topic, "topic_id", None),
+                "name": topic.name,
+                "topic_id": topic.topic_id,
                 "partition_responses": [
                     _refused(data.index, fault.code, text) for data in topic.partition_data
                 ],
@@ -163,9 +164,9 @@ def _all_refused(request: Any, fault: KafkaError) -> Response:
 
 
 def _append(
-    context: RequestContext, name: str, data: Any, *, acks_are_valid: bool
+    context: RequestContext, name: str, data: PartitionProduceData, *, acks_are_valid: bool
 ) -> AppendResult | _Partition:
-    records = data.records
+    records: bytes | memoryview = data.records or b""
     try:
         partition = context.broker.replicas.partition(name, data.index)
         require_one_batch(records, context.api_version)
@@ -210,7 +211,7 @@ def _refused(index: int, code: int, message: str | None) -> _Partition:
         "index": index,
         "error_code": code,
         "base_offset": -1,
-        "log_append_time": -1,
+        "log_append_time_ms": -1,
         "log_start_offset": -1,
         "error_message": message,
     }
@@ -221,12 +222,12 @@ def _done(index: int, result: AppendResult) -> _Partition:
         "index": index,
         "error_code": 0,
         "base_offset": result.first_offset,
-        "log_append_time": result.log_append_time_ms,
+        "log_append_time_ms": result.log_append_time_ms,
         "log_start_offset": result.log_start_offset,
     }
 
 
-def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Response:
+def _quick(topic: TopicProduceData, index: int, result: AppendResult, version: int) -> Response:
     """The answer that is nearly always given, without the detour over fields and schema."""
     done = _DONE.pack(
         index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
@@ -249,7 +250,7 @@ def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Respon
     return Encoded([head + done + b"\0\0\0\0"])
 
 
-def _is_long(_context: RequestContext, request: Any) -> bool:
+def _is_long(_context: RequestContext, request: ProduceRequest) -> bool:
     """Whether a compressed batch may expand to more than can be validated in a turn."""
     return any(
         data.records is not None and may_expand_beyond(data.records, _INLINE_EXPANDED_BYTES_MAX)

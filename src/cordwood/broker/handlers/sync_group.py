@@ -7,22 +7,20 @@ Source: kafka.server.KafkaApis.handleSyncGroupRequest.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Fields, Response
-from cordwood.protocol.messages import field
+from cordwood.protocol.apis.sync_group import SyncGroupRequest
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: SyncGroupRequest) -> Response:
     """Answers when the leader has brought the assignments."""
-    protocol_type, protocol_name = field(request, "protocol_type"), field(request, "protocol_name")
+    protocol_type, protocol_name = request.protocol_type, request.protocol_name
     if context.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
         return _fields(SyncAnswer(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     context.require_group(Operation.READ, request.group_id)
@@ -30,7 +28,7 @@ def handle(context: RequestContext, request: Any) -> Response:
     question = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,
-        group_instance_id=field(request, "group_instance_id"),
+        group_instance_id=request.group_instance_id,
         generation_id=request.generation_id,
         protocol_type=protocol_type,
         protocol_name=protocol_name,

@@ -6,16 +6,16 @@ Source: org.apache.kafka.controller.QuorumController.unregisterBroker; KIP-631.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
 from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.unregister_broker import UnregisterBrokerRequest
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Response:
     """As in Kafka, this broker as well: it then has to be started again."""
     context.require_cluster(Operation.ALTER)
     return _response(context.broker.controller.unregister_broker(request.broker_id))

@@ -20,11 +20,12 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 
 _log = logging.getLogger(__name__)
 
 
-def handle(context: RequestContext, request: Any) -> Response:
+def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response:
     """Writes a marker to each partition; answers when all are committed.
 
     A partition is answered once, even if it is named twice.
@@ -57,7 +58,11 @@ def handle(context: RequestContext, request: Any) -> Response:
 
 
 def _write(
-    context: RequestContext, marker: Any, topic: str, index: int, uncommitted: list[Uncommitted]
+    context: RequestContext,
+    marker: WritableTxnMarker,
+    topic: str,
+    index: int,
+    uncommitted: list[Uncommitted],
 ) -> dict[str, Any]:
     """The answer for a partition; it is added to `uncommitted` if the marker is not committed."""
     try:
@@ -85,7 +90,7 @@ def _write(
     return answer
 
 
-def _append(context: RequestContext, marker: Any, topic: str, index: int) -> int:
+def _append(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> int:
     """Appends the marker; returns its offset.
 
     Raises:

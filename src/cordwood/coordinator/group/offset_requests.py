@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey
 from cordwood.coordinator.group.shard import GroupShard
-from cordwood.format.message_schema import ZERO_UUID
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
+from cordwood.model.uuids import ZERO_UUID
 
 _GROUP_NOT_FOUND_SINCE = 9
 _NO_TIMESTAMP = -1
@@ -41,7 +42,7 @@ class CommitTopic(NamedTuple):
 
     name: str
     partitions: tuple[CommitPartition, ...]
-    topic_id: str = ZERO_UUID
+    topic_id: UUID = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class FetchTopic(NamedTuple):
 
     name: str
     partitions: tuple[int, ...]
-    topic_id: str = ZERO_UUID
+    topic_id: UUID = ZERO_UUID
 
 
 class FetchedOffset(NamedTuple):
@@ -79,7 +80,7 @@ class FetchedTopic(NamedTuple):
     """The committed offsets of a topic."""
 
     name: str
-    topic_id: str
+    topic_id: UUID
     partitions: tuple[FetchedOffset, ...]
 
 
@@ -193,7 +194,7 @@ def fetch_all_offsets(
 
 
 def _fetched(
-    shard: GroupShard, key: OffsetKey, topic_id: str, *, at: int, require_stable: bool
+    shard: GroupShard, key: OffsetKey, topic_id: UUID, *, at: int, require_stable: bool
 ) -> FetchedOffset:
     if require_stable and shard.offsets.is_pending(key):
         return FetchedOffset(key.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -53,7 +53,7 @@ _LOG = logging.getLogger(__name__)
 class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
     """The log of groups, and the topics whose offsets they commit."""
 
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, UUID]:
         """The ids of those of the topics that exist."""
 
 

@@ -9,7 +9,6 @@ import pytest
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import LeavingMember, Protocol
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
-from cordwood.format.message_schema import uuid_text
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import RecordTooLargeError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
@@ -125,10 +124,10 @@ def test_commit_that_cannot_be_written_is_not_seen(run: GroupRun, broker: GroupB
 
 
 def test_offset_of_a_topic_that_was_made_anew_is_none(run: GroupRun, broker: GroupBroker) -> None:
-    old = uuid_text(broker.image.topics["t"].topic_id.bytes)
+    old = broker.image.topics["t"].topic_id
     run.commit(5, topic_id=old)
     broker.recreate("t")
-    new = uuid_text(broker.image.topics["t"].topic_id.bytes)
+    new = broker.image.topics["t"].topic_id
     assert run.fetched(topic_id=new).offset == -1
     assert run.fetched(topic_id=old).offset == 5
     assert run.fetched().offset == 5, "who does not say which topic is told of any"
@@ -157,7 +156,7 @@ def test_offset_for_a_new_topic_that_is_committed_during_the_deletion_of_the_old
 ) -> None:
     run.commit(1)
     broker.recreate("t")
-    new = uuid_text(broker.image.topics["t"].topic_id.bytes)
+    new = broker.image.topics["t"].topic_id
     # The first pause is before the offsets of the old topic are looked for.
     committing = Interruption(lambda: committing.count == 2 and run.commit(5, topic_id=new))
     committing.run(lambda: run.groups.on_topics_deleted(["t"]))
@@ -178,7 +177,7 @@ def test_offset_for_the_new_topic_outlives_the_deletion_of_the_old(
     run: GroupRun, broker: GroupBroker
 ) -> None:
     broker.recreate("t")
-    run.commit(5, topic_id=uuid_text(broker.image.topics["t"].topic_id.bytes))
+    run.commit(5, topic_id=broker.image.topics["t"].topic_id)
     run.groups.on_topics_deleted(["t"])
     assert run.offset() == 5
 

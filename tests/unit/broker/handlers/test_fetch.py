@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from cordwood.broker.request_context import RequestContext
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.network.api import Peer
 from cordwood.protocol.headers import RequestHeader
+from cordwood.protocol.messages import build, request_codec
 from cordwood.testing.broker import RunningBroker
 from support.interruption import Interruption
 from support.kafka import poll_until
@@ -374,16 +374,16 @@ def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
     asked = {"name": name, "num_partitions": 100, "replication_factor": 1}
     wire.ask("create_topics", 5, {"timeout": 60_000, "topics": [asked]})
     partitions = [
-        SimpleNamespace(partition=number, fetch_offset=0, partition_max_bytes=1 << 20)
+        {"partition": number, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         for number in range(100)
     ]
-    request = SimpleNamespace(
-        max_wait=600_000,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        topics=[SimpleNamespace(topic=name, partitions=partitions)],
-    )
+    values = {
+        "max_wait_ms": 600_000,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "topics": [{"topic": name, "partitions": partitions}],
+    }
+    request = build(request_codec(1, 6), values)
 
     def begin(broker: Broker) -> Any:
         def append_once() -> None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kio.schema.index import api_key_map, schema_name_map
-
 from cordwood.client.admin import Admin
 from cordwood.client.cluster import Cluster
 from cordwood.client.core import BrokerEndpoint, api_name
+from cordwood.protocol.apis import APIS
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
@@ -66,13 +65,13 @@ def _shown(key: int, low: int, high: int) -> str:
         return f"UNKNOWN({key}): {versions}"
     if high < low:
         return f"{name}({key}): UNSUPPORTED"
-    known = schema_name_map[api_key_map[key]]
-    if max(known) < low:
+    known = APIS[key]
+    if known.max_version < low:
         usable = "unusable: node too new"
-    elif high < min(known):
+    elif high < known.min_version:
         usable = "unusable: node too old"
     else:
-        usable = f"usable: {min(max(known), high)}"
+        usable = f"usable: {min(known.max_version, high)}"
     return f"{name}({key}): {versions} [{usable}]"
 
 

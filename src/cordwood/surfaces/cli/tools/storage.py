@@ -15,7 +15,6 @@ from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import listeners_of
 from cordwood.broker.configs.values import BrokerValues, java_order, parse_texts
 from cordwood.format.file_names import META_PROPERTIES
-from cordwood.format.message_schema import uuid_text
 from cordwood.format.meta_properties import MetaProperties
 from cordwood.metadata.formatting import format_directories, read_directory, require_own
 from cordwood.metadata.image import Endpoint
@@ -27,10 +26,10 @@ from cordwood.metadata.releases import (
     release_name,
     release_of,
 )
-from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.properties import parse_properties
 from cordwood.model.rng import SystemRng
+from cordwood.model.uuids import fresh_uuid, uuid_text
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
 from cordwood.surfaces.cli.tools.tool import (
@@ -232,7 +231,7 @@ def _read_config(path: str) -> _Config:
 
 
 def _random_uuid(options: Options, terminal: Terminal) -> int:
-    text = uuid_text(fresh_uuid(SystemRng()).bytes)
+    text = uuid_text(fresh_uuid(SystemRng()))
     if options.has("json"):
         terminal.document({"uuid": text})
     else:
