@@ -103,7 +103,7 @@ def view_of(log: PartitionLog, cleaner_checkpoint: int | None) -> LogView:
 
 
 class _Noted:
-    """What of a log has to be seen at one moment; the rest of a view is made of it without lock."""
+    """The state of a log at one moment; the rest of a view is computed without the lock."""
 
     def __init__(self, log: PartitionLog) -> None:
         with log.lock:
@@ -133,7 +133,7 @@ class _Noted:
 def capture(
     log: PartitionLog, *, end: int | None = None, cleaner_checkpoint: int | None = None
 ) -> Captured:
-    """Looks at the segments below `end`, and all that decides about their records.
+    """Captures the segments below `end`, and the state that decides about their records.
 
     Producers are those of this moment. One whose newest batch lies in the round leaves that batch's
     header there; whatever it appends meanwhile goes to segments behind the round.

@@ -49,7 +49,7 @@ _PASSES_MAX = 8
 
 @dataclass(slots=True)
 class _Target:
-    """One partition under way."""
+    """One partition of the run."""
 
     log_dir: LogDir
     place: PartitionDir
@@ -288,7 +288,7 @@ class _Run:
         )
 
     def plan_only(self) -> None:
-        """What would be done, from views alone."""
+        """Plans without executing, from views alone."""
         started = self._clock.monotonic_s()
         targets = self._alive()
         self._listener.begin("planning", len(targets))

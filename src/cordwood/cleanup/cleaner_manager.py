@@ -115,7 +115,7 @@ class LogToClean:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose log."""
+        """The partition of the log."""
         return self.log.topic_partition
 
 
@@ -320,7 +320,7 @@ class CleanerManager:
                 self._let_go.wait(_WAIT_S)
 
     def resume_cleaning(self, partitions: Iterable[TopicPartition]) -> None:
-        """Takes back one pause of each.
+        """Removes one pause of each.
 
         Raises:
             CleaningStateError: one is not paused.
@@ -356,7 +356,7 @@ class CleanerManager:
             raise LogCleaningAbortedError(f"the log dir {log.log_dir} is offline")
 
     def done_cleaning(self, partition: TopicPartition, log_dir: Path, end_offset: int) -> None:
-        """Lets go of a log; its checkpoint is written if the cleaning was not aborted.
+        """Ends the cleaning of a log; writes its checkpoint unless the cleaning was aborted.
 
         Args:
             partition: that was in progress.
@@ -372,7 +372,7 @@ class CleanerManager:
             self._leave(partition)
 
     def done_deleting(self, partitions: Iterable[TopicPartition]) -> None:
-        """Lets go of logs that `deletable_logs` gave.
+        """Ends the retention of logs from `deletable_logs`.
 
         Raises:
             CleaningStateError: one was not in progress.

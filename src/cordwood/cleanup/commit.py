@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class StalePlanError(CordwoodError):
-    """What a plan was made on has changed; nothing was done."""
+    """The state that a plan is based on has changed; nothing was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Placement(Protocol):
         """
 
     def place(self, round_: Round, number: int, manifest: Manifest) -> None:
-        """Puts the staged files of group `number` in place.
+        """Commits the staged files of group `number`.
 
         Raises:
             OSError, CordwoodError: it could not be put in place.
@@ -99,7 +99,7 @@ def staged_files(round_: Round, manifest: Manifest) -> StagedSegment:
 
 
 class RoundCommitter:
-    """Puts the groups of one round in place, in order, as their manifests appear."""
+    """Commits the groups of one round, in order, as their manifests appear."""
 
     def __init__(
         self,
@@ -139,11 +139,11 @@ class RoundCommitter:
         begin_attempt(self._directory, self.round.attempt, fs=self._fs)
 
     def skip(self, manifests: dict[int, Manifest]) -> None:
-        """Takes note of groups that stay as they are, by number."""
+        """Records groups that do not change, by number."""
         self._known = manifests
 
     def poll(self) -> bool:
-        """Puts in place what is ready; whether anything was.
+        """Commits the groups that are ready; returns whether there was one.
 
         Raises:
             OSError, CordwoodError: a group could not be put in place, or the round must not

@@ -70,7 +70,7 @@ class RetainedLog(Protocol):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose."""
+        """The topic partition."""
 
     @property
     def config(self) -> LogConfig:

@@ -1,4 +1,4 @@
-"""What a cleaning changes in an offline log: its files, one step after another.
+"""The commit of a cleaning to an offline log, step by step.
 
 Each function first checks that what was planned on is still there. A crash after any step leaves a
 log that the next run, or Kafka, continues with.

@@ -57,7 +57,7 @@ class CleanerStoppedError(LogCleaningAbortedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
-    """What one compaction did; `invalid_messages` are records without a key.
+    """The statistics of one compaction; `invalid_messages` are records without a key.
 
     `index` says how the keys were gathered, None where the engine does not say.
 
@@ -94,7 +94,7 @@ class CleanerStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerRun:
-    """One attempt to compact a log: when it began (ms), how long it took, and what came of it.
+    """One attempt to compact a log: its start (ms), its duration, and its outcome.
 
     `outcome` is `cleaned`, `aborted` or `failed`; `error` says why it was one of the latter.
     """
@@ -310,7 +310,7 @@ class OnlineCleaner:
         return broker.log_cleaner_io_max_bytes_per_second / max(1, broker.log_cleaner_threads)
 
     def _record(self, chosen: LogToClean, stats: CleanerStats) -> None:
-        """Says what a round did, in the lines of Kafka's that have a meaning here.
+        """Logs the statistics of a round, with those of Kafka's lines that apply here.
 
         Source: LogCleaner.CleanerThread.recordStats.
         """
@@ -373,7 +373,7 @@ def _free_bytes(fs: FileSystem, path: Path) -> int | None:
 
 @dataclass(slots=True)
 class _Outcome:
-    """What became of one attempt."""
+    """The outcome of one attempt."""
 
     kind: str = "cleaned"
     error: str = ""

@@ -101,7 +101,7 @@ def _announce(round_: Round, prefix: str) -> None:
 
 
 class _Told:
-    """Says, when the first group is ready, that the keys have been gathered."""
+    """Logs, when the first group is ready, that the offset map is complete."""
 
     def __init__(self, round_: Round, prefix: str) -> None:
         self._round = round_

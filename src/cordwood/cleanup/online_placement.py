@@ -1,4 +1,4 @@
-"""Puts rewritten groups in place in a running log, beside its appends and reads.
+"""Commits rewritten groups to a running log, in parallel with appends and reads.
 
 There is no journal: after a crash the loader finishes or undoes the group it finds half done, by
 Kafka's own rules, and the next round begins at the cleaner's checkpoint again.
@@ -87,7 +87,7 @@ class OnlinePlacement:
         )
 
     def _tell(self, round_: Round, sources: Sequence[LogSegment], base_offset: int) -> None:
-        """Of each source what became of its tombstones of magic 0 and 1."""
+        """Logs for each source how tombstones of magic 0 and 1 are treated."""
         modified = {s.base_offset: s.modified_ns // 1_000_000 for s in round_.segments}
         for source in sources:
             modified_ms = modified[source.base_offset]

@@ -94,7 +94,7 @@ def _collect(log: PartitionLog, now_ms: int) -> int:
 
 
 def start_retention(manager: CleanerManager) -> None:
-    """Puts `retention_pass` on the schedule, every log.retention.check.interval.ms."""
+    """Schedules `retention_pass` every log.retention.check.interval.ms."""
     broker = manager.logs.broker
     period_ms = broker.log_retention_check_interval_ms
     _log.info("Starting log cleanup with a period of %s ms.", period_ms)

@@ -73,7 +73,7 @@ def _lower_checkpoint(manager: CleanerManager, log: PartitionLog) -> None:
 
 
 def update_topic_config(manager: CleanerManager, topic: str, config: LogConfig) -> None:
-    """Puts other settings in force; a cleaning that they no longer ask for is stopped."""
+    """Applies other settings; stops a cleaning that they no longer require."""
     for log in manager.logs.update_topic_config(topic, config):
         if manager.logs.get(log.topic_partition) is log:
             manager.abort_cleaning(log.topic_partition)
@@ -105,7 +105,7 @@ class PausedMove:
         return self._move.advance()
 
     def finish(self) -> PartitionLog:
-        """Puts the future log in the place of the current one, and has it cleaned again.
+        """Replaces the current log with the future log, and allows its cleaning again.
 
         Raises:
             NotCaughtUpError: more was written than can be copied while nobody writes: `advance`.

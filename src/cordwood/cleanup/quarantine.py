@@ -24,7 +24,7 @@ _SPACE_FIRST_MS = 30_000
 
 
 class Stage(enum.Enum):
-    """What went wrong; the mark goes when just that goes well."""
+    """The failed stage; the mark is removed when this stage succeeds."""
 
     LOOK = "looking at it"
     COMPACTION = "compaction"
@@ -126,7 +126,7 @@ class Quarantine:
         return False
 
     def heal(self, log: PartitionLog, stage: Stage) -> Mark | None:
-        """Takes off a log's mark where this is what had gone wrong; returns it."""
+        """Removes and returns a log's mark if this stage had failed."""
         mark = self.of(log)
         if mark is None or mark.stage is not stage:
             return None
@@ -134,7 +134,7 @@ class Quarantine:
         return mark
 
     def move(self, log: PartitionLog, source: Path, destination: Path) -> None:
-        """Takes a partition's mark along to another directory, where `log` is now its log."""
+        """Moves a partition's mark to another directory, where `log` is now its log."""
         partition = log.topic_partition
         mark = self._remove(source, partition)
         if mark is not None:

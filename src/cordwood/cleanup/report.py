@@ -1,4 +1,4 @@
-"""What a cleaning did, as values that a table or a JSON document shows."""
+"""The report of a cleaning, as values for a table or a JSON document."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Size:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """One partition. Sizes are None where it was left alone."""
+    """One partition. Sizes are None if it was skipped."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What a cleaning is asked to do, and the two parties it works with: an engine and a listener."""
+"""The request of a cleaning, and the interfaces of its engine and its listener."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanRequest:
-    """What is to be done.
+    """The request.
 
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
     for all. `named_topics` are topics that have settings of their own, by the option that gives

@@ -66,7 +66,7 @@ class SurvivingSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSpec:
-    """All that a task needs to rewrite a group.
+    """The input of a task that rewrites a group.
 
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of

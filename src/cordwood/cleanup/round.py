@@ -1,4 +1,4 @@
-"""One compaction round over one log: what every task of it must know, and how it is cut up.
+"""One compaction round over one log: the input of its tasks, and how it is divided.
 
 A round is a plain value that travels to tasks as JSON, is written to the journal before anything is
 touched, and is the same on every machine.

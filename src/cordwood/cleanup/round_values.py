@@ -31,7 +31,7 @@ _KINDS: dict[str, type[CordwoodError]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSource:
-    """One segment to be read: its file and how much of it counts.
+    """One segment to read: its file, and how many bytes of it are valid.
 
     `next_base_offset` is the base of the segment after it, exclusive bound of its offsets.
     """
@@ -45,7 +45,7 @@ class SegmentSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRecord:
-    """What the producer state knows of an active producer's newest data.
+    """The newest data of an active producer, from the producer state.
 
     `last_data_offset` is None when only a marker of that producer is known.
     """
@@ -73,7 +73,7 @@ class Discarded:
 
 @dataclass(slots=True)
 class Manifest:
-    """What a rewrite made: sizes of the staged files, and counts for the report.
+    """The result of a rewrite: sizes of the staged files, and counts for the report.
 
     `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
     of the transactions behind the group, from which an interrupted round continues.

@@ -1,4 +1,4 @@
-"""One child process with a Spark session, as its parent sees it: started, spoken to, ended.
+"""One child process with a Spark session: its start, its messages, its end.
 
 A thread of its own keeps it: it starts the process, reads its messages, and when the process has
 ended ends whatever that had started. The process lives no longer than this one.
@@ -40,19 +40,19 @@ Message = dict[str, Any]
 
 
 class Keeper(Protocol):
-    """Whom a child reports to, in the child's thread."""
+    """The receiver of a child's reports, called in the child's thread."""
 
     def heard(self, child: SparkChild, message: Message) -> None:
-        """It has said something."""
+        """Called for a message of the child."""
 
     def idle_s(self, child: SparkChild) -> float | None:
         """How long it may be idle; None while it has something to do."""
 
     def retire(self, child: SparkChild) -> bool:
-        """Takes it out of service if it has nothing to do; whether it has not."""
+        """Retires the child if it is idle; returns whether it was."""
 
     def ended(self, child: SparkChild) -> None:
-        """It is gone, and so is all that it had started."""
+        """Called when the child and all its processes have ended."""
 
 
 class SparkChild:
@@ -87,7 +87,7 @@ class SparkChild:
     # ---- for any thread
 
     def start(self) -> None:
-        """Has it started, and returns at once."""
+        """Starts the child in its thread, and returns immediately."""
         self._thread.start()
 
     def join(self) -> None:
@@ -95,7 +95,7 @@ class SparkChild:
         self._thread.join()
 
     def send(self, number: int, message: Message) -> None:
-        """Says something to it, as soon as it is ready; under a number, to be withdrawn by."""
+        """Sends a message when the child is ready; `number` allows to withdraw it."""
         with self._lock:
             if self.state == "starting":
                 self._pending[number] = message
@@ -103,12 +103,12 @@ class SparkChild:
         self._say(message)
 
     def withdraw(self, number: int) -> bool:
-        """Takes back what was not said yet; whether it was not."""
+        """Withdraws a message that is not sent yet; returns whether it was withdrawn."""
         with self._lock:
             return self._pending.pop(number, None) is not None
 
     def kill(self, reason: str, *, kind: str | None = None) -> None:
-        """Has it ended, at once; with a kind of trouble if it is one."""
+        """Ends the child immediately; records a kind of failure if given."""
         with self._lock:
             if self._end_wanted or self.state == "ended":
                 return
@@ -119,7 +119,7 @@ class SparkChild:
         self.look()
 
     def look(self) -> None:
-        """Has its thread look whether it is still needed."""
+        """Makes its thread check whether the child is still needed."""
         with self._lock:
             if self.state != "ended":
                 os.write(self._wake_in, b"!")
@@ -226,7 +226,7 @@ class SparkChild:
             self._keeper.heard(self, message)
 
     def _note_end(self) -> None:
-        """It has ended by itself."""
+        """Handles a child that has ended by itself."""
         assert self._process is not None, "it was started"
         # Its number stays its own until it is waited for: look, and leave the rest to `_bury`.
         # A busy machine may take a while between the end of its socket and its own.
@@ -261,7 +261,7 @@ class SparkChild:
         return ""
 
     def _dismiss(self, handle: socket.socket) -> None:
-        """Lets it end in good order, within limits."""
+        """Lets the child end cleanly, within time limits."""
         self.state = "stopping"
         _log.info("Stopping Spark, which has been idle")
         self._say({"do": "stop"})

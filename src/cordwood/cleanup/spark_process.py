@@ -56,7 +56,7 @@ _DIED = Backoff(1.0, 60.0)
 
 
 class _Run:
-    """Some rounds that a child is to execute, or does."""
+    """Rounds that a child executes or will execute."""
 
     def __init__(self, committers: Sequence[RoundCommitter]) -> None:
         self.committers = committers
@@ -307,7 +307,7 @@ class SparkProcess:
     # ---- what others ask
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Takes other settings; a child with another number of cores ends when it is idle."""
+        """Applies other settings; a child with another number of cores ends when it is idle."""
         with self._lock:
             old, self._settings = self._settings, settings
             if old.threads != settings.threads:

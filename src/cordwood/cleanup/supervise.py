@@ -45,7 +45,7 @@ class CommittersOwner:
         self._by_name = {committer.round.name: committer for committer in committers}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
-        """Of no interest here."""
+        """Ignored."""
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
         """As `Owner.skip`."""
@@ -66,7 +66,7 @@ class CommittersOwner:
 
 
 def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
-    """Lets the tasks of rounds start; those that can be executed.
+    """Starts the rounds; returns those that can be executed.
 
     A round that cannot begin has its error in its result.
     """
@@ -82,7 +82,7 @@ def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
 
 
 def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
-    """Puts in place what is ready, of every round; whether anything was.
+    """Commits the groups that are ready, of every round; returns whether there was one.
 
     A round that cannot continue is cancelled, and its tasks are notified.
     """
@@ -107,7 +107,7 @@ def supervise(
     tick: Callable[[], None] = lambda: None,
     sparing: bool = False,
 ) -> None:
-    """Puts groups in place until the execution has ended.
+    """Commits groups until the execution has ended.
 
     Args:
         committers: of the rounds.

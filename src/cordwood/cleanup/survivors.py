@@ -56,7 +56,7 @@ def no_progress(_bytes: int) -> None:
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """What a walk over a segment found.
+    """The result of a walk over a segment.
 
     `keep` and `nulls` hold one bit a record, in order, lowest bit first: survives by its key, and
     has a null value. Control records and records of aborted transactions are never in `keep`.
@@ -76,7 +76,7 @@ class SegmentFacts:
 
 @dataclass(slots=True)
 class Secrets:
-    """What keys the hashes of one run; `words` is uint64[9], the last one a mask (all ones)."""
+    """The secrets of the hashes of one run; `words` is uint64[9], the last a mask (all ones)."""
 
     words: npt.NDArray[np.uint64]
 
@@ -141,7 +141,7 @@ class Walk:
     def index(
         self, segments: Sequence[SegmentSource], *, entries_max: int | None = None, shards: int = 1
     ) -> Generator[Spill, None, list[SegmentFacts]]:
-        """Puts the keys of `segments` into the table, and says which records are newest so far.
+        """Inserts the keys of `segments` into the table; returns the newest records so far.
 
         Args:
             segments: in offset order.

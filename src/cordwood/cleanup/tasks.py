@@ -134,7 +134,7 @@ def find_survivors(
 
 
 def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[SegmentFacts]:
-    """What a walk returns that keeps all its keys in memory, and so yields nothing."""
+    """The result of a walk that keeps all keys in memory, and so yields nothing."""
     try:
         next(steps)
     except StopIteration as stop:
@@ -144,7 +144,7 @@ def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[Segment
 
 
 def still_to_do(round_: Round, segments: Sequence[SegmentSource]) -> list[SegmentSource]:
-    """Those of `segments` whose groups are not in place yet."""
+    """Those of `segments` whose groups are not committed yet."""
     if round_.groups_done >= len(round_.groups):
         return []
     first = round_.groups[round_.groups_done][0]
@@ -171,7 +171,7 @@ def combine(facts: Sequence[SegmentFacts]) -> Survivors:
 
 
 def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]:
-    """What each group still to be done needs, by number; those that stay as they are left out."""
+    """The input of each remaining group, by number, except unchanged groups."""
     specs = {}
     before = TransactionSummary.from_json(round_.before)
     for number in range(round_.groups_done, len(round_.groups)):

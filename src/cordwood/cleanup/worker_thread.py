@@ -78,7 +78,7 @@ class WorkerThread:
             self._condition.notify_all()
 
     def clock_moved(self) -> None:
-        """Lets it look at the clock."""
+        """Wakes the thread to check the clock."""
         with self._condition:
             self._condition.notify_all()
 

@@ -49,11 +49,11 @@ class FailureChannel:
             return dict(self._offline)
 
     def subscribe(self, listener: Callable[[Path, str], None]) -> None:
-        """Has `listener` called, once for each directory that fails, with the reason."""
+        """Registers `listener`, called once for each directory that fails, with the reason."""
         self._listeners.append(listener)
 
     def fail(self, log_dir: Path, reason: str) -> None:
-        """Takes a directory offline; the first reason stays."""
+        """Takes a directory offline; the first reason is kept."""
         with self._lock:
             if log_dir in self._offline:
                 return

@@ -50,7 +50,7 @@ class LoadProgress(Protocol):
         """`total` logs are about to be loaded from `log_dir`."""
 
     def advance(self, log_dir: Path, name: str) -> None:
-        """One of them is loaded."""
+        """Called when a log is loaded."""
 
     def segment(self, name: str, number: int, total: int) -> None:
         """Segment `number` of `total` of a log is about to be recovered."""
@@ -249,7 +249,7 @@ class LogDirectory:
         self._fs.write_durably(self.path / CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch))
 
     def release(self) -> None:
-        """Lets go of the lock; its file may stay where the disk has failed."""
+        """Releases the lock; its file may remain if the disk has failed."""
         try:
             self._lock.release()
         except (OSError, NoSpaceError) as error:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def _reported(log: PartitionLog, doing: str) -> Iterator[None]:
-    """Lets one log's trouble not stop work on the others."""
+    """Logs the error of one log, so that work on the others continues."""
     try:
         yield
     except CordwoodError:
@@ -63,7 +63,7 @@ class LogManager(LogSet):
         topic_config: Callable[[str], LogConfig | None] = lambda _: None,
         context: LogContext | None = None,
     ) -> None:
-        """Takes the directories, which are made where there are none.
+        """Opens the log directories; missing ones are created.
 
         Raises:
             DirectoryInUseError: another process holds one.
@@ -191,7 +191,7 @@ class LogManager(LogSet):
     # ---- the logs
 
     def update_topic_config(self, topic: str, config: LogConfig) -> list[PartitionLog]:
-        """Puts other settings in force for a topic's logs; those whose compaction this ends."""
+        """Applies other settings to a topic's logs; returns logs that are no longer compacted."""
         ended = []
         for log in self._table.of_topic(topic):
             old = log.update_config(config)
@@ -316,7 +316,7 @@ class LogManager(LogSet):
     def replace_current_with_future(
         self, partition: TopicPartition, catch_up: Callable[[], object] = lambda: None
     ) -> PartitionLog:
-        """Puts the future log in the place of the current one, whose directory is to be deleted.
+        """Replaces the current log with the future log; the old directory will be deleted.
 
         `catch_up` is called when nobody can write any more.
 
@@ -352,7 +352,7 @@ class LogManager(LogSet):
     # ---- deletion
 
     def delete(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
-        """Takes a log out of service; its files are removed after log.segment.delete.delay.ms.
+        """Closes a log for deletion; its files are removed after log.segment.delete.delay.ms.
 
         Raises:
             StorageError: its directory is offline, or has just failed.
@@ -432,7 +432,7 @@ class LogManager(LogSet):
     # ---- failure and shutdown
 
     def _directory_failed(self, log_dir: Path, reason: str) -> None:
-        """Takes the logs of a failed directory out of service, and writes nothing there."""
+        """Closes the logs of a failed directory, without a write."""
         gone = self._table.pop_directory(log_dir)
         for log in gone:
             log.close_handlers()

@@ -22,7 +22,7 @@ _COPY_BYTES = 1 << 20
 
 
 class LogMove:
-    """One partition on its way; `advance` until it has caught up, then `finish`."""
+    """The move of one partition; call `advance` until it has caught up, then `finish`."""
 
     def __init__(self, manager: LogManager, partition: TopicPartition, log_dir: Path) -> None:
         """Begins the move, or continues one that a restart has interrupted.
@@ -77,7 +77,7 @@ class LogMove:
         return future.log_end_offset >= current.log_end_offset
 
     def finish(self, *, catch_up: bool = False) -> PartitionLog:
-        """Puts the future log in the place of the current one.
+        """Replaces the current log with the future log.
 
         Args:
             catch_up: first copy what was written since `advance`, one part at most.

@@ -38,7 +38,7 @@ def set_mark(log: PartitionLog) -> None:
 
 
 def remove_mark(log: PartitionLog) -> None:
-    """Takes the mark away, if there is one, durably.
+    """Removes the mark durably, if there is one.
 
     Raises:
         StorageError: the disk refused.

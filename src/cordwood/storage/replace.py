@@ -1,4 +1,4 @@
-"""Puts rewritten segments in the place of their sources, so that every crash point recovers.
+"""Replaces segments with rewritten ones, so that recovery works at every crash point.
 
 The steps of one group, and what is found after a crash behind each:
 
@@ -82,7 +82,7 @@ class RoundJournal:
         self._fs.take_after_directory(self.path, self.path.parent)
 
     def intend(self, group: int, token: str, after: list[Any]) -> None:
-        """Says that a group is about to be put in place from the files staged under `token`."""
+        """Records the intent to replace a group with the files staged under `token`."""
         line = json.dumps({"group": group, "token": token, "after": after}).encode() + b"\n"
         self._fs.append_durably(self.path, line)
 
@@ -187,7 +187,7 @@ def mark_deleted(
     keep_first_snapshot: bool = False,
     fs: FileSystem = OS,
 ) -> None:
-    """Gives the files of segments the `.deleted` suffix, producer snapshots included."""
+    """Adds the `.deleted` suffix to the files of segments, including producer snapshots."""
     for number, source in enumerate(sources):
         suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
         if number or not keep_first_snapshot:
@@ -209,7 +209,7 @@ def dispose_deleted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What `recover_directory` found: the round under way, if any, and the groups done of it.
+    """The result of `recover_directory`: the unfinished round, if any, and its finished groups.
 
     `after` is what was recorded with the last group done.
     """

@@ -62,13 +62,13 @@ class Scheduler:
         self._queue: list[tuple[int, int, Task]] = []
 
     def schedule_once(self, name: str, run: Callable[[], object], *, delay_ms: int = 0) -> Task:
-        """Has `run` called once, `delay_ms` from now."""
+        """Schedules `run` once, in `delay_ms`."""
         return self._put(Task(name, run, None), self._clock.now_ms() + delay_ms)
 
     def schedule(
         self, name: str, run: Callable[[], object], *, delay_ms: int, period_ms: int
     ) -> Task:
-        """Has `run` called `delay_ms` from now, and every `period_ms` after that."""
+        """Schedules `run` in `delay_ms`, and then every `period_ms`."""
         return self._put(Task(name, run, period_ms), self._clock.now_ms() + delay_ms)
 
     def _put(self, task: Task, due_ms: int) -> Task:

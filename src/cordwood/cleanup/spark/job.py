@@ -57,7 +57,7 @@ _SLACK_ENTRIES = 1 << 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds the memory of tasks.
+    """The limits of the memory of tasks.
 
     `entries_max` is how many keys a task holds; `whole_bytes` the size up to which a log is done by
     one task even where others are idle. No batch may take more than `batch_bytes_max`, or if that

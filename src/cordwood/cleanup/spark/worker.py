@@ -1,4 +1,4 @@
-"""What Spark's workers do, and the rows in which they answer.
+"""The work of Spark's workers, and the rows of their answers.
 
 Every function here is one task of a round, or one shard of a merge: plain values in, rows out. Of
 records only keys' identities, bits and counts travel.
@@ -156,7 +156,7 @@ def index(
 def probe(
     plan: str, number: int, segments: Sequence[SegmentSource], identities: Any, fs: FileSystem
 ) -> Iterator[pa.RecordBatch]:
-    """What of a clean chunk survives the keys of the dirty section."""
+    """The records of a clean chunk that the dirty section's keys do not supersede."""
     round_ = Round.from_json(json.loads(plan))
     progress = _progress(round_, "probe", fs)
     try:

@@ -40,7 +40,7 @@ _LZ4_INDEPENDENT_BLOCKS = 0x20
 
 
 def decompressed_bytes_max(max_message_bytes: int) -> int:
-    """What a compressed batch may expand to, in bytes: memory is taken for all of it at once.
+    """The maximum expansion of a compressed batch in bytes; memory is allocated for all of it.
 
     128 MiB, or 128 times max.message.bytes if that is more. A batch of 1 MiB would have to shrink
     to less than a hundredth to come near it; zstd could make some gigabytes of one.

@@ -29,7 +29,7 @@ _SHOWN_MAX = 3
 
 
 class RecordRules:
-    """What a topic asks of records at the time `now_ms`."""
+    """The rules of a topic for records at the time `now_ms`."""
 
     __slots__ = ("_config", "_is_append_time", "_newest", "_now_ms", "_oldest", "_topic_partition")
 

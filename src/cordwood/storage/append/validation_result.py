@@ -1,4 +1,4 @@
-"""What validation takes and gives: batches before and after, what it cost, what it refused.
+"""Input and output of validation: batches before and after, costs, errors.
 
 Source: org.apache.kafka.storage.internals.log.LogValidator.
 """
@@ -63,7 +63,7 @@ class ValidatedBatch(NamedTuple):
 
 
 class RecordStats(NamedTuple):
-    """What a validation cost.
+    """The cost of a validation.
 
     Source: org.apache.kafka.storage.internals.log.RecordValidationStats.
     """

@@ -1,4 +1,4 @@
-"""What a log checks of records before it takes them, and what it changes in them.
+"""Validation of records before an append, and the changes made to them.
 
 `analyze` needs no lock: sizes, checksums, whole batches. `validate_and_assign` is for records that
 get their offsets here: every record is looked at, and the header gets offset, leader epoch and
@@ -293,7 +293,7 @@ def _require_fitting(
 
 
 def _marker_of(header: BatchHeader, payload: Buffer) -> EndTxnMarker | None:
-    """What the first record of a transaction coordinator's control batch says.
+    """The marker in the first record of a transaction coordinator's control batch.
 
     Source: ProducerAppendInfo.append, which knows control batches without a producer to be KRaft's.
     """

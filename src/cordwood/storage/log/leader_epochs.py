@@ -107,7 +107,7 @@ class LeaderEpochCache:
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
-        """All of them, ascending."""
+        """All entries, ascending."""
         return self._entries
 
     @property

@@ -1,4 +1,4 @@
-"""What the logs of a process share."""
+"""The context that the logs of a process share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FlushTimes:
         self._recent: deque[float] = deque(maxlen=_RECENT_MAX)
 
     def note(self, count: int, seconds: float) -> None:
-        """So many segments were flushed in so many seconds."""
+        """Counts flushed segments and the seconds it took."""
         if count:
             with self._lock:
                 self._count += count

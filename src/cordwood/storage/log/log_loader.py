@@ -94,7 +94,7 @@ _UNDER_WAY = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, STAGED_SUFFIX)
 
 
 class RecoveryPolicy(enum.Enum):
-    """What a load may do to a log that was not closed."""
+    """The policy of a load for a log that was not closed."""
 
     RECOVER = "segments above the recovery point are checked, and cut at the first bad batch"
     KEEP = "segments stay as they are"
@@ -102,7 +102,7 @@ class RecoveryPolicy(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class LoadRequest:
-    """What to open, and what is known of it.
+    """The log to open, and its known state.
 
     `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
     With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
@@ -247,7 +247,7 @@ class _Loader:
         return LeaderEpochCache(path, fs=self._fs)
 
     def _find_first_epochs(self, start: int) -> None:
-        """Takes from the log the epochs of its first records, where the file has lost them.
+        """Reads the epochs of the first records from the log if the file has lost them.
 
         Records that were deleted may come back, as a log start offset lasts less than the epochs
         that were cut off with them.

@@ -52,11 +52,11 @@ class OfflineLog:
 
     @property
     def _fs(self) -> FileSystem:
-        """Holds what the loader has repaired."""
+        """The file system of the log, with the repairs of the loader."""
         return self.log.context.fs
 
     def facts_of(self, base_offset: int, *, fs: FileSystem = OS) -> FileFacts:
-        """Those of a segment's log file, which may be longer than its whole batches."""
+        """The metadata of a segment's log file, which may be longer than its whole batches."""
         return fs.facts_of(self.log.directory / segment_file_name(base_offset, LOG_SUFFIX))
 
     def repair(self, *, fs: FileSystem = OS) -> None:

@@ -133,7 +133,7 @@ class PartitionLog:
 
     @property
     def directory(self) -> Path:
-        """Where its files are; `log_dir` is the entry of log.dirs above it."""
+        """The directory of its files; `log_dir` is the entry of log.dirs that contains it."""
         return self._directory
 
     @directory.setter
@@ -613,7 +613,7 @@ class PartitionLog:
         )
 
     def _draw_jitter(self) -> int:
-        """How much earlier than segment.ms a new segment rolls, in ms.
+        """The reduction of segment.ms for a new segment, in ms.
 
         Source: LogConfig.randomSegmentJitter.
         """
@@ -780,7 +780,7 @@ class PartitionLog:
     def list_offset(
         self, timestamp: int, *, isolation: Isolation = Isolation.HIGH_WATERMARK
     ) -> ListedOffset | None:
-        """What ListOffsets answers for a timestamp in ms, or one of its special values.
+        """The answer of ListOffsets for a timestamp in ms, or a special value.
 
         None where there is no such record, or it lies beyond what the reader may see.
 
@@ -976,7 +976,7 @@ class PartitionLog:
         self._refresh_first_unstable()
 
     def replace_segments(self, staged: StagedSegment, sources: Sequence[int]) -> LogSegment:
-        """Puts a cleaned segment in the place of those it was made from; see `storage.replace`.
+        """Replaces segments with the cleaned segment made from them; see `storage.replace`.
 
         Args:
             staged: the new segment's files, complete and on disk.
@@ -1066,7 +1066,7 @@ class PartitionLog:
 
     @staticmethod
     def _restore(segments: Sequence[LogSegment]) -> None:
-        """Gives segments that were marked deleted their names again.
+        """Restores the names of segments that were marked deleted.
 
         Raises:
             OSError: a file could not be renamed.
@@ -1077,13 +1077,13 @@ class PartitionLog:
     # ---- its life
 
     def update_config(self, config: LogConfig) -> LogConfig:
-        """Puts other settings in force; those before."""
+        """Applies other settings; returns the previous ones."""
         with self.lock:
             old, self.config = self.config, config
             return old
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Gives the log its topic's id; in `partition.metadata` before the first record, and soon.
+        """Sets the topic id; it is written to `partition.metadata` before the first record.
 
         Raises:
             InconsistentTopicIdError: it has another one.
@@ -1129,7 +1129,7 @@ class PartitionLog:
             self.producer_state.remove_expired(self.context.clock.now_ms())
 
     def rename_directory(self, directory: Path, *, sync_name: bool = True) -> None:
-        """Gives the log's directory another name; open files and readers are not disturbed.
+        """Renames the log's directory; open files and readers are not affected.
 
         Works on a full disk: a topic that is deleted must not need the space that it frees.
 
@@ -1172,7 +1172,7 @@ class PartitionLog:
             self.is_closed = True
 
     def close_handlers(self) -> None:
-        """Lets go of files and writes nothing: for a directory that has failed."""
+        """Releases files without a write, for a directory that has failed."""
         with self.lock:
             self.is_closed = True
             for segment in self.segments:
@@ -1192,7 +1192,7 @@ class PartitionLog:
     # ---- what the parts above share
 
     def _flush_small_files_soon(self, *, delay_ms: int = 0) -> None:
-        """Has the topic id and the leader epochs written, if a record does not come first."""
+        """Schedules the write of topic id and leader epochs, unless a record comes first."""
         if not self._has_flush_scheduled:
             self._has_flush_scheduled = True
             self.context.scheduler.schedule_once(
@@ -1222,7 +1222,7 @@ class PartitionLog:
             self._topic_id_pending = None
 
     def _change_epochs(self, change: Callable[[], None]) -> None:
-        """Takes leader epochs away; where the disk is full, their file is written later.
+        """Removes leader epochs; on a full disk their file is written later.
 
         Retention, DeleteRecords and truncation must not need the space that they are to free.
         """
@@ -1251,7 +1251,7 @@ class PartitionLog:
             raise StorageError(f"The log of {self.topic_partition} is already closed")
 
     def _set_end(self, offset: int) -> None:
-        """Puts the log's end to where the active segment ends."""
+        """Sets the log end offset to the end of the active segment."""
         self.end = LogPosition(offset, self.active.base_offset, self.active.size_bytes)
 
     def set_high_watermark(self, position: LogPosition) -> None:

@@ -1,4 +1,4 @@
-"""What a log knows of its producers: their last batches, and the transactions still open.
+"""The producer state of a log: last batches, and open transactions.
 
 An appender holds the log's lock; `has_late_transaction`, `producer_count` and snapshots by
 offset may be asked for without it.
@@ -166,7 +166,7 @@ class ProducerStateManager:
         self._map_end_offset = offset
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """What is known of a producer."""
+        """The state of a producer."""
         return self._producers.get(producer_id)
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
@@ -188,7 +188,7 @@ class ProducerStateManager:
         )
 
     def update(self, info: ProducerAppendInfo) -> None:
-        """Takes note of what has been appended, and of transactions begun by it."""
+        """Applies an append, and the transactions that it begins."""
         producer_id = info.producer_id
         assert producer_id >= 0, f"producer id {producer_id} in {self.topic_partition}"
         current = self._producers.get(producer_id)
@@ -204,7 +204,7 @@ class ProducerStateManager:
     def replay(
         self, header: BatchHeader, marker: EndTxnMarker | None = None
     ) -> CompletedTransaction | None:
-        """Takes note of a batch on disk; the transaction it ends, still to be completed.
+        """Applies a batch on disk; returns the transaction that it ends, not yet completed.
 
         Args:
             header: of any batch; one without producer id moves `map_end_offset` alone.
@@ -221,7 +221,7 @@ class ProducerStateManager:
         return completed
 
     def replay_all(self, batches: Iterable[tuple[BatchHeader, EndTxnMarker | None]]) -> None:
-        """Takes note of a segment's batches at once; the transactions they end are completed.
+        """Applies the batches of a segment; the transactions that they end are completed.
 
         New producers come in the order in which Kafka's loader adds them.
 
@@ -251,7 +251,7 @@ class ProducerStateManager:
             self._ongoing.put(OngoingTransaction(entry.producer_id, entry.current_txn_first_offset))
 
     def entries(self) -> list[ProducerEntry]:
-        """What a snapshot would hold now."""
+        """The entries of a snapshot at this moment."""
         return [entry.to_snapshot() for entry in self._producers.values()]
 
     def remove_expired(self, now_ms: int) -> None:
@@ -288,7 +288,7 @@ class ProducerStateManager:
         return None if first is None else first.first_offset
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """What is stable once that transaction is complete; for the transaction index.
+        """The last stable offset after that transaction, for the transaction index.
 
         The first offset of the earliest open transaction of another producer, or where its marker
         ends. Ask before `complete_transaction`.

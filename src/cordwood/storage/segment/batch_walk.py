@@ -256,7 +256,7 @@ def find_offset(
 
 
 def _odd_batch(file: File, position: int, end: int, path: Path) -> BatchPosition:
-    """What begins at `position` and is no ordinary batch: an old message, or damage.
+    """Handles data at `position` that is no ordinary batch: an old message, or damage.
 
     Raises:
         CorruptError: it is damage.
@@ -321,7 +321,7 @@ def _located_marker(batch: RecordBatch, head: BatchHead, path: Path) -> EndTxnMa
 
 
 def read_batch(file: File, head: BatchHead, *, path: Path) -> RecordBatch | LegacyBatch:
-    """All of a batch; its CRC is not checked.
+    """A whole batch; its CRC is not checked.
 
     Raises:
         CorruptError: it cannot be read, or the file is too short.

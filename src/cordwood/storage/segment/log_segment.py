@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 class AppendedBatch(NamedTuple):
-    """What a segment needs to know of a batch that it is given; the timestamp in ms, -1 none."""
+    """The facts about a batch that a segment appends; the timestamp in ms, -1 for none."""
 
     size_bytes: int
     last_offset: int
@@ -342,7 +342,7 @@ class LogSegment:
                 self._resources.fs.set_modified(path, modified_ms * 1_000_000)
 
     def resize_indexes(self, size_bytes: int) -> None:
-        """Says how many bytes each index may hold; no entry goes, and nothing is read."""
+        """Sets the maximum size of each index; no entry is removed, and nothing is read."""
         self._offset_index.resize(size_bytes)
         self._time_index.resize(size_bytes)
 
@@ -589,7 +589,7 @@ class LogSegment:
         self.bytes_since_last_index_entry = since
 
     def _begin_writing(self) -> None:
-        """Has both indexes in memory, in accord with the log, before the first write."""
+        """Loads both indexes, consistent with the log, before the first write."""
         self.offset_index.pin()
         self.time_index.pin()
         if self._max_timestamp is None:
@@ -662,7 +662,7 @@ class LogSegment:
     def sanity_check(
         self, *, time_index_newly_created: bool = False, has_transaction_index: bool | None = None
     ) -> None:
-        """What a loader checks: the offset index is there, the transaction index is whole.
+        """Checks for a loader: the offset index exists, the transaction index is complete.
 
         Args:
             time_index_newly_created: there is no time index; an empty one is made.
@@ -913,7 +913,7 @@ class LogSegment:
             self._is_writing = False
 
     def close_handlers(self) -> None:
-        """Lets go of all files and writes nothing: for a disk that has failed."""
+        """Releases all files without a write, for a disk that has failed."""
         self._resources.forget(self)
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
@@ -945,7 +945,7 @@ class LogSegment:
         return path.with_name(path.name.removesuffix(old) + new)
 
     def move_to(self, directory: Path) -> None:
-        """Takes it as known that the directory has another name now."""
+        """Updates the paths after the directory was renamed."""
         with self.naming_lock:
             self.directory = directory
             self.path = directory / self.path.name
@@ -1084,7 +1084,7 @@ class LogSegment:
         self._max_timestamp = entry.timestamp
 
     def _mend(self, look_up: Callable[[], T]) -> T:
-        """What `look_up` gives, asked again where the indexes did not fit the log."""
+        """The result of `look_up`, repeated if the indexes did not match the log."""
         seen = self._rebuilds
         try:
             return look_up()
@@ -1131,7 +1131,7 @@ class LogSegment:
         self._resources.note_rebuild()
 
     def _install(self, builder: IndexBuilder) -> None:
-        """Puts rebuilt indexes in place; the caller holds the lock."""
+        """Installs rebuilt indexes; the caller holds the lock."""
         self._offset_index.replace_all(builder.offset_columns)
         self._time_index.replace_all(builder.time_columns)
         self._max_timestamp = builder.max_timestamp

@@ -39,7 +39,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Walk(Protocol):
-    """What compiled code uses of a `SegmentWalk`; the fields are described there."""
+    """The fields of a `SegmentWalk` for compiled code; they are described there."""
 
     position: int
     next_offset: int
@@ -71,7 +71,7 @@ class Walk(Protocol):
 
     @property
     def leader_epochs(self) -> object | None:
-        """None where no leader epochs are kept."""
+        """None if no leader epochs are kept."""
 
     @property
     def epoch(self) -> int:
@@ -91,7 +91,7 @@ class Walk(Protocol):
 
 
 class NativeWalk:
-    """Takes a walk as far as compiled code can."""
+    """Continues a walk as far as compiled code can."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk

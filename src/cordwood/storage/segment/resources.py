@@ -105,7 +105,7 @@ class ResourceCache:
             self._index_bytes -= self._indexes.pop(owner, 0)  # type: ignore[call-overload]
 
     def note_index(self, index: SegmentIndex, size_bytes: int) -> None:
-        """Takes note that an index is in memory; those least recently used are released for it.
+        """Registers an index in memory; the least recently used ones are released for it.
 
         An index that was looked up since it was last spared is spared once.
         """
@@ -129,7 +129,7 @@ class ResourceCache:
             self.rebuilds += 1
 
     def close(self) -> None:
-        """Lets go of all files and indexes; owners that are asked again open them again."""
+        """Releases all files and indexes; their owners open them again when needed."""
         with self._lock:
             self._files.clear()
             for index in self._indexes:

@@ -1,4 +1,4 @@
-"""What the offset index and the time index of a segment have in common.
+"""The common part of the offset index and the time index of a segment.
 
 An index is two columns in memory: keys, which ascend strictly, and values, which never descend. It
 is read from its file when it is first asked, and may be let go again; entries not yet in the file
@@ -43,10 +43,10 @@ class IndexCache(Protocol):
     """The cache that limits the bytes of indexes in memory."""
 
     def note_index(self, index: SegmentIndex, size_bytes: int) -> None:
-        """Takes note that an index has been read; may call `release` of others."""
+        """Registers a loaded index; may call `release` of others."""
 
     def forget(self, owner: object) -> None:
-        """Takes an index off the books."""
+        """Unregisters an index."""
 
 
 class SegmentIndex(ABC):
@@ -174,7 +174,7 @@ class SegmentIndex(ABC):
     # ---- changes, by the one that writes
 
     def resize(self, size_bytes: int) -> bool:
-        """Says how much the index may hold from now on; no entry goes. Whether that is news.
+        """Sets the maximum size; no entry is removed. Returns whether it has changed.
 
         An index that is not in memory is not read for that.
         """
@@ -193,7 +193,7 @@ class SegmentIndex(ABC):
         self.resize(self.max_index_bytes)
 
     def replace_all(self, columns: Columns) -> None:
-        """Puts other entries in the place of those there are, whatever the file holds."""
+        """Replaces all entries, regardless of the file's content."""
         with self._lock:
             self._columns = columns
             self._is_pinned = True
@@ -233,7 +233,7 @@ class SegmentIndex(ABC):
             self._cache.note_index(self, self._memory_bytes(columns))
 
     def release(self) -> bool:
-        """Lets go of the entries in memory; False if they are being written to."""
+        """Releases the entries in memory; False if they are being written."""
         with self._lock:
             if self._is_pinned or self._has_unsaved():
                 return False
@@ -253,7 +253,7 @@ class SegmentIndex(ABC):
         return existed
 
     def rename_to(self, path: Path) -> bool:
-        """Gives the file another name, also the one that is yet to be made; whether one was there.
+        """Renames the file, also one that is created later; returns whether it existed.
 
         Raises:
             OSError: it could not be renamed.

@@ -64,15 +64,15 @@ class Completed(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """Whose it was."""
+        """The producer id."""
 
     @property
     def first_offset(self) -> int:
-        """Of its first record."""
+        """The offset of its first record."""
 
     @property
     def last_offset(self) -> int:
-        """Of its marker."""
+        """The offset of its marker."""
 
     @property
     def is_aborted(self) -> bool:
@@ -83,30 +83,30 @@ C = TypeVar("C", bound=Completed)
 
 
 class Producers(Protocol[C]):
-    """What a recovery passes to the producer state."""
+    """The producer state, as a recovery updates it."""
 
     def replay(self, header: BatchHeader, marker: EndTxnMarker | None, /) -> C | None:
-        """Takes note of a batch; the transaction that it ends."""
+        """Applies a batch; returns the transaction that it ends."""
 
     def last_stable_offset(self, completed: C, /) -> int:
         """The last stable offset once that transaction has ended."""
 
     def complete_transaction(self, completed: C, /) -> object:
-        """Takes note that it has."""
+        """Notes the completed transaction."""
 
     def update_map_end_offset(self, offset: int, /) -> object:
         """Sets the offset up to which batches have been passed on, exclusive."""
 
 
 class LeaderEpochs(Protocol):
-    """What a recovery reads from and passes to the leader epochs."""
+    """The leader epochs, as a recovery reads and updates them."""
 
     @property
     def latest_epoch(self) -> int | None:
         """The largest."""
 
     def assign(self, epoch: int, start_offset: int, /) -> object:
-        """Says where an epoch begins."""
+        """Adds the start offset of an epoch."""
 
 
 def impossible_offset(reason: str, *, path: Path, position: int) -> ImpossibleOffsetError:
@@ -239,7 +239,7 @@ class SegmentWalk:
     # ---- one batch
 
     def _step(self) -> bool:
-        """Takes the next batch; False where there is none.
+        """Processes the next batch; False if there is none.
 
         Raises:
             CorruptError: it is none.

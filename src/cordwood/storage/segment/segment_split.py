@@ -29,7 +29,7 @@ _COPY_BYTES = 4 << 20
 def split_overflowed(
     directory: Path, base_offset: int, *, next_base_offset: int | None, fs: FileSystem
 ) -> list[int]:
-    """Puts several segments in the place of one; their base offsets, ascending.
+    """Replaces one segment with several; returns their base offsets, ascending.
 
     Only logs are written: the loader makes the indexes. No Kafka since 0.10.2 appends beyond the
     reach of an index, so that such offsets are believed only where what follows confirms them.

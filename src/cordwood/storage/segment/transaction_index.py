@@ -25,7 +25,7 @@ from cordwood.storage.filesystem import OS, FileSystem
 
 
 class AbortedTransactions(NamedTuple):
-    """What overlaps a range of offsets; `complete` says that later segments hold no more of it.
+    """The transactions in a range of offsets; `complete` if later segments have no more.
 
     Source: org.apache.kafka.storage.internals.log.TxnIndexSearchResult.
     """
@@ -175,7 +175,7 @@ class TransactionIndex:
                 )
 
     def forget_file(self) -> None:
-        """Takes it as known that there is no file."""
+        """Records that there is no file."""
         self._entries, self._exists, self._saved = [], False, 0
 
     def flush(self) -> None:
@@ -200,7 +200,7 @@ class TransactionIndex:
                 file.close()
 
     def close(self) -> None:
-        """Lets go of what is in memory, once it is in the file; the index may be used again.
+        """Releases the entries in memory after they are in the file; the index can be used again.
 
         Raises:
             NoSpaceError: the file system is full; nothing is lost in memory.
@@ -210,7 +210,7 @@ class TransactionIndex:
             self._entries = None
 
     def close_handlers(self) -> None:
-        """Lets go of what is in memory, and writes nothing: for a disk that has failed."""
+        """Releases the entries in memory without a write, for a disk that has failed."""
         self._entries = None
 
     def delete_if_exists(self) -> bool:
@@ -221,7 +221,7 @@ class TransactionIndex:
         return existed
 
     def rename_to(self, path: Path) -> bool:
-        """Gives the file another name, also the one that is yet to be made; whether one was there.
+        """Renames the file, also one that is created later; returns whether it existed.
 
         Raises:
             OSError: it could not be renamed.
