@@ -503,6 +503,18 @@ class BrokerConfig:
         return cls(**fields)  # type: ignore[arg-type]
 
 
+def _require_settings(
+    fields: Iterable[str], settings: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting]
+) -> None:
+    """Asserts that each field is named after a setting: no other would ever be given a value."""
+    unnamed = set(fields) - {name.replace(".", "_") for name in settings}
+    assert not unnamed, f"fields without a setting of that name: {sorted(unnamed)}"
+
+
+_require_settings(LogConfig.__dataclass_fields__, TOPIC_SETTINGS)
+_require_settings(BrokerConfig.__dataclass_fields__, BROKER_SETTINGS)
+
+
 def _whole(value: Value) -> int:
     assert isinstance(value, int), value
     return value
