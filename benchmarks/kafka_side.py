@@ -58,7 +58,7 @@ class Pass:
 
 
 def parse_passes(log: str) -> list[Pass]:
-    """The passes that a broker's log tells of."""
+    """The passes in a broker's log."""
     return [
         Pass(
             log=found["log"],

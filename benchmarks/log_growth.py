@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.retention_task import retention_pass
+from cordwood.cleanup.online_retention import retention_pass
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append import record_walk

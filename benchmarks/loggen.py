@@ -167,7 +167,7 @@ def _fill_records(out, position, keys, tombstones, first, count, number, text, l
 def _fill_run(
     out, starts, keys, tombstones, first, batches, batch_records, number, text, letters, alphabet
 ):
-    """The records of `batches` batches, one after the other, each behind room for a header."""
+    """The records of `batches` batches, one after the other, each after space for a header."""
     position = 0
     for i in range(batches):
         begin = first + i * batch_records

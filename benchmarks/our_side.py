@@ -105,7 +105,7 @@ class Steps:
 def serve() -> None:
     # ruff: noqa: PLC0415  # seconds to import, and the other end of the pipe does without
     from cordwood.cleanup.clean import clean
-    from cordwood.cleanup.commit import RoundCommitter
+    from cordwood.cleanup.commit import CompactionCommitter
     from cordwood.cleanup.request import CleanRequest
     from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch
     from cordwood.cleanup.spark.session import default_memory_bytes, slots_of, spark_session
@@ -118,7 +118,7 @@ def serve() -> None:
         def __init__(self, inner: SparkEngine) -> None:
             self._inner = inner
 
-        def run(self, committers: Sequence[RoundCommitter]) -> None:
+        def run(self, committers: Sequence[CompactionCommitter]) -> None:
             self._inner.run(committers)
             steps.add("put in place", sum(each.result.placing_s for each in committers))
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from cordwood.cleanup import tasks
 from cordwood.cleanup.clean import clean
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.round_values import SegmentSource
 from cordwood.cleanup.scan import SegmentReader
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
@@ -67,11 +67,11 @@ class _IndexingFirst:
         self._index = index
         self._inner = InProcessEngine()
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """As `Engine.run`."""
         with _timed(self._index):
             for committer in committers:
-                tasks.find_survivors(committer.round)
+                tasks.find_survivors(committer.compaction)
         self._inner.run(committers)
 
 

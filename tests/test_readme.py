@@ -86,6 +86,10 @@ def require_printed(command: Command, output: str) -> None:
     )
 
 
+STARTED = "Kafka Server started"
+"""The last line that a broker logs while it starts."""
+
+
 def _settled(text: str) -> str:
     for varying, name in _VARYING:
         text = varying.sub(name, text)
@@ -117,6 +121,10 @@ def run_session(
         out = f"{directory}/out.{number}"
         if command.is_background:
             lines.append(f"{text.removesuffix('&')} > {out} 2>&1 &")
+            # A reader types the next command when the broker is up.
+            lines.append(
+                f"while kill -0 $! 2>&- && ! grep -q '{STARTED}' {out}; do sleep 0.05; done"
+            )
         else:
             lines.append(f"{{ {text}\n}} > {out} 2>&1; echo $? > {directory}/code.{number}")
     lines.append("wait")
@@ -381,8 +389,8 @@ def test_light(cordwood_broker):
         cordwood_broker.advance(minutes=2, compact=False)
     with pytest.raises(NotCompactedError, match=r"pip install 'cordwood\\[spark\\]'"):
         cordwood_broker.advance(hours=1)
-    assert cordwood_broker.broker.cleaner.engine_available() == 0
-    reason = cordwood_broker.broker.cleaner.status()["engine"]["reason"]
+    assert cordwood_broker.node.cleaner.engine_available() == 0
+    reason = cordwood_broker.node.cleaner.status()["engine"]["reason"]
     assert "pyspark" in reason
     producer.produce("t", b"serves on", key=b"k")
     assert producer.flush(30) == 0

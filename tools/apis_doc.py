@@ -6,10 +6,9 @@ import importlib
 import sys
 from pathlib import Path
 
-from kio.schema.index import api_key_map
-
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.unserved import UNSERVED
+from cordwood.protocol.apis import APIS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "apis.md"
 
@@ -18,7 +17,7 @@ INTRODUCTION = """\
 
 <!-- Written by tools/apis_doc.py from src/cordwood/broker: change it there. -->
 
-What `cordwood serve` answers, by Kafka's API keys. ApiVersions names these and no others. Produce
+The APIs of `cordwood serve`, by Kafka's API keys. ApiVersions lists exactly these. Produce
 is advertised from version 0 on, as Kafka does, for old librdkafka clients; versions below 3 are not
 answered.
 
@@ -46,7 +45,7 @@ def page() -> str:
         f"`{modules[api.key].__name__.rpartition('.')[2]}.py`: {_first_line(modules[api.key])} |"
         for api in sorted(served_apis().values())
     ]
-    unserved = [f"| {key} | {_name(key)} | {why} |" for key, why in sorted(UNSERVED.items())]
+    unserved = [f"| {key} | {APIS[key].name} | {why} |" for key, why in sorted(UNSERVED.items())]
     return INTRODUCTION + "\n".join(served) + "\n" + LEDGER + "\n".join(unserved) + "\n"
 
 
@@ -63,10 +62,6 @@ def _single(module: object) -> tuple[object, ...]:
 def _first_line(module: object) -> str:
     line = (module.__doc__ or "").splitlines()[0]
     return line.partition(": ")[2].rstrip(".") or line.rstrip(".")
-
-
-def _name(key: int) -> str:
-    return "".join(part.capitalize() for part in api_key_map[key].split("_"))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds a
 
 Level first, source second, as in Kafka. The first level that has a value wins:
 
-| level | sources, the first one that has the setting counts |
+| level | sources, in order of precedence |
 | --- | --- |
 | topic | `--set TOPIC:KEY=VALUE`, the config file's `topics`, the metadata log |
 | dynamic broker | the metadata log, for this broker |
@@ -37,25 +37,25 @@ Level first, source second, as in Kafka. The first level that has a value wins:
 | static broker | `--set KEY=VALUE`, the config file's `broker`, `--server-properties` |
 | default | Kafka |
 
-- Inside a level milliseconds come before minutes before hours, whatever the source. A setting that
-  has no effect for that reason is told.
+- Inside a level milliseconds come before minutes before hours, whatever the source. A setting
+  that has no effect for that reason is reported.
 - Only settings marked *dynamic* can be changed in the metadata log; Kafka ignores the others there,
   and so does Cordwood.
 - A negative retention means no limit. A retention of 0 is refused for a broker; for a topic
-  it means that records may go at once.
-- `--set KEY=VALUE` takes a topic setting's name too, and then means the broker setting behind it.
-  It never touches topics whose names begin with two underscores.
-- A name that is not Kafka's is refused in `--set` and in a config file, with the right one if there
-  is one near. In `server.properties`, where Kafka passes over what it does not know, names that are
-  known to be old or wrong are warned of.
-- **A topic that no source describes is left alone**, unless `--defaults` is given. The metadata log
+  it means that records may be deleted immediately.
+- `--set KEY=VALUE` also accepts the name of a topic setting, and then sets the broker setting
+  behind it. It never applies to topics whose names begin with two underscores.
+- A name that is not Kafka's is refused in `--set` and in a config file, with the right one if a
+  similar one exists. In `server.properties`, in which Kafka ignores unknown names, a known old or
+  wrong name gives a warning.
+- **A topic that no source describes is skipped**, unless `--defaults` is given. The metadata log
   describes the topics it lists; `--set TOPIC:KEY` and a config file's `topics` describe those they
   name; `--set KEY` and a config file's `broker` describe all topics but those whose names begin
   with two underscores, if they are about topics at all. `server.properties` alone describes none:
-  what was set for a topic itself would be unknown.
+  a topic's own settings would be unknown.
 - Kafka's own topics (`__consumer_offsets`, `__transaction_state`, `__share_group_state`,
-  `__remote_log_metadata`) that the metadata log does not list are taken to be as Kafka creates
-  them.
+  `__remote_log_metadata`) that the metadata log does not list get the settings with which Kafka
+  creates them.
 
 ## The config file
 
@@ -79,31 +79,31 @@ TOPICS = """
 """
 
 SERVER_PROPERTIES = """
-## What `cordwood serve` makes of server.properties
+## How `cordwood serve` uses server.properties
 
-- Kafka's own file will do. Without `listeners` the broker listens on `127.0.0.1:9092` only;
-  `node.id` (1), `process.roles` and `controller.listener.names` need not be given.
-- A setting that asks for what Cordwood does not do, and that must not be passed over, ends the
-  start with its name, its value and what to do: listeners other than PLAINTEXT, `ssl.*`, `sasl.*`,
+- Kafka's own file works. Without `listeners` the broker listens on `127.0.0.1:9092` only;
+  `node.id` (1), `process.roles` and `controller.listener.names` are optional.
+- A setting for an unsupported feature that must not be ignored prevents the start; the error gives
+  its name, its value and a remedy: listeners other than PLAINTEXT, `ssl.*`, `sasl.*`,
   `authorizer.class.name`, `delegation.token.secret.key`, `config.providers`, `security.providers`,
   classes of policies, quotas and principals, `remote.log.storage.system.enable=true`, a node that
   is not broker and controller in one, more than one controller, ZooKeeper. Kafka's default, or an
-  empty value, is fine.
-- What Kafka would not start with is refused in Kafka's words.
-- Names that are known to be old or wrong are warned of. Other unknown names are taken, and
-  described as Kafka describes them. `cordwood.*` are Cordwood's own.
-- `kafka-configs --describe --all` prints what a real Kafka 4.3 prints, line by line.
-- *dynamic*: *cluster* may be set for all brokers or for one, *broker* for one only, while it runs.
-  Listeners cannot be added or removed while the broker runs.
-- Levels of loggers (`--entity-type broker-loggers`) go by the names of Kafka's classes and by
-  Cordwood's own, and are kept in memory.
-- Buffers of sockets are the system's, which grow at need, unless `socket.send.buffer.bytes` or
+  empty value, is accepted.
+- Values with which Kafka would not start are refused with Kafka's error texts.
+- Known old or wrong names give a warning. Other unknown names are accepted, and described as by
+  Kafka. `cordwood.*` are Cordwood's own.
+- `kafka-configs --describe --all` prints the same as with a real Kafka 4.3, line by line.
+- *dynamic*: *cluster* may be set for all brokers or for one, *broker* for one only, at run time.
+  Listeners cannot be added or removed at run time.
+- Levels of loggers (`--entity-type broker-loggers`) have the names of Kafka's classes and of
+  Cordwood's loggers, and are kept in memory.
+- Socket buffers are sized by the operating system, unless `socket.send.buffer.bytes` or
   `socket.receive.buffer.bytes` are given.
-- Taken, described and without effect: `queued.max.requests` and `queued.max.request.bytes` (each
-  connection has one request in work), `num.network.threads`, `num.io.threads` and
+- Accepted, described and without effect: `queued.max.requests` and `queued.max.request.bytes` (each
+  connection has one request in progress), `num.network.threads`, `num.io.threads` and
   `background.threads` (one thread serves all), `max.connection.creation.rate`,
   `socket.listen.backlog.size` (1024 may wait), `max.connections` and the like of a single listener
-  (`listener.name.*`), and whatever is about other brokers, replicas, transactions, remote storage
+  (`listener.name.*`), and everything about other brokers, replicas, transactions, remote storage
   and share groups.
 """
 

@@ -16,8 +16,7 @@ INTRODUCTION = """\
 <!-- Written by tools/metrics_doc.py from src/cordwood/surfaces/metrics: change it there. -->
 
 `cordwood serve` answers `GET /metrics` at port 9464 of 127.0.0.1 (`--http-port`), in Prometheus'
-text format or OpenMetrics, as asked for. Where the port is taken, another is used; the log says
-which.
+text format or OpenMetrics, as requested. If the port is in use, another one is used and logged.
 
 ```yaml
 scrape_configs:
@@ -26,26 +25,26 @@ scrape_configs:
       - targets: ["127.0.0.1:9464"]
 ```
 
-Metrics are Kafka's. Their names are what Prometheus' JMX exporter makes of Kafka's MBeans with
-the rules that it ships for Kafka (`kafka-2_0_0.yml`), and Strimzi with its own
-(`kafka-metrics.yaml`), so that dashboards and alerts made for either work:
+The metrics are Kafka's. Their names follow the rules of Prometheus' JMX exporter
+(`kafka-2_0_0.yml`) and of Strimzi (`kafka-metrics.yaml`) for Kafka's MBeans, so that dashboards and
+alerts made for either work:
 
-- `kafka.DOMAIN:type=TYPE,name=NAME` is `kafka_domain_type_name`, in lower case; what is neither
-  letter nor digit becomes `_`.
-- A rate (`...PerSec`) is a counter: `..._total` without `PerSec`. Prometheus makes the rate of
-  it.
+- `kafka.DOMAIN:type=TYPE,name=NAME` is `kafka_domain_type_name`, in lower case; other characters
+  than letters and digits become `_`.
+- A rate (`...PerSec`) is a counter: `..._total` without `PerSec`. Prometheus computes the
+  rate.
 - `...Percent` is `..._percent`.
 - A histogram (`...TimeMs`) has `_count`, and quantiles 0.50, 0.75, 0.95, 0.98, 0.99 and 0.999
   over the last 1028 values; and `_sum`, which the exporter does not have.
 - Tags are labels, spelled as in Kafka. A metric that Kafka has both for a topic and for all is
-  one metric; its value without the label `topic` is that of all. A topic has a value once it is
-  not 0, and none any more when it is deleted.
+  one metric; its value without the label `topic` is that of all topics. A topic has a value when it
+  is not 0, until the topic is deleted.
 
-What differs: `logDirectory` has no quotation marks around the path. Text is a label of a value 1.
-There is one thread that serves the network, `networkProcessor` 0.
+Differences: `logDirectory` has no quotation marks around the path. Text is the label of a value 1.
+One thread serves the network, `networkProcessor` 0.
 
-A scrape reads counters that are plain numbers in the broker; nothing is kept up to date for it
-but these. Served beside them: `process_resident_memory_bytes`, `process_virtual_memory_bytes`,
+A scrape reads counters that are plain numbers in the broker. The process's own metrics are there
+too: `process_resident_memory_bytes`, `process_virtual_memory_bytes`,
 `process_cpu_seconds_total`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds`.
 """
 
@@ -74,7 +73,7 @@ def page() -> str:
     parts = [INTRODUCTION]
     for title, metrics in TABLE:
         parts.append(f"\n## {title}\n\n")
-        parts.append(_row(("metric", "Kafka's MBean", "kind", "what it says")))
+        parts.append(_row(("metric", "Kafka's MBean", "kind", "description")))
         parts.append(_row(("---",) * 4))
         parts += [_row(_cells(metric)) for metric in metrics]
     return "".join([*parts, "\n", NOT_SERVED])

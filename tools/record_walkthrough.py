@@ -1,7 +1,7 @@
 """Walks through retention and compaction with a real Kafka and its tools, in real time.
 
 Writes tests/golden/walkthrough/kafka-4.3.0.txt, with which tests compare Cordwood. It takes about
-five minutes: Kafka cannot be told that time has passed.
+five minutes: Kafka's clock cannot be advanced.
 """
 
 from __future__ import annotations

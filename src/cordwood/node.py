@@ -15,22 +15,27 @@ import logging
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.broker import Broker
+from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
-from cordwood.broker.dispatch import Dispatcher
+from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
+from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.open_transactions import warn_of_open_transactions
-from cordwood.broker.server import Server, ServerLimits
-from cordwood.broker.slices import Slices
-from cordwood.broker.turns import watch_of
+from cordwood.broker.producer_ids import ProducerIds
+from cordwood.broker.refused_transactions import RefusedTransactions
+from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.request_context import RequestContext
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
@@ -39,14 +44,15 @@ from cordwood.cleanup.cleaner_settings import (
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.cleanup.paused_changes import PausedMove
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.controller.settings import ControllerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
-from cordwood.format.message_schema import uuid_text
 from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.formatting import (
     format_directories,
     read_directory,
@@ -55,13 +61,18 @@ from cordwood.metadata.formatting import (
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from cordwood.metadata.uuids import fresh_uuid
-from cordwood.model.chance import SystemChance
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.pauses import background
+from cordwood.model.rng import SystemRng
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.uuids import fresh_uuid, uuid_text
+from cordwood.network.dispatch import Dispatcher
+from cordwood.network.server import Server, ServerLimits
+from cordwood.network.slices import Slices
+from cordwood.network.turns import watch_of
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -103,8 +114,8 @@ EngineFactory = Callable[[], ManagedEngine]
 class Node:
     """A broker with its embedded controller; `start`, then `stop`, in one event loop.
 
-    `failure` is done, with the reason, when there is no directory left to serve from: whoever owns
-    the process then ends it.
+    `failure` is done, with the reason, when there is no directory left to serve from: the owner of
+    the process must then end it.
     """
 
     def __init__(
@@ -172,45 +183,93 @@ class Node:
         channel = LocalControllerChannel(
             controller, run=slices.run, published=self.loader.published
         )
-        broker = Broker(
-            node_id=settings.node_id,
-            cluster_id=cluster_id,
-            clock=self.clock,
-            settings=settings,
-            configs=configs,
-            logs=logs,
-            metadata=metadata,
-            controller=channel,
-            slices=slices,
-            loop=loop,
-            ports=self.ports,
+        thread = BrokerThread(
+            loop, slices=slices, clock=self.clock, scheduler=logs.context.scheduler
         )
+        broker = self._make_broker(cluster_id, logs, metadata, channel, thread)
         self.broker = broker
         self._undo.append((slices.finish, False))
-        self._at_end(broker.directory_reports.close)
+        self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
         logs.broker_epoch = controller.broker_epoch
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
-        publisher = BrokerMetadataPublisher(broker, self.loader.between_updates)
-        self._start_parts(broker, publisher)
+        publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
         await channel.unfence_broker()
-        warn_of_open_transactions(broker.led_partitions())
-        broker.moves.resume()
-        broker.schedule(
+        warn_of_open_transactions(broker.replicas.led_partitions())
+        broker.replicas.moves.resume()
+        thread.schedule(
             "metadata-snapshot",
             _SNAPSHOT_CHECK_MS,
-            lambda: broker.change(lambda: self._snapshot_if_due(controller)),
+            lambda: thread.run_in_slices(lambda: self._snapshot_if_due(controller)),
         )
         self._follow_settings(broker)
         self._serve(server, broker)
         self._undo.append((slices.finish, False))
-        self._at_end(broker.directory_reports.close)
+        self._at_end(broker.replicas.directory_reports.close)
+
+    def _make_broker(
+        self,
+        cluster_id: str,
+        logs: LogManager,
+        metadata: MetadataCache,
+        channel: ControllerChannel,
+        thread: BrokerThread,
+    ) -> Broker:
+        """Makes the parts that serve requests; none of them serves or writes anything yet."""
+        settings = self.settings
+        metrics = BrokerMetrics()
+        replicas = ReplicaManager(
+            node_id=settings.node_id,
+            logs=logs,
+            metadata=metadata,
+            controller=channel,
+            thread=thread,
+            settings=settings,
+            metrics=metrics,
+            begin_move=lambda partition, to: PausedMove(self.cleaner.manager, partition, to),
+        )
+        of_groups = GroupSettings.of(settings.all)
+        groups = GroupCoordinator(
+            GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
+            thread,
+            of_groups,
+            SystemRng(),
+        )
+        replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
+        return Broker(
+            node_id=settings.node_id,
+            cluster_id=cluster_id,
+            thread=thread,
+            settings=settings,
+            configs=self._configs,
+            metadata=metadata,
+            controller=channel,
+            replicas=replicas,
+            groups=groups,
+            topic_creation=AutoTopicCreation(channel, settings),
+            fetch_sessions=FetchSessionCache(
+                settings.max_incremental_fetch_session_cache_slots, self.clock, logs.context.rng
+            ),
+            producer_ids=ProducerIds(channel),
+            refused_transactions=RefusedTransactions(),
+            metrics=metrics,
+            api_versions={
+                key: (api.min_version, api.max_version) for key, api in served_apis().items()
+            },
+        )
 
     def _serve(self, server: Server, broker: Broker) -> None:
-        apis = served_apis()
-        broker.api_versions = {key: (api.min_version, api.max_version) for key, api in apis.items()}
-        dispatcher = Dispatcher(broker, apis)
+        thread = broker.thread
+        dispatcher = Dispatcher(
+            served_apis(),
+            context_of=partial(RequestContext, broker),
+            slices=thread.slices,
+            turns=thread.turns,
+            request_done=broker.metrics.request_done,
+            # Not the loop's own, which stands still while a handler runs.
+            monotonic_s=SystemClock().monotonic_s,
+        )
         # What is there now stays: the collector need not look through it again and again.
         gc.collect()
         gc.freeze()
@@ -218,10 +277,10 @@ class Node:
         gc.set_threshold(_GARBAGE_MIN, *thresholds[1:])
         self._at_end(lambda: gc.set_threshold(*thresholds))
         self._at_end(gc.unfreeze)
-        server.start(broker.loop, dispatcher.answer)
-        broker.turns.resume()
-        self._at_end(broker.turns.pause)
-        broker.wait_for_input = server.after_input
+        server.start(thread.loop, dispatcher.answer)
+        thread.turns.resume()
+        self._at_end(thread.turns.pause)
+        thread.read_input_with(server.after_input)
 
     def _load_metadata(
         self, controller: Controller, configs: ConfigService, slices: Slices
@@ -283,9 +342,7 @@ class Node:
         if not found:
             for each in log_dirs:
                 _require_empty(each, fs)
-        cluster_id = (found[0].cluster_id if found else None) or uuid_text(
-            fresh_uuid(SystemChance()).bytes
-        )
+        cluster_id = (found[0].cluster_id if found else None) or uuid_text(fresh_uuid(SystemRng()))
         try:
             ids = format_directories(
                 log_dirs,
@@ -344,21 +401,21 @@ class Node:
 
         Source: kafka.server.ReplicaManager.handleLogDirFailure, LogManager.handleLogDirFailure.
         """
-        logs = self.broker.logs
+        logs = self.broker.replicas.logs
         offline = logs.context.failures.offline
         why = ""
         if log_dir == self._metadata_dir:
             why = f"Shutdown broker because the metadata log dir {log_dir} has failed: {reason}"
         elif all(directory.path in offline for directory in logs.directories):
-            names = ", ".join(str(each) for each in self.broker.log_dirs)
+            names = ", ".join(str(each) for each in self.broker.replicas.log_dirs)
             why = f"Shutdown broker because all log dirs in {names} have failed"
         if why:
             self._give_up(why)
             return
-        self.broker.directory_failed(
+        self.broker.replicas.directory_failed(
             log_dir,
             lambda: self._give_up(
-                "Shutdown broker because the controller could not be told in "
+                "Shutdown broker because the controller did not record in "
                 f"log.dir.failure.timeout.ms that the log dir {log_dir} has failed: {reason}"
             ),
         )
@@ -375,10 +432,10 @@ class Node:
         """Has settings that change while the broker runs take effect."""
 
         def cleaner(_before: BrokerValues, values: BrokerValues) -> None:
-            broker.logs.broker = values.broker_config
-            settings = CleanerSettings.of(broker.logs.broker, self._own_integers())
+            broker.replicas.logs.broker = values.broker_config
+            settings = CleanerSettings.of(values.broker_config, self._own_integers())
             # It waits for the cleaner's threads.
-            broker.loop.run_in_executor(None, broker.cleaner.reconfigure, settings)
+            broker.thread.loop.run_in_executor(None, self.cleaner.reconfigure, settings)
 
         def connections(_before: BrokerValues, values: BrokerValues) -> None:
             self.server.limits = _limits(values, self.settings)
@@ -435,7 +492,7 @@ class Node:
             ],
             previous_broker_epoch=previous_epoch,
             settings=_controller_settings(settings),
-            # What it puts off is done by itself, in its own time.
+            # Its delayed tasks are run by a scheduler of its own.
             context=LogContext(
                 clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
             ),
@@ -449,42 +506,51 @@ class Node:
 
         Source: org.apache.kafka.storage.internals.log.LogManager.isStrayReplica; KIP-858.
         """
-        topic = self.broker.image.topics.get(log.topic_partition.topic)
+        topic = self.broker.metadata.image.topics.get(log.topic_partition.topic)
         if topic is None:
             return True
-        if log.topic_id is not None and log.topic_id != uuid_text(topic.topic_id.bytes):
+        if log.topic_id is not None and log.topic_id != uuid_text(topic.topic_id):
             return True
         partition = topic.partitions.get(log.topic_partition.partition)
         return partition is None or self.settings.node_id not in partition.replicas
 
-    def _start_parts(self, broker: Broker, publisher: BrokerMetadataPublisher) -> None:
-        logs = broker.logs
-        groups = GroupSettings.of(self.settings.all)
-        broker.groups = GroupCoordinator(
-            GroupMetadataLog(broker, groups.topic_codec), broker, groups, SystemChance()
-        )
+    def _start_parts(self, broker: Broker) -> BrokerMetadataPublisher:
+        """Starts what works beside the clients; returns what applies the images to it."""
+        replicas = broker.replicas
+        logs = replicas.logs
         self._at_end(broker.groups.close)
         manager = CleanerManager(logs)
         engine = self._engine()
         settings = CleanerSettings.of(logs.broker, self._own_integers())
-        broker.cleaner = LogCleaner(logs, manager, engine, self.clock, settings)
-        self._at_end(broker.cleaner.shutdown, waits=True)
+        self.cleaner = LogCleaner(logs, manager, engine, self.clock, settings)
+        self._at_end(self.cleaner.shutdown, waits=True)
         self._scheduler = SchedulerThread(logs.context.scheduler, self.clock)
         self._at_end(self._scheduler.stop, waits=True)
         logs.start_tasks()
         self._scheduler.start()
-        broker.cleaner.startup()
+        self.cleaner.startup()
         broker.groups.start()
-        self._at_end(broker.moves.close, waits=True)
+        self._at_end(replicas.moves.close, waits=True)
+        publisher = BrokerMetadataPublisher(
+            replicas=replicas,
+            metadata=broker.metadata,
+            groups=broker.groups,
+            configs=broker.configs,
+            cleaner=self.cleaner,
+            metrics=broker.metrics,
+            thread=broker.thread,
+            between_updates=self.loader.between_updates,
+        )
         self._at_end(publisher.finish_deletions, waits=True)
+        return publisher
 
     # ---- afterwards
 
     def clock_moved(self) -> None:
-        """The clock was moved: whatever is due by it now is done, without waiting for it."""
+        """Starts all work that is due after the clock was advanced, without waiting for it."""
         assert self._scheduler is not None
         self._scheduler.wake()
-        self.broker.cleaner.clock_moved()
+        self.cleaner.clock_moved()
 
     def run_due(self, *, compact: bool = True) -> None:
         """The clock was moved: returns when all that is due by now is done.
@@ -497,8 +563,8 @@ class Node:
         Raises:
             NotCompactedError: logs are due and could not be compacted; everything else is done.
         """
-        scheduler = self.broker.logs.context.scheduler
-        cleaner = self.broker.cleaner
+        scheduler = self.broker.replicas.logs.context.scheduler
+        cleaner = self.cleaner
         scheduler.run_due()
         scheduler.wait_for_others()
         cleaner.retention_once_now()
@@ -506,13 +572,13 @@ class Node:
             if compact:
                 cleaner.compact_due()
         finally:
-            # What they put off, such as the removal of files, is due in a while, or at once.
+            # Delayed tasks, such as the removal of files, are due later, or now.
             scheduler.run_due()
             scheduler.wait_for_others()
             self.clock_moved()
 
     async def stop(self) -> None:
-        """Stops in order: what works beside clients, then these, then logs, which are marked."""
+        """Stops background work, then connections, then logs, which are closed cleanly."""
         while self._undo:
             undo, waits = self._undo.pop()
             try:
@@ -526,11 +592,11 @@ class Node:
                 _log.exception("Error while stopping")
 
     def _at_end(self, undo: Callable[[], None], *, waits: bool = False) -> None:
-        """Has `undo` called at the stop, before what was noted earlier.
+        """Registers `undo` to be called at the stop, before those registered earlier.
 
         Args:
             undo: what to call.
-            waits: for threads or disks: the event loop goes on meanwhile.
+            waits: for threads or disks: the event loop runs in the meantime.
         """
         self._undo.append((undo, waits))
 

@@ -31,8 +31,8 @@ from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from cordwood.metadata.uuids import text_of, uuid_of
 from cordwood.model.clock import SystemClock
+from cordwood.model.uuids import parse_uuid, uuid_text
 from support.applied import wait_until_applied
 from support.controller_under_test import put_together
 from support.kafka import RealKafka, kafka_tool
@@ -79,7 +79,7 @@ def described_by(admin: AdminClient) -> Described:
         )
         topic_id = uuid.UUID(bytes=struct.pack(">qq", high, low))
         leaders = {each.id: each.leader.id for each in topic.partitions}
-        found[name] = (text_of(topic_id), leaders, settings[name])
+        found[name] = (uuid_text(topic_id), leaders, settings[name])
     return found
 
 
@@ -87,7 +87,7 @@ def described_in(image: MetadataImage) -> Described:
     """The topics of an image, in the same form; those who lead while the broker serves."""
     return {
         name: (
-            text_of(topic.topic_id),
+            uuid_text(topic.topic_id),
             {number: each.replicas[0] for number, each in topic.partitions.items()},
             dict(image.topic_config(name)),
         )
@@ -98,7 +98,7 @@ def described_in(image: MetadataImage) -> Described:
 def opened(log_dirs: list[Path]) -> Controller:
     """Cordwood's controller on directories that a real Kafka has stopped on."""
     properties = [read_directory(log_dir) for log_dir in log_dirs]
-    ids = [uuid_of(each.directory_id) for each in properties if each and each.directory_id]
+    ids = [parse_uuid(each.directory_id) for each in properties if each and each.directory_id]
     assert len(ids) == len(log_dirs)
     controller = Controller.open(
         metadata_dir=log_dirs[0],
@@ -362,7 +362,7 @@ def test_directories_are_formatted_as_kafkas_tool_does_it(tmp_path: Path) -> Non
                 properties = read_directory(root / name.partition("/")[0])
                 assert properties is not None
                 assert properties.directory_id is not None
-                known[uuid_of(properties.directory_id).bytes] = b"directory id...."
+                known[parse_uuid(properties.directory_id).bytes] = b"directory id...."
                 data = masked(path.read_bytes(), known)
                 header = re.escape(b"\x16")  # the value's length, then version, time, tags
                 data = re.sub(header + rb"\x00\x00.{8}\x00", b"header", data, count=1, flags=re.S)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -21,7 +22,7 @@ from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_control_key, build_end_txn_marker
 from cordwood.format.coordinator_record import CoordinatorSchemas
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
-from cordwood.format.message_schema import Field, MessageSchema, encode_message, uuid_text
+from cordwood.format.message_schema import Field, MessageSchema, encode_message
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.producer_snapshot import ProducerEntry, build_producer_snapshot
 from cordwood.format.record_batch import (
@@ -33,6 +34,7 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.time_index import build_time_index
 from cordwood.format.varint import encode_unsigned_varint
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.surfaces.cli.dump_log import dump_log
 from support.golden import Golden
 from support.kafka import kafka_tool
@@ -143,7 +145,7 @@ def test_internal_topics_of_kafka(
     compare(files, flag, *more)
 
 
-class Chance:
+class Rng:
     """Field values by chance, the extreme ones more often."""
 
     def __init__(self, seed: int) -> None:
@@ -194,7 +196,7 @@ class Chance:
             case "bytes":
                 return self.random.randbytes(self.random.randrange(5))
             case "uuid":
-                return uuid_text(choose([bytes(16), self.random.randbytes(16)]))
+                return choose([ZERO_UUID, UUID(bytes=self.random.randbytes(16))])
             case "bool":
                 return choose([True, False])
             case "float64":
@@ -235,18 +237,16 @@ def versions_of(schema: MessageSchema) -> range:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_metadata_record(tmp_path: Path, compare: Compare, seed: int) -> None:
-    chance = Chance(seed)
+    rng = Rng(seed)
     values = [
         metadata_records.encode_metadata_record(
-            schema.name, version, chance.fields(schema.fields, version)
+            schema.name, version, rng.fields(schema.fields, version)
         )
         for schema in metadata_records.SCHEMAS.values()
         for version in versions_of(schema)
         for _ in range(6)
     ]
-    damaged = [
-        value[:3] + chance.damaged(value[3:]) for value in chance.random.choices(values, k=200)
-    ]
+    damaged = [value[:3] + rng.damaged(value[3:]) for value in rng.random.choices(values, k=200)]
     odd = [None, b"", b"\0\1\0", b"\2\1\0", b"\1\x63\0", b"\1\xff\xff\xff\x7f", b"\1\x14\x63\0"]
     records: list[tuple[bytes | None, bytes | None]] = [
         (None, value) for value in [*values, *damaged, *odd]
@@ -266,16 +266,16 @@ def test_every_metadata_record(tmp_path: Path, compare: Compare, seed: int) -> N
 def test_every_coordinator_record(
     tmp_path: Path, compare: Compare, schemas: CoordinatorSchemas, flag: str, seed: int
 ) -> None:
-    chance = Chance(seed)
+    rng = Rng(seed)
     records: list[tuple[bytes | None, bytes | None]] = []
     for number, schema in schemas.values.items():
         key_fields = schemas.keys[number].fields
         for version in versions_of(schema):
             for _ in range(6):
-                key = schemas.encode_key(number, chance.fields(key_fields, 0))
-                value = struct.pack(">h", version) + chance.message(schema, version)
-                records += [(key, value), (key, chance.damaged(value))]
-                records += [(chance.damaged(key), value), (key, None)]
+                key = schemas.encode_key(number, rng.fields(key_fields, 0))
+                value = struct.pack(">h", version) + rng.message(schema, version)
+                records += [(key, value), (key, rng.damaged(value))]
+                records += [(rng.damaged(key), value), (key, None)]
     known = schemas.encode_key(max(schemas.keys), {})
     records += [(known, struct.pack(">h", version)) for version in (-1, 5, 99)]
     records += [(struct.pack(">h", number) + b"abc", b"\0\0") for number in (99, 32767, -1)]
@@ -283,7 +283,7 @@ def test_every_coordinator_record(
 
 
 def test_members_of_consumer_groups(tmp_path: Path, compare: Compare) -> None:
-    chance = Chance(1)
+    rng = Rng(1)
     inner = group_metadata.CONSUMER_PROTOCOL_SCHEMAS
     records: list[tuple[bytes | None, bytes | None]] = []
     for version in range(60):
@@ -292,8 +292,8 @@ def test_members_of_consumer_groups(tmp_path: Path, compare: Compare) -> None:
             ("subscription", inner["ConsumerProtocolSubscription"]),
             ("assignment", inner["ConsumerProtocolAssignment"]),
         ):
-            blob = struct.pack(">h", version % 4) + chance.message(schema, version % 4)
-            blobs[name] = chance.damaged(blob) if version % 3 == 0 else blob
+            blob = struct.pack(">h", version % 4) + rng.message(schema, version % 4)
+            blobs[name] = rng.damaged(blob) if version % 3 == 0 else blob
         fields = {
             "protocolType": "connect" if version % 7 == 0 else "consumer",
             "members": [{"memberId": "m", **blobs}],
@@ -304,29 +304,29 @@ def test_members_of_consumer_groups(tmp_path: Path, compare: Compare) -> None:
 
 
 def test_every_remote_log_record(tmp_path: Path, compare: Compare) -> None:
-    chance = Chance(1)
+    rng = Rng(1)
     records: list[tuple[bytes | None, bytes | None]] = [(None, None), (None, b"\1\x09\0")]
     for schema in remote_log_metadata.SCHEMAS.values():
         for _ in range(40):
-            fields = chance.fields(schema.fields, 0)
-            if "startOffset" in fields and chance.random.random() < 0.8:
-                fields["startOffset"] = chance.random.randrange(1000)
-                fields["endOffset"] = chance.random.randrange(2000)
+            fields = rng.fields(schema.fields, 0)
+            if "startOffset" in fields and rng.random.random() < 0.8:
+                fields["startOffset"] = rng.random.randrange(1000)
+                fields["endOffset"] = rng.random.randrange(2000)
             for state in ("remoteLogSegmentState", "remotePartitionDeleteState"):
                 if state in fields:
-                    fields[state] = chance.random.randrange(-1, 5)
+                    fields[state] = rng.random.randrange(-1, 5)
             frame = b"\1" + encode_unsigned_varint(schema.key) + b"\0"
             records.append((None, frame + encode_message(schema, 0, fields)))
     compare([write_records(tmp_path, records)], "--remote-log-metadata-decoder")
 
 
 def test_payloads_of_any_bytes_in_every_codec(tmp_path: Path, compare: Compare) -> None:
-    chance = Chance(1)
-    records = [(chance.bytes_or_none(12), chance.bytes_or_none(40)) for _ in range(2000)]
+    rng = Rng(1)
+    records = [(rng.bytes_or_none(12), rng.bytes_or_none(40)) for _ in range(2000)]
     for lead in (0xC3, 0xE0, 0xE2, 0xED, 0xF0, 0xF4, 0xF5):
         for _ in range(60):
-            following = bytes(chance.random.choices(range(0x60, 0xC0), k=3))
-            tail = following[: chance.random.randrange(4)]
+            following = bytes(rng.random.choices(range(0x60, 0xC0), k=3))
+            tail = following[: rng.random.randrange(4)]
             records.append((bytes([lead]) + tail, b"A" + bytes([lead]) + tail + b"B"))
     files = [write_records(tmp_path / codec.name, records, codec=codec) for codec in Codec]
     compare(files, "--print-data-log")

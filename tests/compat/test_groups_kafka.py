@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import LeavingMember
 from cordwood.coordinator.group.records import (
@@ -25,6 +24,7 @@ from cordwood.coordinator.group.records import (
 )
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record import Record
+from cordwood.model.error_codes import ErrorCode
 from cordwood.testing.broker import RunningBroker
 from support.groups_under_test import GroupBroker, GroupRun
 from support.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
@@ -222,7 +222,7 @@ def test_coordinator_knows_the_groups_and_offsets_that_kafka_has(
         assert found == offsets, group
     assert len(written.offsets["cut"]) == PARTITIONS - 1
     unstable = run.fetched(group="open", require_stable=True)
-    assert unstable.error_code == GroupError.UNSTABLE_OFFSET_COMMIT
+    assert unstable.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert run.fetched(group="open").offset == -1
     running = run.groups.describe("running")
     assert running is not None

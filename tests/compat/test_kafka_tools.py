@@ -26,6 +26,9 @@ RECORDS: Final = b"".join(b"k%d:value %d\n" % (i % 5, i) for i in range(20))
 KEYED: Final = "--reader-property parse.key=true --reader-property key.separator=:"
 #: By default a request is given up after 1.5 s, and sent again with a warning.
 PRODUCE: Final = "console-producer --request-timeout-ms 60000"
+#: A consumer commits when it ends, and not as often as it takes five seconds: the sizes of the
+#: offsets' topic are compared.
+IN_GROUP: Final = "--command-property auto.commit.interval.ms=3600000 --group"
 COUNTED: Final = ((r"\d+(\.\d+)?", "<number>"),)
 QUORUM: Final = (
     (r"((?:LeaderEpoch|HighWatermark|LogEndOffset|Lag|MaxFollower\w+): +)-?\d+", r"\1<number>"),
@@ -75,7 +78,7 @@ LINES: Final = (
     ),
     Line(f"{PRODUCE} --topic plain {KEYED} {B}", stdin=b"a:1\n"),
     Line(
-        f"console-consumer --topic dense --from-beginning --max-messages 20 --group first"
+        f"console-consumer --topic dense --from-beginning --max-messages 20 {IN_GROUP} first"
         f" --formatter-property print.key=true --formatter-property print.offset=true"
         f" --formatter-property print.partition=true --formatter-property print.headers=true {B}"
     ),
@@ -131,7 +134,9 @@ LINES: Final = (
     Line(f"configs --describe --entity-type users {B}"),
     Line(f"configs --describe --entity-type clients --entity-default {B}"),
     Line(f"consumer-groups --list {B}"),
-    Line(f"console-consumer --topic dense --from-beginning --max-messages 20 --group readers {B}"),
+    Line(
+        f"console-consumer --topic dense --from-beginning --max-messages 20 {IN_GROUP} readers {B}"
+    ),
     Line(f"consumer-groups --list {B}"),
     Line(f"consumer-groups --list --state {B}"),
     Line(f"consumer-groups --describe --group readers {B}"),

@@ -61,31 +61,31 @@ def seen_of(record: Record, offset: int) -> Seen:
 class Writer:
     """Appends random records to one log, and knows what a reader must see."""
 
-    def __init__(self, log: PartitionLog, chance: random.Random, now_ms: int) -> None:
+    def __init__(self, log: PartitionLog, rng: random.Random, now_ms: int) -> None:
         self.log = log
         self.seen: dict[Isolation, list[Seen]] = {
             Isolation.HIGH_WATERMARK: [],
             Isolation.TXN_COMMITTED: [],
         }
-        self._chance = chance
+        self._rng = rng
         self._now_ms = now_ms
         self._open: dict[int, list[Seen]] = {}
         self._sequences: dict[int, int] = {}
 
     def batch(self, codec: Codec, *, producer_id: int = -1, transactional: bool = False) -> None:
         """One batch of one to twenty records."""
-        chance = self._chance
+        rng = self._rng
         records = [
             Record(
                 offset=number,
-                timestamp=self._now_ms + chance.randrange(1000),
-                key=chance.choice([None, b"", b"key-%d" % chance.randrange(50)]),
-                value=chance.choice([None, chance.randbytes(chance.randrange(300)).hex().encode()]),
+                timestamp=self._now_ms + rng.randrange(1000),
+                key=rng.choice([None, b"", b"key-%d" % rng.randrange(50)]),
+                value=rng.choice([None, rng.randbytes(rng.randrange(300)).hex().encode()]),
                 headers=tuple(
-                    Header(f"h{n}", chance.choice([None, b"v"])) for n in range(chance.randrange(3))
+                    Header(f"h{n}", rng.choice([None, b"v"])) for n in range(rng.randrange(3))
                 ),
             )
-            for number in range(chance.randint(1, 20))
+            for number in range(rng.randint(1, 20))
         ]
         sequence = self._sequences.get(producer_id, 0) if producer_id >= 0 else -1
         data = build_batch(
@@ -142,7 +142,7 @@ class Writer:
     def close_transactions(self) -> None:
         """Ends what is open, so that a reader of committed records sees everything."""
         for producer_id in list(self._open):
-            self.end(producer_id, commit=self._chance.random() < 0.5)
+            self.end(producer_id, commit=self._rng.random() < 0.5)
 
 
 def topic_configs(data: Path) -> Callable[[str], LogConfig | None]:
@@ -155,19 +155,19 @@ def topic_configs(data: Path) -> Callable[[str], LogConfig | None]:
     return config
 
 
-def fill(writers: dict[str, Writer], chance: random.Random, epochs: int, turns: int) -> None:
+def fill(writers: dict[str, Writer], rng: random.Random, epochs: int, turns: int) -> None:
     for topic, codec in CODEC_TOPICS.items():
         for _ in range(turns):
-            writers[topic].batch(codec, producer_id=chance.choice([-1, 1000]))
+            writers[topic].batch(codec, producer_id=rng.choice([-1, 1000]))
     transactions = writers[TRANSACTIONS]
     for _ in range(turns * 2):
-        producer = chance.choice([2000, 2001, 2002])
-        if producer in transactions._open and chance.random() < 0.4:
-            transactions.end(producer, commit=chance.random() < 0.6)
-        elif chance.random() < 0.2:
+        producer = rng.choice([2000, 2001, 2002])
+        if producer in transactions._open and rng.random() < 0.4:
+            transactions.end(producer, commit=rng.random() < 0.6)
+        elif rng.random() < 0.2:
             transactions.batch(Codec.NONE)
         else:
-            transactions.batch(chance.choice(list(Codec)), producer_id=producer, transactional=True)
+            transactions.batch(rng.choice(list(Codec)), producer_id=producer, transactional=True)
     known = writers[EPOCHS].log.leader_epochs.latest_epoch or 0
     for epoch in range(known, epochs + 1):
         writers[EPOCHS].log.assign_epoch(epoch)
@@ -283,19 +283,19 @@ def test_kafka_serves_every_record_that_cordwood_wrote(kafka: RealKafka, *, in_o
     data = stopped_with_topics(kafka, starts=3)
     epochs = leader_epoch_of(data, EPOCHS)
     assert epochs >= 2, "several leaderships"
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     manager = LogManager([data], topic_config=topic_configs(data))
     manager.load()
     logs = {topic: manager.require(TopicPartition(topic, 0)) for topic in TOPICS}
     now_ms = manager.context.clock.now_ms()
-    writers = {topic: Writer(log, chance, now_ms) for topic, log in logs.items()}
-    fill(writers, chance, epochs - 1, turns=30)
+    writers = {topic: Writer(log, rng, now_ms) for topic, log in logs.items()}
+    fill(writers, rng, epochs - 1, turns=30)
     for log in logs.values():
         log.update_high_watermark(log.log_end_offset)
     manager.context.scheduler.run_due()
     manager.checkpoint_recovery_points()
     manager.checkpoint_high_watermarks()
-    fill(writers, chance, epochs, turns=30)
+    fill(writers, rng, epochs, turns=30)
     writers[TRANSACTIONS].close_transactions()
     assert all(len(log.segments) > 3 for log in logs.values())
     if in_order:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.surfaces.metrics.metric import Kind, Metric
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
+from support.applied import wait_until_applied
 from support.kafka import RealKafka, kafka_tool
 from support.no_engine import NoEngine
 from support.ports import free_port
@@ -73,6 +74,8 @@ def do_it(servers: str) -> None:
     wanted = [NewTopic(name, count, 1, config=dict(c)) for name, (count, c) in TOPICS.items()]
     for done in admin.create_topics(wanted).values():
         done.result()
+    # A producer that is ahead of the broker is refused, and counted, as often as it tries.
+    wait_until_applied(int(servers.rpartition(":")[2]))
     # Flushed record by record: batches of the same size in both.
     producer = Producer(settings)
     for number in range(20):

@@ -28,6 +28,7 @@ from cordwood.model.config_levels import ResolvedTopic, Sources, resolve_topic
 from cordwood.model.config_values import Kind, format_value
 from cordwood.model.errors import ConfigError
 from cordwood.model.properties import parse_properties
+from support.applied import wait_until_applied
 from support.kafka import KafkaRunError, RealKafka, kafka_tool, poll_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -169,6 +170,7 @@ def test_topics_are_described_alike(kafka: RealKafka, static: dict[str, str]) ->
             ]
             for future in admin.create_topics(new).values():
                 future.result(timeout=120)
+            wait_until_applied(kafka.port)
         for cluster in (None, "-1", "13"):
             broker.set_cluster(cluster)
             for own in (None, "-1", "12"):

@@ -186,7 +186,7 @@ def test_a_partition_moves_while_it_is_written_to_and_read(
     with WireClient(served.port) as wire:
         filled(wire, 20)
         writer.start(served.port)
-        for round_ in range(_ROUNDS):
+        for compaction in range(_ROUNDS):
             source = settled(wire)
             target = directories[(directories.index(source) + 1) % len(directories)]
             assert wire.move("t", [0], target) == {0: "none"}
@@ -196,7 +196,7 @@ def test_a_partition_moves_while_it_is_written_to_and_read(
                 timeout_s=120,
                 what="writing goes on",
             )
-            assert settled(wire) == target, round_
+            assert settled(wire) == target, compaction
         writer.stop()
         assert writer.errors == set()
         writer.require_all(wire)
@@ -229,12 +229,12 @@ def test_a_move_that_a_kill_interrupts_goes_on_and_loses_nothing(
     writer = Writer(served.port)
     with WireClient(served.port) as wire:
         filled(wire, 40)
-        for round_ in range(_ROUNDS):
+        for compaction in range(_ROUNDS):
             source = settled(wire)
             target = directories[(directories.index(source) + 1) % len(directories)]
             writer.start(served.port)
             assert wire.move("t", [0], target) == {0: "none"}
-            if round_ % 2:  # somewhere near the end
+            if compaction % 2:  # somewhere near the end
                 poll_until(
                     partial(has_none, target, "t-0.*-future"),
                     timeout_s=120,

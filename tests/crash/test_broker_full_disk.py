@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.record_batch import iter_batches
-from cordwood.storage.room_reserve import RESERVE
+from cordwood.storage.disk_reserve import RESERVE
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import break_directory, fill, may_mount, small_disk
 from support.faulty_filesystem import Faults, FaultyFileSystem, Site
@@ -96,7 +96,7 @@ def test_a_full_disk_refuses_appends_and_leaves_nothing_half_written(
     for each in segments:
         data = each.read_bytes()
         assert sum(batch.size_bytes for _, batch in iter_batches(data)) == len(data)
-    assert running.broker.logs.context.failures.offline == {}
+    assert running.broker.replicas.logs.context.failures.offline == {}
     assert wire.directories()[str(disk / "logs")]["error_code"] == "none"
 
 
@@ -165,7 +165,7 @@ def test_what_the_metadata_log_has_no_room_for_is_refused_and_changes_nothing(
     assert set(answers.values()) <= {"none", STORAGE_ERROR}
     refused = {name for name, told in answers.items() if told == STORAGE_ERROR}
     assert len(refused) > 40
-    assert not refused & running.call(lambda it: set(it.image.topics))
+    assert not refused & running.call(lambda it: set(it.metadata.image.topics))
     held = {path.name.rsplit("-", 1)[0] for path in (disk / "logs").iterdir()}
     assert not refused & held
     ballast.unlink()
@@ -191,7 +191,7 @@ def test_a_topic_created_on_a_full_disk_is_served_once_there_is_space(tmp_path: 
             return all(answer["error_code"] == "none" for answer in answers)
 
         poll_until(is_served, timeout_s=120, what="the partitions are served")
-        assert running.broker.logs.context.failures.offline == {}
+        assert running.broker.replicas.logs.context.failures.offline == {}
 
 
 def test_a_topic_that_was_created_on_a_full_disk_can_be_deleted_on_it(
@@ -204,7 +204,7 @@ def test_a_topic_that_was_created_on_a_full_disk_can_be_deleted_on_it(
     running.advance(minutes=10, compact=False)
     running.advance(minutes=10, compact=False)
     assert not [path for path in (disk / "logs").iterdir() if path.name.startswith("t-")]
-    assert running.broker.logs.context.failures.offline == {}
+    assert running.broker.replicas.logs.context.failures.offline == {}
     ballast.unlink(missing_ok=True)
 
 
@@ -341,7 +341,7 @@ def test_a_move_to_a_full_disk_ends_and_the_partition_stays(disk: Path, tmp_path
 
         poll_until(is_over, timeout_s=120, what="the move is given up")
         assert wire.place_of(f"t-{index}") == str(home)
-        assert broker.broker.logs.context.failures.offline == {}
+        assert broker.broker.replicas.logs.context.failures.offline == {}
         assert wire.produce("t", batch_of(value(20)), index)["base_offset"] == 20
         broker.advance(minutes=5, compact=False)
         broker.advance(minutes=5, compact=False)

@@ -124,7 +124,7 @@ class Bench:
 
     @property
     def offline(self) -> set[str]:
-        return {path.name for path in self.broker.broker.logs.context.failures.offline}
+        return {path.name for path in self.broker.broker.replicas.logs.context.failures.offline}
 
 
 Phase = Callable[[Bench, WireClient], str]
@@ -144,7 +144,7 @@ def roll(bench: Bench, wire: WireClient) -> str:
 
 def flush(bench: Bench, wire: WireClient) -> str:
     bench.broker.call(lambda it: None)
-    for log in bench.broker.broker.logs.logs():
+    for log in bench.broker.broker.replicas.logs.logs():
         try:
             log.flush(force_active=True)
         except CordwoodError as error:
@@ -169,12 +169,12 @@ def offsets(bench: Bench, wire: WireClient) -> str:
 
 def clean(bench: Bench, wire: WireClient) -> str:
     bench.broker.clock.advance(700_000)
-    bench.broker.node.broker.cleaner.run_once_now()
+    bench.broker.node.cleaner.run_once_now()
     return outcome_of_cleaning(bench)
 
 
 def retain(bench: Bench, wire: WireClient) -> str:
-    bench.broker.node.broker.cleaner.retention_once_now()
+    bench.broker.node.cleaner.retention_once_now()
     bench.broker.advance(minutes=2, compact=False)
     return said(bench.put_all(wire, "r", 1))
 
@@ -188,7 +188,7 @@ def delete(bench: Bench, wire: WireClient) -> str:
 
 
 def outcome_of_cleaning(bench: Bench) -> str:
-    runs = bench.broker.node.broker.cleaner.status()["last_runs"]
+    runs = bench.broker.node.cleaner.status()["last_runs"]
     return ", ".join(sorted({run["outcome"] for run in runs})) or "nothing was due"
 
 
@@ -365,8 +365,8 @@ def goes_on(bench: Bench) -> str:
             bench.put_all(wire, "c", 12)
     if offline:
         return "the other directory serves"
-    bench.broker.node.broker.cleaner.run_once_now()
-    status = bench.broker.node.broker.cleaner.status()
+    bench.broker.node.cleaner.run_once_now()
+    status = bench.broker.node.cleaner.status()
     assert not any(one["uncleanable"] or one["due"] for one in status["partitions"]), status
     return "serves and cleans"
 
@@ -411,7 +411,7 @@ STAGED = (".staged", ".swap", ".cleaned")
 
 
 def first_of(bench: Bench, topic: str, partition: int) -> int:
-    log = bench.broker.broker.logs.require(TopicPartition(topic, partition))
+    log = bench.broker.broker.replicas.logs.require(TopicPartition(topic, partition))
     return log.log_start_offset
 
 

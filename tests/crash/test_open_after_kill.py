@@ -20,7 +20,7 @@ from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.replace import JOURNAL_NAME
 from cordwood.testing.manual_clock import ManualClock
-from support.killing import OWNER, TASK, clean_here, clean_killed
+from support.killing import OWNER, TASK, KillableCleanings, clean_here
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import newest, read_records
 from support.stored_log import StoredLogs
@@ -48,12 +48,12 @@ State = dict[str, dict[bytes, tuple[bytes, int]]]
 def keyed(name: str) -> LogBuilder:
     """Several groups of segments; tombstones, transactions, producers and codecs of all kinds."""
     log = LogBuilder(name, index_interval_bytes=100)
-    chance = random.Random(name)
+    rng = random.Random(name)
     log.batch([(b"a", b"aborted")] * 3, producer=(1, 0), transactional=True)
     log.batch([(b"b", b"committed")] * 2, producer=(2, 0), transactional=True)
     for number in range(12):
-        records = [(b"k%d" % chance.randrange(9), chance.randbytes(30)) for _ in range(4)]
-        log.batch(records, codec=chance.choice(list(Codec)))
+        records = [(b"k%d" % rng.randrange(9), rng.randbytes(30)) for _ in range(4)]
+        log.batch(records, codec=rng.choice(list(Codec)))
         log.put(b"t%d" % (number % 3), None)
         log.batch([(b"p", b"%d" % number)], producer=(3, 0))
         if number == 6:
@@ -104,13 +104,19 @@ def producers(logs: StoredLogs) -> dict[str, dict[int, tuple[int, int]]]:
     }
 
 
+@pytest.fixture(scope="module")
+def cleanings() -> Iterator[KillableCleanings]:
+    with KillableCleanings() as cleanings:
+        yield cleanings
+
+
 @pytest.mark.parametrize("side", [OWNER, TASK])
 def test_a_broker_that_starts_after_a_killed_clean_serves_the_same_values(
-    scratch: Path, side: str
+    scratch: Path, cleanings: KillableCleanings, side: str
 ) -> None:
     before = write_log_dir(scratch / "before", [keyed("compact-0"), keyed("both-0")])
-    clean_here(shutil.copytree(before, scratch / "compiled"), CONFIGS, now_ms=NOW_MS)
-    steps = clean_killed(
+    cleanings.load(shutil.copytree(before, scratch / "loaded"), CONFIGS, now_ms=NOW_MS)
+    steps = cleanings.clean(
         shutil.copytree(before, scratch / "undisturbed"), CONFIGS, now_ms=NOW_MS
     ).steps[side]
     undisturbed = broker(shutil.copytree(before, scratch / "looked at"))
@@ -119,12 +125,12 @@ def test_a_broker_that_starts_after_a_killed_clean_serves_the_same_values(
     ends = {str(log.topic_partition): log.log_end_offset for log in undisturbed.manager.logs()}
     undisturbed.kill()
     assert len(expected["compact-0"]) > 8
-    chance = random.Random(side)
+    rng = random.Random(side)
     journals = 0
-    for step in chance.sample(range(1, steps + 1), 12):
+    for step in rng.sample(range(1, steps + 1), 12):
         for clean in (True, False):
             root = shutil.copytree(before, scratch / "work")
-            ended = clean_killed(root, CONFIGS, now_ms=NOW_MS, side=side, kill_at=step)
+            ended = cleanings.clean(root, CONFIGS, now_ms=NOW_MS, side=side, kill_at=step)
             assert ended.killed, step
             journals += sum(1 for _ in root.glob(f"*/{JOURNAL_NAME}"))
             if not clean:

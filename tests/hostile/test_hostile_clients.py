@@ -79,15 +79,15 @@ def valid_frames(wire: Wire) -> list[bytes]:
 def test_mutated_requests_are_answered_or_refused(
     broker: ServedBroker, wire: Wire, count: int
 ) -> None:
-    chance = random.Random(count)
+    rng = random.Random(count)
     frames = valid_frames(wire)
     before = memory(broker)
     for _ in range(count):
-        frame = bytearray(chance.choice(frames))
-        for _ in range(chance.randint(1, 4)):
-            frame[chance.randrange(4, len(frame))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
-        if chance.random() < 0.3:
-            del frame[chance.randrange(8, len(frame)) :]
+        frame = bytearray(rng.choice(frames))
+        for _ in range(rng.randint(1, 4)):
+            frame[rng.randrange(4, len(frame))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+        if rng.random() < 0.3:
+            del frame[rng.randrange(8, len(frame)) :]
         frame[:4] = struct.pack(">i", len(frame) - 4)
         with connect(broker) as sock:
             sock.sendall(frame)
@@ -98,11 +98,11 @@ def test_mutated_requests_are_answered_or_refused(
 
 
 def test_random_bytes_are_refused(broker: ServedBroker, wire: Wire) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     for size in (1, 3, 4, 5, 12, 100, 5000):
         for _ in range(20):
             with connect(broker) as sock:
-                sock.sendall(chance.randbytes(size))
+                sock.sendall(rng.randbytes(size))
                 sock.shutdown(socket.SHUT_WR)
                 assert ends(sock)
     assert serves(wire)

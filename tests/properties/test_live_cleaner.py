@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.live import retain
+from cordwood.cleanup.online_retention import retain
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
@@ -37,13 +37,13 @@ CONTENTS = st.builds(
 
 
 def settings(seed: int, contents: Contents) -> LogConfig:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     return LogConfig(
         cleanup_policy=frozenset({"compact"}),
-        segment_bytes=chance.choice([300, 2_000, 100_000]),
-        segment_index_bytes=chance.choice([24, 10_000]),
+        segment_bytes=rng.choice([300, 2_000, 100_000]),
+        segment_index_bytes=rng.choice([24, 10_000]),
         index_interval_bytes=contents.index_interval_bytes,
-        delete_retention_ms=chance.choice([0, 1, 86_400_000, 400_000_000]),
+        delete_retention_ms=rng.choice([0, 1, 86_400_000, 400_000_000]),
         min_cleanable_dirty_ratio=0.0,
     )
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.live import retain
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
+from cordwood.cleanup.online_retention import retain
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import base_offset_of
@@ -127,7 +127,7 @@ class LogIsAList(RuleBasedStateMachine):
     def _start(self) -> None:
         self.stored.start()
         self.cleaning = CleanerManager(self.stored.manager)
-        self.cleaner = LiveCleaner(self.cleaning, InProcessEngine())
+        self.cleaner = OnlineCleaner(self.cleaning, InProcessEngine())
 
     @property
     def log(self) -> PartitionLog:

@@ -72,21 +72,21 @@ def check(payload: bytes, count: int) -> bool:
     return True
 
 
-def well_formed(chance: random.Random) -> tuple[bytes, int]:
+def well_formed(rng: random.Random) -> tuple[bytes, int]:
     """A payload of records of every shape, and how many they are."""
     records = []
     offset = 0
-    for _ in range(chance.choice([1, 2, 5, 40])):
+    for _ in range(rng.choice([1, 2, 5, 40])):
         headers = tuple(
-            Header("h" * chance.choice([0, 1, 70]), chance.choice([None, b"", b"x" * 90]))
-            for _ in range(chance.choice([0, 0, 1, 3, 70]))
+            Header("h" * rng.choice([0, 1, 70]), rng.choice([None, b"", b"x" * 90]))
+            for _ in range(rng.choice([0, 0, 1, 3, 70]))
         )
         key, value = (
-            chance.choice([None, b"", b"k", b"k" * 64, b"k" * 8192, b"k" * 20_000]) for _ in "kv"
+            rng.choice([None, b"", b"k", b"k" * 64, b"k" * 8192, b"k" * 20_000]) for _ in "kv"
         )
-        timestamp = chance.choice([0, 63, -64, 64, 1 << 40, (1 << 63) - 1, -(1 << 63)])
+        timestamp = rng.choice([0, 63, -64, 64, 1 << 40, (1 << 63) - 1, -(1 << 63)])
         records.append(Record(offset, timestamp, key, value, headers))
-        offset += chance.choice([1, 1, 1, 1, 64, 8192, 1 << 26])
+        offset += rng.choice([1, 1, 1, 1, 64, 8192, 1 << 26])
     data = build_batch(records, base_offset=0, delete_horizon_ms=0)
     return data[HEADER_BYTES:], len(records)
 
@@ -107,14 +107,14 @@ def test_records_of_random_logs_are_read(seed: int) -> None:
 
 @given(seed=SEEDS, flips=st.integers(1, 4))
 def test_flipped_bytes_are_judged_alike(seed: int, flips: int) -> None:
-    chance = random.Random(seed)
-    payload, count = well_formed(chance)
+    rng = random.Random(seed)
+    payload, count = well_formed(rng)
     changed = bytearray(payload)
     for _ in range(flips):
         # Sizes and counts are near the start of records; a random byte is mostly inside a value.
-        position = chance.randrange(min(len(changed), chance.choice([16, 128, 1 << 20])))
-        changed[position] = chance.choice(
-            [chance.randrange(256), changed[position] ^ (1 << chance.randrange(8)), 0xFF, 0x80, 0]
+        position = rng.randrange(min(len(changed), rng.choice([16, 128, 1 << 20])))
+        changed[position] = rng.choice(
+            [rng.randrange(256), changed[position] ^ (1 << rng.randrange(8)), 0xFF, 0x80, 0]
         )
     check(bytes(changed), count)
 
@@ -130,10 +130,10 @@ def test_wrong_counts_are_judged_alike(seed: int, count: int) -> None:
 
 @given(seed=SEEDS)
 def test_payloads_cut_off_anywhere_are_judged_alike(seed: int) -> None:
-    chance = random.Random(seed)
-    payload, count = well_formed(chance)
-    assert not check(payload[: chance.randrange(len(payload))], count)
-    assert not check(payload + chance.randbytes(chance.randint(1, 9)), count)
+    rng = random.Random(seed)
+    payload, count = well_formed(rng)
+    assert not check(payload[: rng.randrange(len(payload))], count)
+    assert not check(payload + rng.randbytes(rng.randint(1, 9)), count)
 
 
 @given(payload=st.binary(max_size=60), count=st.integers(1, 5))

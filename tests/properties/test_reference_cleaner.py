@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from cordwood.cleanup import tasks
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.rewrite import GroupRewriter
-from cordwood.cleanup.round import Round, plan_round, split_by_bytes
 from cordwood.cleanup.survivors import Secrets, SegmentFacts, Spill, Walk, merge
 from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.format.native import key_table
@@ -41,32 +41,32 @@ CONTENTS = st.builds(
 )
 
 
-def planned(log: LogBuilder, directory: Path, seed: int) -> Round | None:
+def planned(log: LogBuilder, directory: Path, seed: int) -> LogCompaction | None:
     """A round over a written log, with segments of a random size; None when nothing is dirty."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     config = LogConfig(
         cleanup_policy=frozenset({"compact"}),
-        segment_bytes=chance.choice([300, 2_000, 100_000]),
-        segment_index_bytes=chance.choice([24, 10_000]),
+        segment_bytes=rng.choice([300, 2_000, 100_000]),
+        segment_index_bytes=rng.choice([24, 10_000]),
         index_interval_bytes=log.index_interval_bytes,
-        delete_retention_ms=chance.choice([0, 1, 86_400_000, 400_000_000]),
+        delete_retention_ms=rng.choice([0, 1, 86_400_000, 400_000_000]),
     )
     captured = log.capture(directory, config)
     cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
     if cleanable.reason is not None:
         return None
     plan = plan_compaction(captured.view, cleanable)
-    return plan_round(captured, plan, now_ms=NOW_MS, seed=seed)
+    return prepare_compaction(captured, plan, now_ms=NOW_MS, seed=seed)
 
 
-def rewritten(round_: Round, survivors: tasks.Survivors) -> list[dict[str, bytes]]:
+def rewritten(compaction: LogCompaction, survivors: tasks.Survivors) -> list[dict[str, bytes]]:
     """The files each group ends as, by suffix."""
-    specs = tasks.rewrite_specs(round_, survivors)
+    specs = tasks.rewrite_specs(compaction, survivors)
     rewriter = GroupRewriter()
     groups = []
-    for number in range(len(round_.groups)):
+    for number in range(len(compaction.groups)):
         if number not in specs:
-            source = Path(round_.group(number)[0].path)
+            source = Path(compaction.group(number)[0].path)
             groups.append(
                 {
                     suffix: path.read_bytes()
@@ -82,7 +82,7 @@ def rewritten(round_: Round, survivors: tasks.Survivors) -> list[dict[str, bytes
         modified = {
             path.stat().st_mtime_ns for suffix, path in paths.items() if suffix != ".txnindex"
         }
-        last = round_.group(number)[-1].modified_ns
+        last = compaction.group(number)[-1].modified_ns
         assert modified == {last // 1_000_000 * 1_000_000}
         groups.append({suffix: path.read_bytes() for suffix, path in paths.items()})
     return groups
@@ -112,23 +112,23 @@ def walk_to_end(steps: Iterator[Spill], into: list[Spill]) -> list[SegmentFacts]
 
 
 def survivors_by_merge(
-    round_: Round, chance: random.Random, secrets: Secrets, *, probe: bool
+    compaction: LogCompaction, rng: random.Random, secrets: Secrets, *, probe: bool
 ) -> tasks.Survivors:
     """Survivors found in chunks that spill early, merged shard by shard."""
-    shards = chance.randint(1, 4)
-    chunks = [(c, False) for c in split_by_bytes(round_.dirty, chance.randint(1, 4))]
-    clean = split_by_bytes(round_.clean, chance.randint(1, 3))
+    shards = rng.randint(1, 4)
+    chunks = [(c, False) for c in split_by_bytes(compaction.dirty, rng.randint(1, 4))]
+    clean = split_by_bytes(compaction.clean, rng.randint(1, 3))
     if not probe:
         chunks += [(c, True) for c in clean]
     facts: list[list[SegmentFacts]] = []
     blocks: list[tuple[bool, int, int, npt.NDArray[np.uint64], int]] = []
     for number, (segments, is_clean) in enumerate(chunks):
-        walk = walk_with(round_, secrets)
+        walk = walk_with(compaction, secrets)
         walk.table = key_table.new_table(4)
         spills: list[Spill] = []
         step = walk.spill_clean if is_clean else walk.index
         found = walk_to_end(
-            step(segments, entries_max=chance.choice([1, 5, 50]), shards=shards), spills
+            step(segments, entries_max=rng.choice([1, 5, 50]), shards=shards), spills
         )
         facts.append(tasks.facts_from_json(tasks.facts_to_json(found)))
         for spill in spills:
@@ -143,16 +143,16 @@ def survivors_by_merge(
             tasks.clear_dead(facts[-block[1]], ordinals)
     if probe:
         for segments in clean:
-            walk = walk_with(round_, secrets)
+            walk = walk_with(compaction, secrets)
             walk.load_entries(np.concatenate(identities))
             facts.append(walk.probe(segments))
     return tasks.combine([f for chunk in facts for f in chunk])
 
 
-def walk_with(round_: Round, secrets: Secrets) -> Walk:
+def walk_with(compaction: LogCompaction, secrets: Secrets) -> Walk:
     return Walk(
-        first_dirty=round_.first_dirty,
-        aborted=AbortedTransactions(round_.aborted),
+        first_dirty=compaction.first_dirty,
+        aborted=AbortedTransactions(compaction.aborted),
         secrets=secrets,
     )
 
@@ -161,11 +161,11 @@ def walk_with(round_: Round, secrets: Secrets) -> Walk:
 def test_one_task_gives_the_bytes_of_the_reference(seed: int, contents: Contents) -> None:
     log = random_log(seed, contents)
     with TemporaryDirectory() as root:
-        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
-        if round_ is None:
+        compaction = planned(log, log.write(Path(root) / "log-0"), seed)
+        if compaction is None:
             return
-        expected = clean_by_reference(round_)
-        assert_same(rewritten(round_, tasks.find_survivors(round_)), expected)
+        expected = clean_by_reference(compaction)
+        assert_same(rewritten(compaction, tasks.find_survivors(compaction)), expected)
 
 
 @given(seed=SEEDS, contents=CONTENTS, probe=st.booleans())
@@ -174,12 +174,12 @@ def test_chunks_that_spill_and_merge_find_the_survivors_of_one_task(
 ) -> None:
     log = random_log(seed, contents)
     with TemporaryDirectory() as root:
-        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
-        if round_ is None:
+        compaction = planned(log, log.write(Path(root) / "log-0"), seed)
+        if compaction is None:
             return
-        secrets = Secrets.from_seed(round_.seed)
-        merged = survivors_by_merge(round_, random.Random(seed), secrets, probe=probe)
-        assert facts_of(merged) == facts_of(tasks.find_survivors(round_))
+        secrets = Secrets.from_seed(compaction.seed)
+        merged = survivors_by_merge(compaction, random.Random(seed), secrets, probe=probe)
+        assert facts_of(merged) == facts_of(tasks.find_survivors(compaction))
 
 
 @given(seed=SEEDS, bits=st.sampled_from([0, 1, 3]), probe=st.booleans(), contents=CONTENTS)
@@ -188,28 +188,28 @@ def test_keys_that_share_their_first_hash_are_told_apart(
 ) -> None:
     log = random_log(seed, contents)
     with TemporaryDirectory() as root:
-        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
-        if round_ is None:
+        compaction = planned(log, log.write(Path(root) / "log-0"), seed)
+        if compaction is None:
             return
-        weak = Secrets.from_seed(round_.seed, mask=bits)
-        merged = survivors_by_merge(round_, random.Random(seed), weak, probe=probe)
-        assert_same(rewritten(round_, merged), clean_by_reference(round_))
+        weak = Secrets.from_seed(compaction.seed, mask=bits)
+        merged = survivors_by_merge(compaction, random.Random(seed), weak, probe=probe)
+        assert_same(rewritten(compaction, merged), clean_by_reference(compaction))
 
 
 @given(seed=SEEDS, contents=CONTENTS)
 def test_a_round_goes_on_from_any_group_with_the_same_bytes(seed: int, contents: Contents) -> None:
     log = random_log(seed, contents)
     with TemporaryDirectory() as root:
-        round_ = planned(log, log.write(Path(root) / "log-0"), seed)
-        if round_ is None:
+        compaction = planned(log, log.write(Path(root) / "log-0"), seed)
+        if compaction is None:
             return
-        whole = tasks.rewrite_specs(round_, tasks.find_survivors(round_))
-        done = random.Random(seed).randrange(len(round_.groups) + 1)
+        whole = tasks.rewrite_specs(compaction, tasks.find_survivors(compaction))
+        done = random.Random(seed).randrange(len(compaction.groups) + 1)
         before = [whole[n].after.to_json() for n in whole if n < done]
         first = min((n for n in whole if n >= done), default=None)
         if first is None or (not before and done):
             return
-        resumed = replace(round_, groups_done=done, before=whole[first].before.to_json())
+        resumed = replace(compaction, groups_done=done, before=whole[first].before.to_json())
         rest = tasks.rewrite_specs(resumed, tasks.find_survivors(resumed))
         # What a bitmap says of records of groups in place no longer matters.
         assert {n: spec for n, spec in whole.items() if n >= first} == {

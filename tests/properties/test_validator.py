@@ -56,37 +56,37 @@ def _way(request: pytest.FixtureRequest) -> Any:
         yield
 
 
-def random_config(chance: random.Random) -> LogConfig:
-    bounds = chance.choice([5, 3_600_000, (1 << 63) - 1])
+def random_config(rng: random.Random) -> LogConfig:
+    bounds = rng.choice([5, 3_600_000, (1 << 63) - 1])
     return config_for(
-        chance.choice([None, None, *Codec]),
-        cleanup_policy=frozenset(chance.choice([["delete"], ["compact"]])),
-        message_timestamp_type=chance.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
+        rng.choice([None, None, *Codec]),
+        cleanup_policy=frozenset(rng.choice([["delete"], ["compact"]])),
+        message_timestamp_type=rng.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
         message_timestamp_before_max_ms=bounds,
         message_timestamp_after_max_ms=bounds,
     )
 
 
-def random_batch(chance: random.Random, *, codec: Codec | None = None) -> bytes:
+def random_batch(rng: random.Random, *, codec: Codec | None = None) -> bytes:
     records = [
         Record(
             offset,
-            NOW + chance.choice([0, 0, 1, -1, 5, 70, -3000]),
-            chance.choice([b"k", b"", b"k" * 70, b"k%d" % offset]),
-            chance.choice([None, b"", chance.randbytes(chance.choice([3, 300]))]),
-            tuple(Header("h", b"x") for _ in range(chance.choice([0, 0, 2]))),
+            NOW + rng.choice([0, 0, 1, -1, 5, 70, -3000]),
+            rng.choice([b"k", b"", b"k" * 70, b"k%d" % offset]),
+            rng.choice([None, b"", rng.randbytes(rng.choice([3, 300]))]),
+            tuple(Header("h", b"x") for _ in range(rng.choice([0, 0, 2]))),
         )
-        for offset in range(chance.choice([1, 1, 3, 20]))
+        for offset in range(rng.choice([1, 1, 3, 20]))
     ]
-    has_producer = chance.random() < 0.5
+    has_producer = rng.random() < 0.5
     return build_batch(
         records,
         base_offset=0,
-        codec=chance.choice(list(Codec)) if codec is None else codec,
+        codec=rng.choice(list(Codec)) if codec is None else codec,
         producer_id=55 if has_producer else -1,
         producer_epoch=3 if has_producer else -1,
         base_sequence=7 if has_producer else -1,
-        is_transactional=has_producer and chance.random() < 0.5,
+        is_transactional=has_producer and rng.random() < 0.5,
     )
 
 
@@ -139,9 +139,9 @@ def require_readable(sent: bytes, config: LogConfig, result: ValidationResult) -
 
 @given(SEEDS)
 def test_sound_batches_are_taken(seed: int) -> None:
-    chance = random.Random(seed)
-    batch = random_batch(chance)
-    codec = chance.choice([None, *Codec])
+    rng = random.Random(seed)
+    batch = random_batch(rng)
+    codec = rng.choice([None, *Codec])
     for config in (
         config_for(codec, cleanup_policy=frozenset({"compact"})),
         config_for(codec, message_timestamp_type="LogAppendTime"),
@@ -155,18 +155,18 @@ def test_sound_batches_are_taken(seed: int) -> None:
 def test_flipped_bytes_under_a_repaired_checksum_never_reach_the_log_unread(
     seed: int, flips: int
 ) -> None:
-    chance = random.Random(seed)
-    batch = bytearray(random_batch(chance))
+    rng = random.Random(seed)
+    batch = bytearray(random_batch(rng))
     for _ in range(flips):
         # Half the time in the header, whose 40 bytes would else be met too seldom.
-        start = 21 if chance.random() < 0.5 or len(batch) == HEADER_BYTES else HEADER_BYTES
+        start = 21 if rng.random() < 0.5 or len(batch) == HEADER_BYTES else HEADER_BYTES
         end = HEADER_BYTES if start == 21 else len(batch)
-        position = chance.randrange(start, end)
-        batch[position] = chance.choice(
-            [chance.randrange(256), batch[position] ^ (1 << chance.randrange(8)), 0, 0xFF]
+        position = rng.randrange(start, end)
+        batch[position] = rng.choice(
+            [rng.randrange(256), batch[position] ^ (1 << rng.randrange(8)), 0, 0xFF]
         )
     sent = with_header(bytes(batch))
-    config = random_config(chance)
+    config = random_config(rng)
     result = outcome(sent, config)
     if result is not None:
         require_readable(sent, config, result)
@@ -176,18 +176,18 @@ def test_flipped_bytes_under_a_repaired_checksum_never_reach_the_log_unread(
 def test_flipped_bytes_inside_a_compressed_stream_never_reach_the_log_unread(
     seed: int, flips: int
 ) -> None:
-    chance = random.Random(seed)
-    batch = random_batch(chance)
+    rng = random.Random(seed)
+    batch = random_batch(rng)
     header = parse_header(batch)
     payload = bytearray(decompress(header.codec, batch[HEADER_BYTES:]))
     for _ in range(flips):
-        position = chance.randrange(len(payload))
-        payload[position] = chance.choice(
-            [chance.randrange(256), payload[position] ^ (1 << chance.randrange(8)), 0, 0xFF]
+        position = rng.randrange(len(payload))
+        payload[position] = rng.choice(
+            [rng.randrange(256), payload[position] ^ (1 << rng.randrange(8)), 0, 0xFF]
         )
     packed = compress(header.codec, bytes(payload))
     sent = with_header(batch[:HEADER_BYTES] + packed, batch_length=HEADER_BYTES - 12 + len(packed))
-    config = random_config(chance)
+    config = random_config(rng)
     result = outcome(sent, config)
     if result is not None:
         require_readable(sent, config, result)
@@ -195,16 +195,16 @@ def test_flipped_bytes_inside_a_compressed_stream_never_reach_the_log_unread(
 
 @given(seed=SEEDS, names=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, max_size=3))
 def test_false_headers_never_reach_the_log(seed: int, names: list[str]) -> None:
-    chance = random.Random(seed)
-    batch = random_batch(chance)
+    rng = random.Random(seed)
+    batch = random_batch(rng)
     values = {}
     for name in names:
         low, high = FIELDS[name]
-        values[name] = chance.choice([*EDGES, low, high, chance.randint(low, high)])
-        if name.endswith("timestamp") and chance.random() < 0.5:
-            values[name] = NOW + chance.choice([0, 1, -4000])
+        values[name] = rng.choice([*EDGES, low, high, rng.randint(low, high)])
+        if name.endswith("timestamp") and rng.random() < 0.5:
+            values[name] = NOW + rng.choice([0, 1, -4000])
     sent = with_header(batch, **values)
-    config = random_config(chance)
+    config = random_config(rng)
     result = outcome(sent, config)
     if result is not None:
         require_readable(sent, config, result)
@@ -214,9 +214,9 @@ def test_false_headers_never_reach_the_log(seed: int, names: list[str]) -> None:
 def test_batches_cut_off_or_with_bytes_behind_their_records_are_refused(
     seed: int, size: int
 ) -> None:
-    chance = random.Random(seed)
-    batch = random_batch(chance, codec=Codec.NONE)
-    changed = batch[:size] if size < 0 else batch + chance.randbytes(size)
+    rng = random.Random(seed)
+    batch = random_batch(rng, codec=Codec.NONE)
+    changed = batch[:size] if size < 0 else batch + rng.randbytes(size)
     sent = with_header(changed, batch_length=len(changed) - 12)
     result = outcome(sent, LogConfig())
     assert (result is None) == (size != 0)

@@ -17,7 +17,7 @@ import pytest
 
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.round import plan_round
+from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.format.compression import Codec
 from support.engine_run import Job, Outcome, config_of, run_jobs
 from support.in_process_engine import clean_in_process
@@ -43,18 +43,18 @@ MASTERS = ("local[1]", "local[2]", "standalone", "connect")
 
 def big_log(name: str, seed: int, *, records: int = 16_000, keys: int = 9_000) -> LogBuilder:
     """Keys of all lengths in batches of all codecs, a segment every 40 KB or so."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     log = LogBuilder(name, index_interval_bytes=500)
-    names = [b"%d" % n + b"k" * chance.choice([0, 3, 20, 40]) for n in range(keys)]
+    names = [b"%d" % n + b"k" * rng.choice([0, 3, 20, 40]) for n in range(keys)]
     while log.next_offset < records:
-        count = chance.randint(20, 200)
+        count = rng.randint(20, 200)
         log.batch(
             [
-                (chance.choice(names), None if chance.random() < 0.1 else chance.randbytes(12))
+                (rng.choice(names), None if rng.random() < 0.1 else rng.randbytes(12))
                 for _ in range(count)
             ],
-            codec=chance.choice(list(Codec)),
-            producer=(chance.randrange(3), 0) if chance.random() < 0.5 else None,
+            codec=rng.choice(list(Codec)),
+            producer=(rng.randrange(3), 0) if rng.random() < 0.5 else None,
         )
         if log.active.size_bytes > 40_000:
             log.roll()
@@ -98,7 +98,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
         cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
         if cleanable.reason is None:
             plan = plan_compaction(captured.view, cleanable)
-            cleaned = clean_by_reference(plan_round(captured, plan, now_ms=NOW_MS, seed=0))
+            cleaned = clean_by_reference(prepare_compaction(captured, plan, now_ms=NOW_MS, seed=0))
             gone = {base for group in plan.groups for base in group}
             files = {name: d for name, d in files.items() if int(name.split(".")[0]) not in gone}
             for segment in cleaned:

@@ -27,20 +27,20 @@ OPTIONS = [
     *("--set", "t:cleanup.policy=compact", "--set", "t:segment.index.bytes=100"),
     *("--force", "--master", "local[2]"),
 ]
-SLOWLY = ["--throttle", "600K"]
+SLOWLY = ["--throttle", "300K"]
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two partitions of thirty segments each, nearly all of them to be rewritten."""
-    chance = random.Random(3)
+    rng = random.Random(3)
     made = []
     for name in ("t-0", "t-1"):
         log = LogBuilder(name)
         for number in range(30):
             for _ in range(25):
-                keys = [b"k%d" % chance.randrange(4_000) for _ in range(20)]
-                log.batch([(key, chance.randbytes(60)) for key in keys])
+                keys = [b"k%d" % rng.randrange(4_000) for _ in range(20)]
+                log.batch([(key, rng.randbytes(60)) for key in keys])
             log.put(b"only-%d" % number, None)
             log.roll()
         log.put(b"end", b"v")
@@ -132,7 +132,7 @@ def test_interrupted_it_leaves_whole_segments_and_the_next_run_cleans_the_rest(
     root = shutil.copytree(before, tmp_path / "logs")
     code, words = cut_off(root, after_groups=3, with_signal=with_signal)
     assert code == 128 + with_signal
-    assert words.endswith("; what was put in place stays, the next run goes on\n")
+    assert words.endswith("; replaced segments are kept, the next run continues\n")
     halfway = records(root)
     assert not [p for p in root.rglob("*") if p.suffix in {".cleaned", ".swap"}]
     run_clean([root], *OPTIONS, now_ms=NOW_MS)

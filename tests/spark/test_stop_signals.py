@@ -24,9 +24,10 @@ pytestmark = pytest.mark.spark
 _SECONDS_MAX = 600.0
 _MARK = "CORDWOOD_TEST_MARK"
 _LAST = {
-    signal.SIGINT: "cordwood clean: interrupted; what was put in place stays, the next run goes on",
-    signal.SIGTERM: "cordwood clean: stopped by SIGTERM; what was put in place stays, the next run "
-    "goes on",
+    signal.SIGINT: "cordwood clean: interrupted; replaced segments are kept, the next run "
+    "continues",
+    signal.SIGTERM: "cordwood clean: stopped by SIGTERM; replaced segments are kept, the next "
+    "run continues",
 }
 
 

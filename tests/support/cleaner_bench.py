@@ -44,7 +44,7 @@ def until(what: Callable[[], object]) -> None:
 
 
 class CleanerBench:
-    """Compacted logs of topic t, which are cleaned when they are told to.
+    """Compacted logs of topic t, which are cleaned on demand.
 
     `pids` are the children that were seen.
     """

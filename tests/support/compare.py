@@ -8,7 +8,7 @@ codecs, headers of emptied batches, and whether a delete horizon is set; the abo
 the names of producer snapshots; the cleaner's checkpoint and the log start offset's. The first
 directory's indexes must be sound, and no file may be left over.
 
-What may differ: positions, sizes and checksums (a batch compressed anew by another library is as
+What may differ: positions, sizes and checksums (a batch compressed again by another library is as
 good), the value of a delete horizon (it depends on the moment of cleaning), the contents of
 snapshots and leader epochs (Kafka appends to them when it starts).
 

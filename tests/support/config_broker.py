@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Peer
+from cordwood.broker.authorizer import AllowAll
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
@@ -23,10 +23,13 @@ from cordwood.broker.handlers import (
     incremental_alter_configs,
     list_config_resources,
 )
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.network.api import Api, Peer
+from cordwood.protocol.headers import RequestHeader
 from support.config_client import Answer, Change
 
 _ELR = "eligible.leader.replicas.version"
@@ -172,16 +175,20 @@ class ConfigBroker:
             ],
         }
 
-    def _ask(self, api: Api, **fields: object) -> dict[str, Any]:
+    def _ask(self, api: Api[RequestContext], **fields: object) -> dict[str, Any]:
         broker = SimpleNamespace(
             node_id=1,
             configs=self.service,
             controller=self._recorder,
-            image=self._recorder.image,
-            slices=SimpleNamespace(run=_run),
+            metadata=SimpleNamespace(image=self._recorder.image),
+            thread=SimpleNamespace(slices=SimpleNamespace(run=_run)),
+            authorizer=AllowAll(),
         )
-        call = Call(api.max_version, "tests", cast("Peer", None), 1)
-        answer = api.handle(cast("Broker", broker), SimpleNamespace(**fields), call)
+        header = RequestHeader(api.key, api.max_version, 1, "tests", 0)
+        context = RequestContext(
+            cast("Broker", broker), header, Peer("127.0.0.1", "tests", "PLAINTEXT")
+        )
+        answer = api.handle(context, SimpleNamespace(**fields))
         if isinstance(answer, Coroutine):
             answer = asyncio.run(answer)
         return cast("dict[str, Any]", answer)

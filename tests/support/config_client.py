@@ -7,18 +7,14 @@ cannot hide itself.
 from __future__ import annotations
 
 import io
-import socket
-import struct
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i8, i16, i32, i32Timedelta
 
-_CLIENT_ID = "config-client"
-_TIMEOUT_S = 60
+from support.wire import Wire
 
 Answer = dict[str, Any]
 """An answer as JSON has it."""
@@ -32,23 +28,11 @@ class Change(NamedTuple):
     operation: int = 0
 
 
-class ConfigClient:
+class ConfigClient(Wire):
     """One connection to the broker at `host`:`port`, one request at a time."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=_TIMEOUT_S)
-        self._correlation_id = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._socket.close()
+        super().__init__(port, host=host)
 
     def describe(
         self,
@@ -168,36 +152,14 @@ class ConfigClient:
         }
 
     def _ask(self, asked: Any, answers: Any) -> Any:
-        self._correlation_id += 1
-        header_class = asked.__header_schema__
         out = io.BytesIO()
-        header = header_class(
-            request_api_key=i16(asked.__api_key__),
-            request_api_version=i16(asked.__version__),
-            correlation_id=i32(self._correlation_id),
-            client_id=_CLIENT_ID,
-        )
-        entity_writer(header_class)(out, header)
         entity_writer(type(asked))(out, asked)
-        body = out.getvalue()
-        self._socket.sendall(struct.pack(">i", len(body)) + body)
-        (size,) = struct.unpack(">i", self._read(4))
-        data = self._read(size)
-        head, used = entity_reader(answers.__header_schema__)(data, 0)
-        assert head.correlation_id == self._correlation_id, "an answer to another question"
+        data = self.exchange(int(asked.__api_key__), int(asked.__version__), out.getvalue())
+        _, used = entity_reader(answers.__header_schema__)(data, 0)
         entity: Any
         entity, size = entity_reader(answers)(data, used)
         assert used + size == len(data), "bytes are left over"
         return entity
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = self._socket.recv(size - len(data))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            data += part
-        return data
 
 
 def entries(answer: Mapping[str, Any]) -> dict[str, Answer]:

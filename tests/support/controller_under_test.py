@@ -11,7 +11,6 @@ from cordwood.controller.controller import Controller
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.control_record import parse_control_key, parse_kraft_control_value
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES, FileKind, classify
-from cordwood.format.message_schema import uuid_bytes
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.format.metadata_records import decode_metadata_record, encode_metadata_record
 from cordwood.format.record_batch import RecordBatch, iter_batches
@@ -21,6 +20,7 @@ from cordwood.metadata.image import Endpoint
 from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.records import ApiRecord
 from cordwood.metadata.snapshot_file import control_batch, data_batch
+from cordwood.model.uuids import parse_uuid
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.testing.manual_clock import ManualClock
@@ -116,7 +116,7 @@ def batches_in(data: bytes) -> list[list[LoggedRecord]]:
     """The batches of a metadata log's segment, or of a snapshot."""
     found = []
     for _, batch in iter_batches(data):
-        assert isinstance(batch, RecordBatch), "a message of old in a metadata log"
+        assert isinstance(batch, RecordBatch), "a message of an old format in a metadata log"
         records: list[LoggedRecord] = []
         for record in batch.iter_records():
             if batch.header.is_control:
@@ -161,7 +161,7 @@ def append_to_metadata_log(log_dir: Path, records: Sequence[ApiRecord], *, node_
     log = MetadataLog(
         log_dir,
         node_id=node_id,
-        directory_id=UUID(bytes=uuid_bytes(properties.directory_id)),
+        directory_id=parse_uuid(properties.directory_id),
         context=LogContext(clock=clock),
         settings=ControllerSettings(),
     )

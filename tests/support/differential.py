@@ -5,7 +5,7 @@ is asked the same. What must differ is made alike on both sides before comparing
 ids, ports and paths, times of the broker's own clock, throttling, free disk space.
 
 A request refers to what a broker chose by itself through `Chosen`, which each side looks up in what
-it was told.
+its own answers.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class UnderRoot:
 class Step:
     """A request: `values` may hold `Chosen`; `raw` replaces the bytes after the header.
 
-    `remember` tells what to note of the answer: a producer's or a session's slot.
+    `remember` says what to note of the answer: a producer's or a session's slot.
     """
 
     api: str
@@ -161,7 +161,7 @@ class Broker:
     """One of the two brokers.
 
     `port` is where it listens; `data` its only log directory; `start_ms` the wall clock when the
-    script began, against which times of the broker's own clock are told.
+    script began, to which times of the broker's own clock are relative.
     """
 
     port: int

@@ -54,13 +54,13 @@ def _setting(
     wrong: float = 0.15,
 ) -> tuple[str, str]:
     settings = bad if world.maybe(wrong) else good
-    name = world.chance.choice(sorted(settings))
-    return name, world.chance.choice(settings[name])
+    name = world.rng.choice(sorted(settings))
+    return name, world.rng.choice(settings[name])
 
 
 def _topic_settings(world: World) -> list[dict[str, Any]]:
-    chance = world.chance
-    count = chance.choices((0, 1, 2, 3), (4, 3, 1, 1))[0]
+    rng = world.rng
+    count = rng.choices((0, 1, 2, 3), (4, 3, 1, 1))[0]
     chosen = dict(
         _setting(world, TOPIC_SETTINGS, BAD_TOPIC_SETTINGS, wrong=0.1) for _ in range(count)
     )
@@ -71,28 +71,28 @@ def _topic_settings(world: World) -> list[dict[str, Any]]:
 
 
 def _create_topics(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def topic() -> dict[str, Any]:
         free = [name for name in TOPICS if name not in world.topics]
-        kind = chance.random()
+        kind = rng.random()
         if kind < 0.7 and free:
-            name = chance.choice(free)
+            name = rng.choice(free)
         elif kind < 0.85:
             name = world.name(good=0.5)
         else:
-            name = chance.choice([n for n in BAD_TOPICS if n not in NOT_CREATED])
+            name = rng.choice([n for n in BAD_TOPICS if n not in NOT_CREATED])
         if name in NOT_CREATED:
             name = "t0"
         if world.maybe(0.1):
             placed = [
-                {"partition_index": index, "broker_ids": chance.choice(([1], [1], [2], [1, 1], []))}
-                for index in chance.choice(((0,), (0, 1), (1,), (0, 2), (0, 0)))
+                {"partition_index": index, "broker_ids": rng.choice(([1], [1], [2], [1, 1], []))}
+                for index in rng.choice(((0,), (0, 1), (1,), (0, 2), (0, 0)))
             ]
-            partitions, replicas = chance.choice(((-1, -1), (1, 1)))
+            partitions, replicas = rng.choice(((-1, -1), (1, 1)))
             return new_topic(name, partitions, replicas, _topic_settings(world), placed)
-        partitions = chance.choices((1, 2, 3, -1, 0, -2), (5, 8, 3, 3, 0.5, 0.5))[0]
-        replicas = chance.choices((1, -1, 0, 2, -2), (12, 4, 0.5, 1, 0.3))[0]
+        partitions = rng.choices((1, 2, 3, -1, 0, -2), (5, 8, 3, 3, 0.5, 0.5))[0]
+        replicas = rng.choices((1, -1, 0, 2, -2), (12, 4, 0.5, 1, 0.3))[0]
         return new_topic(name, partitions, replicas, _topic_settings(world))
 
     drawn = world.some(topic)
@@ -119,7 +119,7 @@ def _delete_topics(world: World) -> Step:
 
 
 def _create_partitions(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def topic() -> dict[str, Any]:
         name = world.name(good=0.85)
@@ -128,10 +128,10 @@ def _create_partitions(world: World) -> Step:
         now = world.topics[name].partitions if name in world.topics else 2
         assignments = None
         if world.maybe(0.3):
-            assignments = chance.choice(
+            assignments = rng.choice(
                 ([{"broker_ids": [1]}], [], [{"broker_ids": [2]}], [{"broker_ids": [1, 1]}])
             )
-        count = chance.choice((now + 1, now, now - 1, 0, -1, 3, 4))
+        count = rng.choice((now + 1, now, now - 1, 0, -1, 3, 4))
         return {"name": name, "count": min(count, 6), "assignments": assignments}
 
     drawn = world.some(topic)
@@ -145,14 +145,14 @@ def _create_partitions(world: World) -> Step:
 
 
 def _resource(world: World) -> tuple[int, str]:
-    kind = world.chance.choices((TOPIC, BROKER, GROUP, METRICS, 77), (10, 4, 1, 1, 0.3))[0]
+    kind = world.rng.choices((TOPIC, BROKER, GROUP, METRICS, 77), (10, 4, 1, 1, 0.3))[0]
     if kind == TOPIC:
         return kind, own(world.name(good=0.93))
     if kind == BROKER:
-        return kind, world.chance.choices(("1", "", "2", "x"), (6, 4, 0.5, 0.5))[0]
+        return kind, world.rng.choices(("1", "", "2", "x"), (6, 4, 0.5, 0.5))[0]
     if kind == GROUP:
-        return kind, world.chance.choices(("g0", "g1", ""), (5, 5, 0.5))[0]
-    return kind, world.chance.choices(("m0", "m1", ""), (5, 5, 0.5))[0]
+        return kind, world.rng.choices(("g0", "g1", ""), (5, 5, 0.5))[0]
+    return kind, world.rng.choices(("m0", "m1", ""), (5, 5, 0.5))[0]
 
 
 def own(name: str) -> str:
@@ -171,14 +171,14 @@ def _setting_of(world: World, kind: int) -> tuple[str, str]:
 
 
 def _incremental_alter(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def resource() -> dict[str, Any]:
         kind, name = _resource(world)
 
         def change() -> dict[str, Any]:
             setting, value = _setting_of(world, kind)
-            operation = chance.choices((0, 1, 2, 3), (10, 5, 1, 1))[0]
+            operation = rng.choices((0, 1, 2, 3), (10, 5, 1, 1))[0]
             given = None if operation == 1 or world.maybe(0.02) else value
             return {"name": setting, "config_operation": operation, "value": given}
 
@@ -209,7 +209,7 @@ def _legacy_alter(world: World) -> Step:
 
 
 def _describe_configs(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def resource() -> dict[str, Any]:
         kind, name = _resource(world)
@@ -219,7 +219,7 @@ def _describe_configs(world: World) -> Step:
         else:
             settings = {**TOPIC_SETTINGS, **BAD_TOPIC_SETTINGS}
         if world.maybe(0.5):
-            keys = [chance.choice(sorted(settings)) for _ in range(chance.randint(0, 4))]
+            keys = [rng.choice(sorted(settings)) for _ in range(rng.randint(0, 4))]
         return {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
 
     values = {
@@ -231,7 +231,7 @@ def _describe_configs(world: World) -> Step:
 
 
 def _list_config_resources(world: World) -> Step:
-    types = world.chance.choice(([], [METRICS], [TOPIC, GROUP], [BROKER, 8], [77], [GROUP]))
+    types = world.rng.choice(([], [METRICS], [TOPIC, GROUP], [BROKER, 8], [77], [GROUP]))
     return world.step("list_config_resources", {"resource_types": types})
 
 
@@ -258,15 +258,15 @@ def _metadata(world: World) -> Step:
 
 
 def _describe_topic_partitions(world: World) -> Step:
-    chance = world.chance
-    names = [world.name(good=0.85) or "missing" for _ in range(chance.randrange(4))]
+    rng = world.rng
+    names = [world.name(good=0.85) or "missing" for _ in range(rng.randrange(4))]
     cursor = None
     if world.maybe(0.3):
         name = world.name()
-        cursor = {"topic_name": name, "partition_index": chance.choice((0, 1, 5, -1))}
+        cursor = {"topic_name": name, "partition_index": rng.choice((0, 1, 5, -1))}
     values = {
         "topics": [{"name": name} for name in names],
-        "response_partition_limit": chance.choice((2000, 1, 3, 0, -1)),
+        "response_partition_limit": rng.choice((2000, 1, 3, 0, -1)),
         "cursor": cursor,
     }
     return world.step("describe_topic_partitions", values)
@@ -275,14 +275,14 @@ def _describe_topic_partitions(world: World) -> Step:
 def _describe_log_dirs(world: World) -> Step:
     topics = None
     if world.maybe(0.7):
-        names = {world.name(good=0.9) for _ in range(world.chance.randint(0, 3))}
+        names = {world.name(good=0.9) for _ in range(world.rng.randint(0, 3))}
         topics = [{"topic": name, "partitions": [0, 1, 9]} for name in sorted(names)]
     return world.step("describe_log_dirs", {"topics": topics})
 
 
 def _alter_log_dirs(world: World) -> Step:
     name = world.name(good=1)
-    path = world.chance.choice((UnderRoot(""), UnderRoot("/none"), "/nowhere", "relative"))
+    path = world.rng.choice((UnderRoot(""), UnderRoot("/none"), "/nowhere", "relative"))
     topics = [{"name": name, "partitions": [world.partition(name)]}]
     return world.step("alter_replica_log_dirs", {"dirs": [{"path": path, "topics": topics}]})
 
@@ -290,14 +290,14 @@ def _alter_log_dirs(world: World) -> Step:
 def _describe_cluster(world: World) -> Step:
     values = {
         "include_cluster_authorized_operations": world.maybe(0.5),
-        "endpoint_type": world.chance.choices((1, 2, 0), (5, 1, 1))[0],
+        "endpoint_type": world.rng.choices((1, 2, 0), (5, 1, 1))[0],
         "include_fenced_brokers": world.maybe(0.5),
     }
     return world.step("describe_cluster", values)
 
 
 def _describe_quorum(world: World) -> Step:
-    topic = world.chance.choices(("__cluster_metadata", "t0"), (4, 1))[0]
+    topic = world.rng.choices(("__cluster_metadata", "t0"), (4, 1))[0]
     values = {"topics": [{"topic_name": topic, "partitions": [{"partition_index": 0}]}]}
     return world.step("describe_quorum", values)
 
@@ -307,14 +307,14 @@ def _elect_leaders(world: World) -> Step:
     if world.maybe(0.8):
         names = {own(world.name()) for _ in range(2)}
         topics = [{"topic": n, "partitions": [world.partition(n)]} for n in sorted(names)]
-    election = world.chance.choices((0, 1, 2), (6, 3, 0.5))[0]
+    election = world.rng.choices((0, 1, 2), (6, 3, 0.5))[0]
     values = {"election_type": election, "topic_partitions": topics, "timeout": 10_000}
     return world.step("elect_leaders", values)
 
 
 def _reassign(world: World) -> Step:
     name = own(world.name())
-    replicas = world.chance.choice((None, [1], [2], [1, 1], [], [-1]))
+    replicas = world.rng.choice((None, [1], [2], [1, 1], [], [-1]))
     partitions = [{"partition_index": world.partition(name), "replicas": replicas}]
     values = {"topics": [{"name": name, "partitions": partitions}], "timeout": 10_000}
     values["allow_replication_factor_change"] = world.maybe(0.7)
@@ -328,7 +328,7 @@ def _list_reassignments(world: World) -> Step:
 
 
 def _api_versions(world: World) -> Step:
-    names = world.chance.choice(("wire", "", "a b", "kafka-python"))
+    names = world.rng.choice(("wire", "", "a b", "kafka-python"))
     values = {"client_software_name": names, "client_software_version": "1.0"}
     step = world.step("api_versions", values)
     if step.version >= 3 and world.maybe(0.7):
@@ -338,14 +338,14 @@ def _api_versions(world: World) -> Step:
 
 
 def _update_features(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
     updates = [
         {
-            "feature": chance.choice(
+            "feature": rng.choice(
                 ("eligible.leader.replicas.version", "metadata.version", "bogus", "")
             ),
-            "max_version_level": chance.choice((0, 1, 30, 31, 99, -1)),
-            "upgrade_type": chance.choice((1, 2, 3, 0)),
+            "max_version_level": rng.choice((0, 1, 30, 31, 99, -1)),
+            "upgrade_type": rng.choice((1, 2, 3, 0)),
             "allow_downgrade": world.maybe(0.5),
         }
     ]
@@ -364,35 +364,35 @@ def _acls(world: World) -> Step:
 
 
 def _scram(world: World) -> Step:
-    users = world.chance.choice((None, [], [{"name": "u"}], [{"name": "u"}, {"name": "u"}]))
+    users = world.rng.choice((None, [], [{"name": "u"}], [{"name": "u"}, {"name": "u"}]))
     return world.step("describe_user_scram_credentials", {"users": users})
 
 
 def _unregister(world: World) -> Step:
-    return world.step("unregister_broker", {"broker_id": world.chance.choice((2, -1, 99))})
+    return world.step("unregister_broker", {"broker_id": world.rng.choice((2, -1, 99))})
 
 
 # --- Quotas --------------------------------------------------------------------------------------
 
 
 def _alter_quotas(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def entity() -> list[dict[str, Any]]:
-        kinds: tuple[str, ...] = chance.choice(
+        kinds: tuple[str, ...] = rng.choice(
             (("user",), ("client-id",), ("user", "client-id"), ("ip",))
         )
         if world.maybe(0.1):
-            kinds = chance.choice(((), ("bogus",), ("user", "user"), ("ip", "user")))
+            kinds = rng.choice(((), ("bogus",), ("user", "user"), ("ip", "user")))
         names = {"ip": ("10.0.0.1", None, "not an ip")}
         return [
-            {"entity_type": kind, "entity_name": chance.choice(names.get(kind, ("a", "b", None)))}
+            {"entity_type": kind, "entity_name": rng.choice(names.get(kind, ("a", "b", None)))}
             for kind in kinds
         ]
 
     def change() -> dict[str, Any]:
-        key = chance.choice(QUOTAS)
-        value = chance.choice((1e9, 1e9, 2.5e8, 123.5, 0.0, -1.0))
+        key = rng.choice(QUOTAS)
+        value = rng.choice((1e9, 1e9, 2.5e8, 123.5, 0.0, -1.0))
         return {"key": key, "value": value, "remove": world.maybe(0.3)}
 
     # One change: of several bad ones, Kafka names the first in the order of a hash map.
@@ -402,12 +402,12 @@ def _alter_quotas(world: World) -> Step:
 
 
 def _describe_quotas(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def component() -> dict[str, Any]:
-        match = chance.choice((0, 1, 2, 2, 3))
-        name = chance.choice(("a", "b", "10.0.0.1")) if match == 0 or world.maybe(0.1) else None
-        kind = chance.choice(("user", "client-id", "ip", "bogus"))
+        match = rng.choice((0, 1, 2, 2, 3))
+        name = rng.choice(("a", "b", "10.0.0.1")) if match == 0 or world.maybe(0.1) else None
+        kind = rng.choice(("user", "client-id", "ip", "bogus"))
         return {"entity_type": kind, "match_type": match, "match": name}
 
     values = {"components": world.some(component), "strict": world.maybe(0.3)}
@@ -423,9 +423,9 @@ def coordinators(world: World) -> list[tuple[int, str]]:
 
 
 def _find_coordinator(world: World) -> Step:
-    chance = world.chance
-    keys = [chance.choice((*GROUPS, "x0", "")) for _ in range(chance.randint(0, 2))]
-    key_type = chance.choice([*[key_type for key_type, _ in coordinators(world)] * 4, 9])
+    rng = world.rng
+    keys = [rng.choice((*GROUPS, "x0", "")) for _ in range(rng.randint(0, 2))]
+    key_type = rng.choice([*[key_type for key_type, _ in coordinators(world)] * 4, 9])
     return world.step(
         "find_coordinator",
         {"key": keys[0] if keys else "g1", "coordinator_keys": keys, "key_type": key_type},
@@ -433,20 +433,20 @@ def _find_coordinator(world: World) -> Step:
 
 
 def _offset_commit(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def topic() -> dict[str, Any]:
         name = world.name(good=0.9)
         partition = {
             "partition_index": world.partition(name),
-            "committed_offset": chance.choice((0, 1, 5, 100, -1)),
-            "committed_leader_epoch": chance.choice((-1, 0)),
-            "committed_metadata": chance.choice((None, "", "note")),
+            "committed_offset": rng.choice((0, 1, 5, 100, -1)),
+            "committed_leader_epoch": rng.choice((-1, 0)),
+            "committed_metadata": rng.choice((None, "", "note")),
         }
         return {"name": name, "topic_id": TopicId(name), "partitions": [partition]}
 
-    member = chance.choices(("", "nobody"), (12, 1))[0]
-    group = chance.choices((*GROUPS, ""), (5, 5, 5, 1))[0]
+    member = rng.choices(("", "nobody"), (12, 1))[0]
+    group = rng.choices((*GROUPS, ""), (5, 5, 5, 1))[0]
     topics = list({one["name"]: one for one in world.some(topic)}.values())
     if world.maybe(0.1):
         # Kafka knows a group of which no offset was taken some time later, or never.
@@ -455,7 +455,7 @@ def _offset_commit(world: World) -> Step:
             one["partitions"][0]["committed_metadata"] = "x" * 5000
     values = {
         "group_id": group,
-        "generation_id_or_member_epoch": chance.choices((-1, 0, 3), (12, 1, 1))[0],
+        "generation_id_or_member_epoch": rng.choices((-1, 0, 3), (12, 1, 1))[0],
         "member_id": member,
         "retention_time": -1,
         "topics": topics,
@@ -464,7 +464,7 @@ def _offset_commit(world: World) -> Step:
 
 
 def _offset_fetch(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def topics() -> list[dict[str, Any]] | None:
         if world.maybe(0.4):
@@ -479,10 +479,10 @@ def _offset_fetch(world: World) -> Step:
     wanted = topics() if version >= 2 else (topics() or [])
     groups = [
         {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics()}
-        for group in sorted({chance.choice((*GROUPS, "none", "")) for _ in range(2)})
+        for group in sorted({rng.choice((*GROUPS, "none", "")) for _ in range(2)})
     ]
     values = {
-        "group_id": chance.choice((*GROUPS, "none")),
+        "group_id": rng.choice((*GROUPS, "none")),
         "topics": wanted,
         "groups": groups,
         "require_stable": world.maybe(0.3),
@@ -493,40 +493,40 @@ def _offset_fetch(world: World) -> Step:
 def _offset_delete(world: World) -> Step:
     name = world.name()
     partitions = [{"partition_index": world.partition(name)}]
-    group = world.chance.choice((*GROUPS, "none", ""))
+    group = world.rng.choice((*GROUPS, "none", ""))
     topics = [{"name": name, "partitions": partitions}]
     return world.step("offset_delete", {"group_id": group, "topics": topics})
 
 
 def _describe_groups(world: World) -> Step:
-    api = world.chance.choice(("describe_groups", "consumer_group_describe"))
+    api = world.rng.choice(("describe_groups", "consumer_group_describe"))
     if not world.serves(api):
         api = "describe_groups"
-    groups = sorted({world.chance.choice((*GROUPS, "none", "")) for _ in range(2)})
+    groups = sorted({world.rng.choice((*GROUPS, "none", "")) for _ in range(2)})
     values = {"groups": groups, "group_ids": groups}
     return world.step(api, values)
 
 
 def _list_groups(world: World) -> Step:
     values = {
-        "states_filter": world.chance.choice(([], ["Empty"], ["Stable", "Dead"], ["bogus"])),
-        "types_filter": world.chance.choice(([], ["classic"], ["Consumer"], ["bogus"])),
+        "states_filter": world.rng.choice(([], ["Empty"], ["Stable", "Dead"], ["bogus"])),
+        "types_filter": world.rng.choice(([], ["classic"], ["Consumer"], ["bogus"])),
     }
     return world.step("list_groups", values)
 
 
 def _delete_groups(world: World) -> Step:
-    groups = [world.chance.choice((*GROUPS, "none", ""))]
+    groups = [world.rng.choice((*GROUPS, "none", ""))]
     return world.step("delete_groups", {"groups_names": groups})
 
 
 def _member(world: World) -> Step:
-    chance = world.chance
-    group = chance.choice((*GROUPS, "none", ""))
-    api = chance.choice(("heartbeat", "leave_group", "sync_group"))
+    rng = world.rng
+    group = rng.choice((*GROUPS, "none", ""))
+    api = rng.choice(("heartbeat", "leave_group", "sync_group"))
     values = {
         "group_id": group,
-        "generation_id": chance.choice((-1, 0, 1)),
+        "generation_id": rng.choice((-1, 0, 1)),
         "member_id": "nobody",
         "members": [{"member_id": "nobody"}],
         "protocol_type": "consumer",
@@ -539,11 +539,11 @@ def _member(world: World) -> Step:
 
 
 def _no_transaction(world: World) -> Step:
-    chance = world.chance
-    api = chance.choice(
+    rng = world.rng
+    api = rng.choice(
         ("end_txn", "describe_transactions", "list_transactions", "add_offsets_to_txn")
     )
-    name = chance.choice(("x0", "none", ""))
+    name = rng.choice(("x0", "none", ""))
     values = {
         "transactional_id": name,
         "transactional_ids": [name],
@@ -551,9 +551,9 @@ def _no_transaction(world: World) -> Step:
         "producer_id": ProducerId("p0"),
         "producer_epoch": 0,
         "committed": world.maybe(0.5),
-        "state_filters": chance.choice(([], ["Ongoing"], ["bogus"])),
-        "producer_id_filters": chance.choice(([], [5])),
-        "transactional_id_pattern": chance.choice((None, "x.*", "", "(")),
+        "state_filters": rng.choice(([], ["Ongoing"], ["bogus"])),
+        "producer_id_filters": rng.choice(([], [5])),
+        "transactional_id_pattern": rng.choice((None, "x.*", "", "(")),
     }
     return world.step(api, values)
 

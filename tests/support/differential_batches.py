@@ -102,16 +102,16 @@ _DAMAGES: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 class Batches:
     """Draws batches. `now_ms` is the script's time: what is written is at least a day older."""
 
-    def __init__(self, chance: random.Random, now_ms: int) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random, now_ms: int) -> None:
+        self._rng = rng
         self._now_ms = now_ms
         self.times: list[int] = []
 
     def timestamp(self) -> int:
         """A timestamp in ms that no broker's clock shows while the script runs."""
-        chance = self._chance
-        time = self._now_ms - chance.randrange(1, 40) * DAY_MS - chance.randrange(1000)
-        kind = chance.random()
+        rng = self._rng
+        time = self._now_ms - rng.randrange(1, 40) * DAY_MS - rng.randrange(1000)
+        kind = rng.random()
         if kind < 0.02:
             time = self._now_ms + 3 * HOUR_MS
         elif kind < 0.03:
@@ -125,24 +125,24 @@ class Batches:
 
     def records(self, *, keyed: float = 0.9) -> list[Record]:
         """A few records with keys out of few."""
-        chance = self._chance
-        big = chance.random() < 0.05
-        times = sorted(self.timestamp() for _ in range(chance.randint(1, 5)))
-        if chance.random() < 0.5:
+        rng = self._rng
+        big = rng.random() < 0.05
+        times = sorted(self.timestamp() for _ in range(rng.randint(1, 5)))
+        if rng.random() < 0.5:
             times = [times[0]] * len(times)
         records = []
         for number, time in enumerate(times):
-            key = b"k%d" % chance.randrange(6) if chance.random() < keyed else None
-            size = chance.choice((0, 1, 20, 200)) * (30 if big else 1)
-            value = None if chance.random() < 0.1 else chance.randbytes(size // 2) * 2
-            headers = tuple(Header(f"h{i}", b"x" * i or None) for i in range(chance.randrange(3)))
+            key = b"k%d" % rng.randrange(6) if rng.random() < keyed else None
+            size = rng.choice((0, 1, 20, 200)) * (30 if big else 1)
+            value = None if rng.random() < 0.1 else rng.randbytes(size // 2) * 2
+            headers = tuple(Header(f"h{i}", b"x" * i or None) for i in range(rng.randrange(3)))
             records.append(Record(number, time, key, value, headers))
         return records
 
     def good(self, *, keyed: float = 0.95, codec: Codec | None = None) -> Batch:
         """A batch that most topics take."""
         if codec is None:
-            codec = Codec(self._chance.choice((0, 0, 0, 1, 2, 3, 4)))
+            codec = Codec(self._rng.choice((0, 0, 0, 1, 2, 3, 4)))
         data = build_batch(self.records(keyed=keyed), base_offset=0, codec=codec)
         return Batch(data, codec.config_name)
 
@@ -163,6 +163,6 @@ class Batches:
 
     def bad(self) -> Batch:
         """A batch with something wrong; some are taken all the same."""
-        kind = self._chance.choice(sorted(_DAMAGES))
+        kind = self._rng.choice(sorted(_DAMAGES))
         data = build_batch(self.records(keyed=1), base_offset=0)
         return Batch(_DAMAGES[kind](data), kind)

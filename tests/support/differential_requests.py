@@ -52,12 +52,12 @@ def draws_of(world: World) -> tuple[list[Draw], list[float]]:
 
 
 def _produce(world: World, parts: list[tuple[str, int, Any]], **options: Any) -> Step:
-    chance = world.chance
+    rng = world.rng
     # One batch a partition: of two, Kafka's answer depends on the order of a hash map.
     topics: dict[str, list[Any]] = {}
     for (name, partition), batch in {(part[0], part[1]): part[2] for part in parts}.items():
         topics.setdefault(name, []).append({"index": partition, "records": batch})
-    acks = chance.choices((-1, 1, 0, 7, 2), (6, 5, 1, 0.3, 0.1))[0]
+    acks = rng.choices((-1, 1, 0, 7, 2), (6, 5, 1, 0.3, 0.1))[0]
     values = {
         "acks": acks,
         "timeout": 10_000,
@@ -88,20 +88,20 @@ def _produce_keyless(world: World) -> Step:
 
 
 def _produce_sequence(world: World) -> Step:
-    chance = world.chance
-    slot = chance.choice(world.producers or ["p0"])
+    rng = world.rng
+    slot = rng.choice(world.producers or ["p0"])
     name = world.name(good=1)
     partition = world.partition(name, good=1)
     used = world.sequences.setdefault((slot, name, partition), [0])
-    kind = chance.choices(("next", "same", "gap", "first", "old"), (7, 2, 1, 1, 1))[0]
+    kind = rng.choices(("next", "same", "gap", "first", "old"), (7, 2, 1, 1, 1))[0]
     sequence = {
         "next": used[-1],
         "same": used[-2] if len(used) > 1 else 0,
-        "gap": used[-1] + chance.randint(1, 5),
+        "gap": used[-1] + rng.randint(1, 5),
         "first": 0,
-        "old": max(0, used[-1] - chance.randint(1, 40)),
+        "old": max(0, used[-1] - rng.randint(1, 40)),
     }[kind]
-    shift = chance.choices((0, 1, -1), (20, 1, 1))[0]
+    shift = rng.choices((0, 1, -1), (20, 1, 1))[0]
     batch, count = world.batches.sequenced(slot, sequence, epoch_shift=shift)
     if kind == "next" and shift == 0:
         used.append(sequence + count)
@@ -119,18 +119,18 @@ def _new_producer(world: World, slot: str) -> Step:
 
 
 def _init_producer(world: World) -> Step:
-    chance = world.chance
-    kind = chance.random()
+    rng = world.rng
+    kind = rng.random()
     if kind < 0.5:
-        return _new_producer(world, chance.choice(("p0", "p1", "p2", "p3")))
+        return _new_producer(world, rng.choice(("p0", "p1", "p2", "p3")))
     values: dict[str, Any] = {
-        "transactional_id": chance.choice((None, "", *("x-bad",) * world.serves("end_txn"))),
-        "transaction_timeout": chance.choice((0, -1, 60_000, 900_001)),
-        "producer_id": chance.choice((-1, 5, ProducerId("p0"))),
-        "producer_epoch": chance.choice((-1, 0, 3)),
+        "transactional_id": rng.choice((None, "", *("x-bad",) * world.serves("end_txn"))),
+        "transaction_timeout": rng.choice((0, -1, 60_000, 900_001)),
+        "producer_id": rng.choice((-1, 5, ProducerId("p0"))),
+        "producer_epoch": rng.choice((-1, 0, 3)),
     }
     if values["transactional_id"] == "x-bad":
-        values["transaction_timeout"] = chance.choice((0, -1, 900_001))
+        values["transaction_timeout"] = rng.choice((0, -1, 900_001))
     return world.step("init_producer_id", values)
 
 
@@ -146,18 +146,18 @@ def _fetched(world: World, *, limits: Sequence[int] = FETCH_LIMITS) -> dict[str,
         "partitions": [
             {
                 "partition": partition,
-                "current_leader_epoch": world.chance.choices((-1, 0, 1), (9, 2, 1))[0],
+                "current_leader_epoch": world.rng.choices((-1, 0, 1), (9, 2, 1))[0],
                 "fetch_offset": world.offset(name, partition),
-                "last_fetched_epoch": world.chance.choices((-1, 0, 3), (12, 1, 1))[0],
-                "log_start_offset": world.chance.choices((-1, 0), (9, 1))[0],
-                "partition_max_bytes": world.chance.choice(limits),
+                "last_fetched_epoch": world.rng.choices((-1, 0, 3), (12, 1, 1))[0],
+                "log_start_offset": world.rng.choices((-1, 0), (9, 1))[0],
+                "partition_max_bytes": world.rng.choice(limits),
             }
         ],
     }
 
 
 def _fetch_values(world: World, topics: list[Any], **more: Any) -> dict[str, Any]:
-    chance = world.chance
+    rng = world.rng
     merged: dict[str, dict[str, Any]] = {}
     for topic in topics:
         of_topic = merged.setdefault(topic["topic"], {**topic, "partitions": []})
@@ -165,10 +165,10 @@ def _fetch_values(world: World, topics: list[Any], **more: Any) -> dict[str, Any
         of_topic["partitions"] += [p for p in topic["partitions"] if p["partition"] not in known]
     return {
         "replica_id": -1,
-        "max_wait": chance.choice((0, 0, 5)),
-        "min_bytes": chance.choice((0, 1, 1, 100_000)),
-        "max_bytes": chance.choice((1 << 22, 1 << 22, 1 << 22, 0, 1, 700)),
-        "isolation_level": chance.choice((0, 0, 1)),
+        "max_wait": rng.choice((0, 0, 5)),
+        "min_bytes": rng.choice((0, 1, 1, 100_000)),
+        "max_bytes": rng.choice((1 << 22, 1 << 22, 1 << 22, 0, 1, 700)),
+        "isolation_level": rng.choice((0, 0, 1)),
         "session_id": 0,
         "session_epoch": -1,
         "topics": list(merged.values()),
@@ -184,9 +184,9 @@ def _fetch(world: World) -> Step:
 
 
 def _fetch_session(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
     version = world.version("fetch", first=7)
-    slot = chance.randrange(3)
+    slot = rng.randrange(3)
     epoch = world.sessions.get(slot)
     topics = world.some(lambda: _fetched(world, limits=(1 << 20,)))
     large = {"max_bytes": 1 << 22}
@@ -197,7 +197,7 @@ def _fetch_session(world: World) -> Step:
     if world.maybe(0.3):
         name = world.name()
         forgotten = [{"topic": name, "topic_id": TopicId(name), "partitions": [0]}]
-    kind = chance.choices(("next", "empty", "close", "wrong epoch", "unknown"), (8, 8, 1, 1, 1))[0]
+    kind = rng.choices(("next", "empty", "close", "wrong epoch", "unknown"), (8, 8, 1, 1, 1))[0]
     if kind == "empty":
         topics = []
     sent = {"next": epoch, "empty": epoch, "close": -1, "wrong epoch": epoch + 3}.get(kind, epoch)
@@ -217,13 +217,13 @@ def _fetch_session(world: World) -> Step:
 
 
 def _list_offsets(world: World) -> Step:
-    chance = world.chance
+    rng = world.rng
 
     def partition_of(name: str) -> dict[str, Any]:
-        special = chance.choice((-1, -1, -2, -2, -3, -3, -4, -5, -6, -7))
+        special = rng.choice((-1, -1, -2, -2, -3, -3, -4, -5, -6, -7))
         return {
             "partition_index": world.partition(name),
-            "current_leader_epoch": chance.choices((-1, 0, 1), (9, 2, 1))[0],
+            "current_leader_epoch": rng.choices((-1, 0, 1), (9, 2, 1))[0],
             "timestamp": special if world.maybe(0.6) else world.time(),
         }
 
@@ -232,8 +232,8 @@ def _list_offsets(world: World) -> Step:
         return {"name": name, "partitions": world.some(lambda: partition_of(name))}
 
     values = {
-        "replica_id": chance.choices((-1, -2), (20, 1))[0],
-        "isolation_level": chance.choice((0, 1)),
+        "replica_id": rng.choices((-1, -2), (20, 1))[0],
+        "isolation_level": rng.choice((0, 1)),
         "topics": world.some(topic, most=2),
         "timeout": 5000,
     }
@@ -245,8 +245,8 @@ def _leader_epoch(world: World) -> Step:
         name = world.name(good=0.95)
         asked = {
             "partition": world.partition(name),
-            "current_leader_epoch": world.chance.choices((-1, 0, 1), (9, 3, 1))[0],
-            "leader_epoch": world.chance.choice((0, 0, 1, -1, 5)),
+            "current_leader_epoch": world.rng.choices((-1, 0, 1), (9, 3, 1))[0],
+            "leader_epoch": world.rng.choice((0, 0, 1, -1, 5)),
         }
         return {"topic": name, "partitions": [asked]}
 
@@ -278,12 +278,12 @@ def _describe_producers(world: World) -> Step:
 
 def _malformed(world: World) -> Step:
     """A body that is cut off, or a version that is not served: Kafka closes the connection."""
-    api = world.chance.choice(("metadata", "list_offsets", "fetch", "create_topics", "produce"))
+    api = world.rng.choice(("metadata", "list_offsets", "fetch", "create_topics", "produce"))
     step = world.step(api, {})
     if world.maybe(0.3):
         return Step(api, 77, {}, raw=b"")
     body = request_body(API_KEYS[api], step.version, {})
-    return Step(api, step.version, {}, raw=body[: world.chance.randrange(len(body))])
+    return Step(api, step.version, {}, raw=body[: world.rng.randrange(len(body))])
 
 
 DRAWS: Final[dict[Draw, tuple[str, float]]] = {
@@ -329,5 +329,5 @@ class RandomScript:
         yield from opening(world)
         draws, weights = draws_of(world)
         for _ in range(self._count):
-            (draw,) = world.chance.choices(draws, weights)
+            (draw,) = world.rng.choices(draws, weights)
             yield draw(world)

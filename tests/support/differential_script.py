@@ -33,11 +33,11 @@ class World:
     """What a script knows: topics, logs, producers, sessions, by the first broker's answers."""
 
     def __init__(
-        self, chance: random.Random, now_ms: int, versions: Mapping[int, range] | None
+        self, rng: random.Random, now_ms: int, versions: Mapping[int, range] | None
     ) -> None:
-        self.chance = chance
+        self.rng = rng
         self.now_ms = now_ms
-        self.batches = Batches(chance, now_ms)
+        self.batches = Batches(rng, now_ms)
         self.topics: dict[str, Topic] = {}
         self.sequences: dict[tuple[str, str, int], list[int]] = {}
         self.producers: list[str] = []
@@ -54,7 +54,7 @@ class World:
         key = API_KEYS[api]
         served = self._versions[key] if self._versions is not None else known_versions(key)
         usable = [version for version in served if first <= version <= last] or list(served)
-        return usable[-1] if self.chance.random() < 0.4 else self.chance.choice(usable)
+        return usable[-1] if self.rng.random() < 0.4 else self.rng.choice(usable)
 
     def step(self, api: str, values: Mapping[str, Any], **options: Any) -> Step:
         """A request in some version."""
@@ -63,16 +63,16 @@ class World:
 
     def name(self, *, good: float = 0.9) -> str:
         """A topic's name: of one that is there, or else any."""
-        if self.topics and self.chance.random() < good:
-            return self.chance.choice(sorted(self.topics))
-        return self.chance.choice((*TOPICS, *BAD_TOPICS))
+        if self.topics and self.rng.random() < good:
+            return self.rng.choice(sorted(self.topics))
+        return self.rng.choice((*TOPICS, *BAD_TOPICS))
 
     def partition(self, name: str, *, good: float = 0.93) -> int:
         """A partition of the topic, or one that it lacks."""
         count = self.topics[name].partitions if name in self.topics else 2
-        if self.chance.random() < good:
-            return self.chance.randrange(count)
-        return self.chance.choice((count, -1, 100, count + 1))
+        if self.rng.random() < good:
+            return self.rng.randrange(count)
+        return self.rng.choice((count, -1, 100, count + 1))
 
     def log(self, name: str, partition: int) -> Log:
         """What is known of the partition; of one that is not there, an empty log."""
@@ -84,23 +84,23 @@ class World:
         """An offset in, at the ends of, or outside the partition's log."""
         log = self.log(name, partition)
         edges = (log.start, log.start - 1, log.end, log.end + 1, log.end - 1, -1, -2, 1 << 40)
-        if self.chance.random() < 0.6:
-            return self.chance.randint(log.start, max(log.start, log.end))
-        return self.chance.choice(edges)
+        if self.rng.random() < 0.6:
+            return self.rng.randint(log.start, max(log.start, log.end))
+        return self.rng.choice(edges)
 
     def time(self) -> int:
         """A timestamp that may be that of a record."""
-        if self.batches.times and self.chance.random() < 0.7:
-            return self.chance.choice(self.batches.times) + self.chance.choice((0, 0, 1, -1))
-        return self.chance.choice((0, 1, self.now_ms - 86_400_000 * 41, self.now_ms + 86_400_000))
+        if self.batches.times and self.rng.random() < 0.7:
+            return self.rng.choice(self.batches.times) + self.rng.choice((0, 0, 1, -1))
+        return self.rng.choice((0, 1, self.now_ms - 86_400_000 * 41, self.now_ms + 86_400_000))
 
     def maybe(self, probability: float) -> bool:
         """True that often."""
-        return self.chance.random() < probability
+        return self.rng.random() < probability
 
     def some(self, draw: Callable[[], Any], *, most: int = 3) -> list[Any]:
         """One or a few draws."""
-        return [draw() for _ in range(1 if self.maybe(0.7) else self.chance.randint(0, most))]
+        return [draw() for _ in range(1 if self.maybe(0.7) else self.rng.randint(0, most))]
 
     def learn(self, step: Step, answer: Any) -> None:
         """Takes notice of an answer."""

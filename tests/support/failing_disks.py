@@ -1,7 +1,7 @@
 """Log directories that fail under a running broker, and disks that are small enough to fill.
 
 A directory that is broken is out of reach of every path, as where a disk is gone; files that are
-open stay readable. `DeadDisk` fails where it is told to, open files too.
+open stay readable. `DeadDisk` fails on demand, open files too.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def small_disk(at: Path, *, megabytes: int, files_max: int | None = None) -> Ite
 
 
 def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
-    """Takes all room that a disk has, but for so many bytes; the file that takes it."""
+    """Fills a disk up to so many free bytes; returns the file that fills it."""
     path = disk / "ballast"
     with path.open("wb") as file:
         for _ in range(100):

@@ -49,36 +49,36 @@ _BATCH_BYTES: Final = 3000  # A batch must fit the smallest segment.
 class _Topic:
     """One topic's present settings, and what is done to it next."""
 
-    def __init__(self, name: str, chance: random.Random) -> None:
+    def __init__(self, name: str, rng: random.Random) -> None:
         self.name = name
-        self.chance = chance
-        self.config = {key: chance.choice(choices) for key, choices in _CHOICES.items()}
-        self.config["cleanup.policy"] = chance.choice(_POLICIES)
+        self.rng = rng
+        self.config = {key: rng.choice(choices) for key, choices in _CHOICES.items()}
+        self.config["cleanup.policy"] = rng.choice(_POLICIES)
         self.config["message.timestamp.after.max.ms"] = _FOREVER
-        self.keys = chance.choice((1, 20, 150, 600))
+        self.keys = rng.choice((1, 20, 150, 600))
         self.open: str | None = None
 
     def write(self, live: Live, number: int) -> None:
         """Some writes, of records or transactions, in this round."""
-        for _ in range(self.chance.randint(1, 4)):
-            kind = self.chance.random()
+        for _ in range(self.rng.randint(1, 4)):
+            kind = self.rng.random()
             if kind < 0.6:
                 self._fill(live)
             elif kind < 0.85:
                 self._transactions(live)
             else:
                 self._toggle_transaction(live, number)
-        if self.chance.random() < 0.2 and "delete" in self.config["cleanup.policy"]:
+        if self.rng.random() < 0.2 and "delete" in self.config["cleanup.policy"]:
             bases = [base for base, _ in live.segments(self.name)]
             live.work.delete_records(self.name, max(bases[-1] // 2, 1) if bases[-1] else 0)
 
     def reconfigure(self, work: Workload) -> None:
         """Changes a setting or two, the policy now and then."""
         changed = {}
-        for key in self.chance.sample(_CHANGED_LATER, self.chance.randint(0, 2)):
-            changed[key] = self.chance.choice(_CHOICES[key])
-        if self.chance.random() < 0.25:
-            changed["cleanup.policy"] = self.chance.choice(_POLICIES)
+        for key in self.rng.sample(_CHANGED_LATER, self.rng.randint(0, 2)):
+            changed[key] = self.rng.choice(_CHOICES[key])
+        if self.rng.random() < 0.25:
+            changed["cleanup.policy"] = self.rng.choice(_POLICIES)
         if changed:
             self.config |= changed
             work.alter(self.name, changed)
@@ -86,33 +86,33 @@ class _Topic:
     def _fill(self, live: Live) -> None:
         live.work.fill(
             self.name,
-            self.chance.randint(20, 500),
+            self.rng.randint(20, 500),
             keys=self.keys,
             unkeyed=0.2 if self.config["cleanup.policy"] == "delete" else 0,
-            tombstones=self.chance.choice((0, 0.05, 0.5)),
+            tombstones=self.rng.choice((0, 0.05, 0.5)),
             timestamp=self._timestamps(live),
-            headers=self.chance.random() < 0.2,
-            length_max=self.chance.choice((10, 200, 700)),
+            headers=self.rng.random() < 0.2,
+            length_max=self.rng.choice((10, 200, 700)),
             settings={
-                "compression.type": self.chance.choice(CODECS),
-                "enable.idempotence": self.chance.random() < 0.4,
+                "compression.type": self.rng.choice(CODECS),
+                "enable.idempotence": self.rng.random() < 0.4,
                 "batch.size": _BATCH_BYTES,
             },
         )
 
     def _timestamps(self, live: Live) -> Timestamps:
-        kind = self.chance.random()
+        kind = self.rng.random()
         if kind < 0.5:
             return live.ago(0.01)
         if kind < 0.85:
-            return live.ago(self.chance.choice((0.5, 1.5, 3, 7)))
+            return live.ago(self.rng.choice((0.5, 1.5, 3, 7)))
         days = (-2.0, 0.5, 1.5, 3.0, 7.0)
-        return lambda _: live.now_ms - int(self.chance.choice(days) * DAY_MS)
+        return lambda _: live.now_ms - int(self.rng.choice(days) * DAY_MS)
 
     def _transactions(self, live: Live) -> None:
-        aborted = self.chance.choice((0.2, 0.5, 1))
+        aborted = self.rng.choice((0.2, 0.5, 1))
         live.work.transactions(
-            self.name, self.chance.randint(3, 20), ids=2, aborted=aborted, keys=self.keys
+            self.name, self.rng.randint(3, 20), ids=2, aborted=aborted, keys=self.keys
         )
 
     def _toggle_transaction(self, live: Live, number: int) -> None:
@@ -124,7 +124,7 @@ class _Topic:
         else:
             producer = live.work.transactional(self.open)
             live.work.fill(self.name, 20, keys=self.keys, producer=producer)
-            producer.abort_transaction() if self.chance.random() < 0.5 else (
+            producer.abort_transaction() if self.rng.random() < 0.5 else (
                 producer.commit_transaction()
             )
             self.open = None
@@ -132,7 +132,7 @@ class _Topic:
 
 def record_fuzz(root: Path, *, seed: int, topics: int = 30, rounds: int = 3) -> list[Pair]:
     """Rounds of random writing and Kafka's cleaning on one broker."""
-    chance = random.Random(seed)  # noqa: S311  # nothing here is secret
+    rng = random.Random(seed)  # noqa: S311  # nothing here is secret
     made = [_Topic(f"fuzz-{number}", random.Random(f"{seed}-{number}")) for number in range(topics)]  # noqa: S311
     pairs = []
     with RealKafka(root / "kafka") as kafka:
@@ -142,7 +142,7 @@ def record_fuzz(root: Path, *, seed: int, topics: int = 30, rounds: int = 3) -> 
             if number == 1:
                 work.create({topic.name: topic.config for topic in made})
             live = Live(kafka=kafka, work=work, now_ms=time.time_ns() // 1_000_000)
-            for topic in chance.sample(made, len(made) if number == 1 else topics * 2 // 3):
+            for topic in rng.sample(made, len(made) if number == 1 else topics * 2 // 3):
                 topic.write(live, number)
                 topic.reconfigure(work)
             kafka.stop()

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cordwood.broker.group_metadata_log import GroupMetadataLog
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import (
@@ -41,13 +40,14 @@ from cordwood.coordinator.group.offset_requests import (
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.timers import at_once
-from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.record import Record
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_context import LogContext
@@ -55,7 +55,7 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
-from support.log_under_test import FixedChance, batches_read, new_log
+from support.log_under_test import FixedRng, batches_read, new_log
 
 _SOON_S = 30
 A = TypeVar("A")
@@ -70,7 +70,7 @@ class ManualTimer:
         self.run: Callable[[], object] | None = run
 
     def cancel(self) -> None:
-        """Sees to it that it does not."""
+        """Cancels it."""
         self.run = None
 
 
@@ -232,8 +232,8 @@ class GroupRun:
         self.broker = broker
         self.timers = broker.timers
         chosen = GroupSettings(**settings)
-        log = GroupMetadataLog(broker, chosen.topic_codec)
-        self.groups = GroupCoordinator(log, broker, chosen, FixedChance(0))
+        log = GroupMetadataLog(broker, broker, chosen.topic_codec)
+        self.groups = GroupCoordinator(log, broker, chosen, FixedRng(0))
 
     def join(self, member_id: str = "", *, group: str = "g", **fields: Any) -> list[JoinAnswer]:
         """Asks to join; the list is empty while the answer is waited for."""
@@ -311,7 +311,7 @@ class GroupRun:
         partition: int = 0,
         group: str = "g",
         metadata: str | None = "",
-        topic_id: str = ZERO_UUID,
+        topic_id: uuid.UUID = ZERO_UUID,
         **fields: Any,
     ) -> int:
         """Commits an offset; an error code."""
@@ -336,7 +336,7 @@ class GroupRun:
         partition: int = 0,
         *,
         group: str = "g",
-        topic_id: str = ZERO_UUID,
+        topic_id: uuid.UUID = ZERO_UUID,
         require_stable: bool = False,
     ) -> FetchedOffset:
         """What OffsetFetch answers for a partition."""
@@ -366,7 +366,7 @@ class GroupRun:
         answers: list[LeaveReply] = []
         self.groups.leave(group, members, answers.append)
         reply = only(answers)
-        assert reply.error_code == GroupError.NONE
+        assert reply.error_code == ErrorCode.NONE
         return reply.members
 
     def delete_group(self, group: str = "g") -> int:

@@ -16,7 +16,7 @@ from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import require_wanted
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest, Engine, Listener, Resolved
 from cordwood.cleanup.supervise import begin_all, commit_ready
@@ -41,20 +41,20 @@ class InProcessEngine:
         if batch_bytes_max is not None:
             self.batch_bytes_max = batch_bytes_max
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
         for committer in begin_all(committers):
             self._run(committer)
 
-    def _run(self, committer: RoundCommitter) -> None:
+    def _run(self, committer: CompactionCommitter) -> None:
         errors: list[Exception] = []
-        planned = committer.round
+        planned = committer.compaction
         if self.batch_bytes_max is not None:
             planned = replace(planned, batch_bytes_max=self.batch_bytes_max)
 
         def go_on(_: int) -> None:
-            round_ = committer.round
-            require_wanted(Path(round_.directory), round_.attempt, fs=self.fs)
+            compaction = committer.compaction
+            require_wanted(Path(compaction.directory), compaction.attempt, fs=self.fs)
 
         def work() -> None:
             try:
@@ -62,7 +62,7 @@ class InProcessEngine:
             except (CordwoodError, OSError) as error:
                 errors.append(error)
 
-        task = threading.Thread(target=work, name=f"task of {committer.round.name}")
+        task = threading.Thread(target=work, name=f"task of {committer.compaction.name}")
         task.start()
         try:
             while task.is_alive():
@@ -77,7 +77,7 @@ class InProcessEngine:
         if errors and committer.result.error is None:
             committer.result.error = errors[0]
 
-    def _poll(self, committer: RoundCommitter) -> bool:
+    def _poll(self, committer: CompactionCommitter) -> bool:
         return commit_ready([committer])
 
 

@@ -1,7 +1,7 @@
 """A broker killed again and again while it is written to with acks=all, and what it must not lose.
 
 Each writer has a partition of its own, writes batches of numbered records one after another,
-and notes what was acknowledged. After each restart writing goes on. At the end every
+and notes what was acknowledged. After each restart it continues. At the end every
 acknowledged record must be at the offset it was acknowledged at, and numbers must not run
 backwards but where a batch was sent again.
 """
@@ -38,7 +38,7 @@ class Outcome:
 
 
 class _Writer:
-    """Writes to one partition until told to stop; `acknowledged` are (first offset, number)."""
+    """Writes to one partition until it is stopped; `acknowledged` are (first offset, number)."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -85,7 +85,7 @@ class _Writer:
 
 def run_kills(directory: Path, *, kills: int, seed: int, writers: int = 4) -> Outcome:
     """Kills a broker so often, and judges what is left."""
-    chance = random.Random(seed)  # noqa: S311  # repeats itself
+    rng = random.Random(seed)  # noqa: S311  # repeats itself
     broker = ServedBroker(directory / "logs", {"num.partitions": str(writers)})
     all_writers = [_Writer(partition) for partition in range(writers)]
     outcome = Outcome()
@@ -101,7 +101,7 @@ def run_kills(directory: Path, *, kills: int, seed: int, writers: int = 4) -> Ou
                 },
             )
         for _ in range(kills):
-            _write_until_killed(broker, all_writers, chance.uniform(*_RUN_S))
+            _write_until_killed(broker, all_writers, rng.uniform(*_RUN_S))
             outcome.kills += 1
             broker.start()
         for writer in all_writers:

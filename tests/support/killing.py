@@ -3,17 +3,26 @@
 Every method of `cordwood.storage.filesystem` that changes something on disk, or makes it last,
 counts as a step, whether the log's owner calls it or a task. Which of the two is to be killed is
 chosen, because tasks run beside the owner: each side's steps come in the same order every time.
+
+The children are forks of a small process, which is started for that: a fork of a test process,
+which may have a gigabyte, takes longer than the cleaning.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
@@ -97,29 +106,82 @@ def clean_here(log_dir: Path, configs: Mapping[str, LogConfig], *, now_ms: int) 
     return [f"{p.topic}-{p.partition}: {p.reason}" for p in report.failed]
 
 
-def clean_killed(
-    log_dir: Path,
-    configs: Mapping[str, LogConfig],
-    *,
-    now_ms: int,
-    side: str = OWNER,
-    kill_at: int = 0,
-) -> Ended:
-    """Cleans in a child that dies at step `kill_at` of `side`; 0 lets it live.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A cleaning in a child that dies at step `kill_at` of `side`; in the parent itself if None."""
 
-    Raises:
-        AssertionError: the child failed, other than by being killed.
-    """
+    log_dir: Path
+    configs: Mapping[str, LogConfig]
+    now_ms: int
+    side: str = OWNER
+    kill_at: int | None = None
+
+
+class KillableCleanings:
+    """The process that forks a child for each cleaning; a context manager that ends it."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = Pipe()
+        with theirs:
+            number = theirs.fileno()
+            # Not with `-m`: what a module pickles as `__main__`, another process cannot load.
+            program = "import support.killing; support.killing.main()"
+            command = [sys.executable, "-c", program, str(number)]
+            self._process = subprocess.Popen(command, pass_fds=[number])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+        self._process.wait()
+
+    def load(self, log_dir: Path, configs: Mapping[str, LogConfig], *, now_ms: int) -> None:
+        """Cleans in the parent: what a cleaning imports is loaded once, not in every child."""
+        self._ask(_Job(log_dir=log_dir, configs=configs, now_ms=now_ms))
+
+    def clean(
+        self,
+        log_dir: Path,
+        configs: Mapping[str, LogConfig],
+        *,
+        now_ms: int,
+        side: str = OWNER,
+        kill_at: int = 0,
+    ) -> Ended:
+        """Cleans in a child that dies at step `kill_at` of `side`; 0 lets it live.
+
+        Raises:
+            AssertionError: the child failed, other than by being killed.
+        """
+        return self._ask(
+            _Job(log_dir=log_dir, configs=configs, now_ms=now_ms, side=side, kill_at=kill_at)
+        )
+
+    def _ask(self, job: _Job) -> Ended:
+        self._connection.send(job)
+        ended = self._connection.recv()
+        assert isinstance(ended, Ended), ended
+        return ended
+
+
+def _clean_in_child(job: _Job) -> Ended | str:
+    """How the child ended, or what failed in it."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        # Nothing of the test runner may happen in the child, whatever goes wrong.
+        # Nothing of the parent may happen in the child, whatever goes wrong.
         status = 1
         try:
             os.close(reader)
-            steps = _Steps(side, kill_at)
+            steps = _Steps(job.side, job.kill_at or 0)
             _instrument(steps)
-            failed = clean_here(log_dir, configs, now_ms=now_ms)
+            failed = clean_here(job.log_dir, job.configs, now_ms=job.now_ms)
             words = f"{steps.counts[OWNER]} {steps.counts[TASK]} {'; '.join(failed)}"
             os.write(writer, words.encode())
             status = 0
@@ -130,11 +192,32 @@ def clean_killed(
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         said = pipe.read().decode()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL, status
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == -signal.SIGKILL:
         return Ended(killed=True, steps={})
+    if code < 0:
+        return f"ended by signal {-code}"
     owner, task, problems = said.split(" ", 2)
-    assert os.waitstatus_to_exitcode(status) == 0, problems
-    assert not problems, problems
+    if problems or code:
+        return problems or f"exit code {code}"
     return Ended(killed=False, steps={OWNER: int(owner), TASK: int(task)})
+
+
+def _clean_in_parent(job: _Job) -> Ended | str:
+    failed = clean_here(job.log_dir, job.configs, now_ms=job.now_ms)
+    # A collection in a child would write to, and so copy, the memory it shares with this process.
+    gc.collect()
+    gc.freeze()
+    return "; ".join(failed) or Ended(killed=False, steps={})
+
+
+def main() -> None:
+    """The process that `KillableCleanings` starts: ends when its connection is closed."""
+    with Connection(int(sys.argv[1])) as connection:
+        while True:
+            try:
+                job: _Job = connection.recv()
+            except EOFError:
+                return
+            run = _clean_in_parent if job.kill_at is None else _clean_in_child
+            connection.send(run(job))

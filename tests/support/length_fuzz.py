@@ -11,16 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kio.schema.index import api_key_map
-
-from cordwood.protocol.fields import (
-    LAYOUTS,
-    STRING_BYTES_MAX,
-    MessageClass,
-    MessageField,
-    fields_of,
-)
-from cordwood.protocol.messages import encode, request_class, write_uvarint
+from cordwood.format.messages.codec import MessageCodec
+from cordwood.format.messages.primitives import STRING_BYTES_MAX, write_uvarint
+from cordwood.format.messages.schema import LAYOUTS, Field
+from cordwood.protocol.apis import APIS
+from cordwood.protocol.messages import encode, request_codec
+from support.message_fields import nested
 from support.wire import NO_UUID, request_frame
 
 LENGTHS: Final = (32_766, 32_767, 32_768, 40_000, 65_535, 70_000)
@@ -48,14 +44,14 @@ _NUMBERS: Final[Mapping[str, int]] = {
     "acks": -1,
     "count": 2,
     "max_bytes": 1 << 20,
-    "max_wait": 0,
+    "max_wait_ms": 0,
     "min_bytes": 0,
     "num_partitions": 1,
-    "rebalance_timeout": 6_000,
+    "rebalance_timeout_ms": 6_000,
     "replication_factor": 1,
     "resource_type": 2,
-    "session_timeout": 6_000,
-    "timeout": 1_000,
+    "session_timeout_ms": 6_000,
+    "timeout_ms": 1_000,
     "validate_only": 0,
 }
 _BY_API: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -106,26 +102,28 @@ def length_cases(
 
     Strings of versions without compact lengths go no further than their length can say.
     """
-    api = api_key_map[api_key]
-    message = request_class(api_key, version)
+    api = APIS[api_key].module
+    message = request_codec(api_key, version)
     for number, given in enumerate(({}, *_ELSEWHERE.get(api, ()))):
         known = {**_BY_API.get(api, {}), **given}
         for path, is_text in _paths(message):
-            name = ".".join(each.name for each in path) + ("[]" if is_text else "") + "'" * number
+            name = (
+                ".".join(each.attribute for each in path) + ("[]" if is_text else "") + "'" * number
+            )
             for length in lengths:
-                if is_text and length > STRING_BYTES_MAX and not message.__flexible__:
+                if is_text and length > STRING_BYTES_MAX and not message.is_flexible:
                     continue
                 body = encode(message, _values(message, known, path, length, is_text=is_text))
                 if is_text:
-                    body = _lengthened(body, length, flexible=bool(message.__flexible__))
+                    body = _lengthened(body, length, flexible=message.is_flexible)
                 frame = request_frame(api_key, version, 1, "fuzz", body)
                 yield LengthCase(api, version, name, length, frame, is_text)
 
 
 def client_id_cases(api_key: int, version: int) -> Iterator[LengthCase]:
     """A request with client ids of the greatest lengths that there are."""
-    api = api_key_map[api_key]
-    message = request_class(api_key, version)
+    api = APIS[api_key].module
+    message = request_codec(api_key, version)
     body = encode(message, _values(message, _BY_API.get(api, {}), (), 0, is_text=False))
     for length in (32_730, 32_731, STRING_BYTES_MAX):
         frame = request_frame(api_key, version, 1, "c" * length, body)
@@ -145,74 +143,77 @@ def _lengthened(body: bytes, length: int, *, flexible: bool) -> bytes:
 
 
 def _paths(
-    message: MessageClass, before: tuple[MessageField, ...] = ()
-) -> Iterator[tuple[tuple[MessageField, ...], bool]]:
+    message: MessageCodec, before: tuple[Field, ...] = ()
+) -> Iterator[tuple[tuple[Field, ...], bool]]:
     """The ways to all fields with a length, and whether the text is meant or the array."""
-    for field in fields_of(message):
+    for field in message.fields:
         path = (*before, field)
         if field.kind == "string":
             yield path, True
         if field.is_array or field.kind in {"bytes", "records"}:
             yield path, False
-        if field.kind is None:
-            yield from _paths(field.message, path)
+        if field.kind == "struct":
+            yield from _paths(nested(message, field), path)
 
 
 def _values(
-    message: MessageClass,
+    message: MessageCodec,
     known: Mapping[str, Any],
-    path: tuple[MessageField, ...],
+    path: tuple[Field, ...],
     length: int,
     *,
     is_text: bool,
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for field in fields_of(message):
-        is_on_path = bool(path) and path[0].name == field.name
+    for field in message.fields:
+        is_on_path = bool(path) and path[0].attribute == field.attribute
         if is_on_path and len(path) == 1:
-            values[field.name] = _long(field, known, length, is_text=is_text)
-        elif is_on_path or field.name not in known:
+            values[field.attribute] = _long(message, field, known, length, is_text=is_text)
+        elif is_on_path or field.attribute not in known:
             rest = path[1:] if is_on_path else ()
-            values[field.name] = _value(field, known, rest, length, is_text=is_text)
+            values[field.attribute] = _value(message, field, known, rest, length, is_text=is_text)
         else:
-            values[field.name] = known[field.name]
+            values[field.attribute] = known[field.attribute]
     return values
 
 
 def _value(
-    field: MessageField,
+    message: MessageCodec,
+    field: Field,
     known: Mapping[str, Any],
-    path: tuple[MessageField, ...],
+    path: tuple[Field, ...],
     length: int,
     *,
     is_text: bool,
 ) -> Any:
     single: Any
-    if field.kind is None:
-        single = _values(field.message, known, path, length, is_text=is_text)
+    if field.kind == "struct":
+        single = _values(nested(message, field), known, path, length, is_text=is_text)
     elif field.kind == "string":
-        single = _TEXTS.get(field.name, "x")
-        if single is None and not field.is_nullable:
+        single = _TEXTS.get(field.attribute, "x")
+        if single is None and not field.is_nullable(message.version):
             single = ""
     elif field.kind in {"bytes", "records"}:
         single = b""
     elif field.kind == "uuid":
         single = NO_UUID
     else:
-        single = _NUMBERS.get(field.name, 0)
+        single = _NUMBERS.get(field.attribute, 0)
     return [single] if field.is_array else single
 
 
-def _long(field: MessageField, known: Mapping[str, Any], length: int, *, is_text: bool) -> Any:
+def _long(
+    message: MessageCodec, field: Field, known: Mapping[str, Any], length: int, *, is_text: bool
+) -> Any:
     if is_text:
         return [_MARK.decode()] if field.is_array else _MARK.decode()
     if not field.is_array:
         return b"x" * length
-    (element,) = _value(field, known, (), 0, is_text=False)
-    if field.kind is None:
-        size = len(encode(field.message, element))
+    (element,) = _value(message, field, known, (), 0, is_text=False)
+    if field.kind == "struct":
+        size = len(encode(nested(message, field), element))
     elif field.kind in LAYOUTS:
-        size = struct.calcsize(LAYOUTS[field.kind])
+        size = struct.calcsize(">" + LAYOUTS[field.kind])
     else:
         size = len(element) + 1
     return [element] * (length // size)

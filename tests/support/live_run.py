@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.partition_log import PartitionLog
 from support.running_logs import RunningLogs, newest, read_records
@@ -123,7 +123,7 @@ class _Run:
         """Writes, then writes and reads while rounds run."""
         job = self.job
         self.write(job.records)
-        cleaner = LiveCleaner(self.logs.cleaning, engine)
+        cleaner = OnlineCleaner(self.logs.cleaning, engine)
         threads = [
             threading.Thread(target=self._guarded(work), daemon=True)
             for work in (self._keep_writing, self._keep_reading)

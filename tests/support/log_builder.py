@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured, capture
+from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
@@ -55,6 +55,7 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.log_dir import Checkpoints
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.batch_walk import marker_of
@@ -364,7 +365,7 @@ class LogBuilder:
 
     def capture(self, directory: Path, config: LogConfig, *, now_ms: int = NOW_MS) -> Captured:
         """What `cordwood.cleanup.capture` sees of it in `directory`, after a clean stop."""
-        return capture(
+        offline = load_offline_log(
             directory,
             self.topic_partition,
             config=config,
@@ -373,6 +374,7 @@ class LogBuilder:
             producer_expiration_ms=24 * _HOUR_MS,
             now_ms=now_ms,
         )
+        return capture_offline(offline, cleaner_checkpoint=self.cleaner_checkpoint)
 
 
 def checkpoints_of(logs: Sequence[LogBuilder]) -> Checkpoints:

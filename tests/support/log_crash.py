@@ -1,10 +1,10 @@
 """A workload on logs whose file system loses power at every operation, and what must be found then.
 
 The workload is drawn from a seed: appends of every kind, rolls, flushes, checkpoints, retention,
-DeleteRecords, cleaning, truncation, topics deleted and made anew, stops clean and unclean. Before
+DeleteRecords, cleaning, truncation, topics deleted and recreated, clean and unclean stops. Before
 each operation that changes the file system, crash images are taken of it, opened and judged:
-nothing that was not synced lasted, all of it did, then others by chance. Some of these the workload
-itself goes on with, so that the recovery of a crash is crashed in turn.
+only synced data lasted, all of it did, then random others. The workload continues on some of
+these, so that the recovery of a crash is crashed as well.
 
 A failure names its seed, operation and image; `python -m support.log_crash`
 brings it back.
@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.live import capture_live, live_view, retain
+from cordwood.cleanup.log_compaction import prepare_compaction
+from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.retention import plan_retention
-from cordwood.cleanup.round import plan_round
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import LOG_SUFFIX
@@ -110,7 +111,7 @@ class CrashRun:
         """
         self.plan = plan
         self._only = only
-        self._chance = _drawn(f"workload {plan.seed}")
+        self._rng = _drawn(f"workload {plan.seed}")
         self._clock = ManualClock()
         self._partitions = [TopicPartition(f"t{n}", 0) for n in range(plan.topics)]
         self._configs = {p.topic: self._config() for p in self._partitions}
@@ -151,18 +152,18 @@ class CrashRun:
         }
 
     def _config(self) -> LogConfig:
-        chance = self._chance
+        rng = self._rng
         return LogConfig(
             cleanup_policy=frozenset({"compact", "delete"}),
-            segment_bytes=chance.choice((1100, 2000, 6000)),
-            segment_index_bytes=chance.choice((36, 10_000)),
-            index_interval_bytes=chance.choice((0, 100, 400)),
-            flush_messages=chance.choice((1, 7, _FOREVER, _FOREVER)),
-            retention_bytes=chance.choice((-1, 2500)),
-            retention_ms=chance.choice((-1, 900_000)),
-            delete_retention_ms=chance.choice((0, 300_000)),
-            file_delete_delay_ms=chance.choice((0, 60_000)),
-            preallocate=chance.random() < 0.15,
+            segment_bytes=rng.choice((1100, 2000, 6000)),
+            segment_index_bytes=rng.choice((36, 10_000)),
+            index_interval_bytes=rng.choice((0, 100, 400)),
+            flush_messages=rng.choice((1, 7, _FOREVER, _FOREVER)),
+            retention_bytes=rng.choice((-1, 2500)),
+            retention_ms=rng.choice((-1, 900_000)),
+            delete_retention_ms=rng.choice((0, 300_000)),
+            file_delete_delay_ms=rng.choice((0, 60_000)),
+            preallocate=rng.random() < 0.15,
         )
 
     # ---- the run
@@ -177,8 +178,8 @@ class CrashRun:
         self._open(self._fs)
         steps, weights = list(self._steps), list(self._steps.values())
         for number in range(self.plan.steps):
-            step = self._chance.choices(steps, weights)[0]
-            partition = self._chance.choice(self._partitions)
+            step = self._rng.choices(steps, weights)[0]
+            partition = self._rng.choice(self._partitions)
             self._step = f"step {number}, {step.__name__.strip('_')} of {partition}"
             self._done[step.__name__.strip("_")] += 1
             try:
@@ -238,11 +239,11 @@ class CrashRun:
     # ---- starts and stops
 
     def _open(self, fs: SimulatedFileSystem) -> None:
-        """Starts on a file system, whatever state it is in, and goes on with what it holds."""
+        """Starts on a file system in any state, and continues with its content."""
         self._fs.on_operation = None
         self._fs, self._manager = fs, None
         fs.on_operation = self._on_operation
-        self._manager = self._images.open(fs, self._chance)
+        self._manager = self._images.open(fs, self._rng)
         self._manager.start_tasks()
         self._rolled_to = {}
         for partition, model in list(self._models.items()):
@@ -264,8 +265,8 @@ class CrashRun:
         self._open(self._fs.process_crash())
 
     def _lose_power(self, _: TopicPartition) -> None:
-        images = list(self._fs.crash_images(self.plan.images, self._chance))
-        self._open(self._chance.choice(images))
+        images = list(self._fs.crash_images(self.plan.images, self._rng))
+        self._open(self._rng.choice(images))
 
     def _running(self) -> LogManager:
         assert self._manager is not None, "it runs"
@@ -282,21 +283,21 @@ class CrashRun:
     # ---- appends
 
     def _records(self, count: int) -> list[Record]:
-        chance, made = self._chance, []
+        rng, made = self._rng, []
         for delta in range(count):
             self._serial += 1
-            timestamp = self._clock.now_ms() - chance.choice((0, 0, 5, 3_600_000))
-            value = None if chance.random() < 0.2 else chance.randbytes(chance.choice((3, 30, 200)))
+            timestamp = self._clock.now_ms() - rng.choice((0, 0, 5, 3_600_000))
+            value = None if rng.random() < 0.2 else rng.randbytes(rng.choice((3, 30, 200)))
             identity = Header("id", b"%d" % self._serial)
-            made.append(Record(delta, timestamp, b"k%d" % chance.randrange(6), value, (identity,)))
+            made.append(Record(delta, timestamp, b"k%d" % rng.randrange(6), value, (identity,)))
         return made
 
     def _codec(self) -> Codec:
-        codec: Codec = self._chance.choice([Codec.NONE, Codec.NONE, *Codec])
+        codec: Codec = self._rng.choice([Codec.NONE, Codec.NONE, *Codec])
         return codec
 
     def _count(self) -> int:
-        return self._chance.choice((1, 1, 2, 4))
+        return self._rng.choice((1, 1, 2, 4))
 
     def _write(
         self, partition: TopicPartition, sent: bytes, origin: AppendOrigin = AppendOrigin.CLIENT
@@ -316,7 +317,7 @@ class CrashRun:
         assert log.unflushed_messages < log.config.flush_messages, log
         if log.config.flush_messages == 1:
             model.flushed()
-        if self._chance.random() < 0.8:
+        if self._rng.random() < 0.8:
             log.update_high_watermark(log.log_end_offset)
 
     def _append(self, partition: TopicPartition) -> None:
@@ -326,12 +327,12 @@ class CrashRun:
 
     def _append_idempotent(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
-        producer_id = self._chance.choice(_IDEMPOTENT)
+        producer_id = self._rng.choice(_IDEMPOTENT)
         newest = producers_of(model.history).get(producer_id, Producer(0)).newest
         is_known = producer_id not in model.doubtful
         if newest is not None and newest.base_offset >= model.start and is_known:
             producer = producers_of(model.history)[producer_id]
-            if producer.next_sequence and self._chance.random() < 0.2:
+            if producer.next_sequence and self._rng.random() < 0.2:
                 result = log.append_as_leader(newest.sent)
                 assert result.is_duplicate, f"{newest.header} was appended again"
                 assert result.first_offset == newest.base_offset, result
@@ -340,14 +341,14 @@ class CrashRun:
 
     def _append_transactional(self, partition: TopicPartition) -> None:
         _, model = self._log(partition)
-        producer_id = self._chance.choice(_TRANSACTIONAL)
+        producer_id = self._rng.choice(_TRANSACTIONAL)
         self._write(partition, self._produced(model, producer_id, is_transactional=True))
 
     def _produced(self, model: LogModel, producer_id: int, *, is_transactional: bool) -> bytes:
         """A producer's next batch; of a new epoch where the log may have forgotten the last."""
         known = producers_of(model.history).get(producer_id, Producer(0))
         is_new = known.newest is not None and known.newest.next_offset <= model.start
-        is_new = is_new or (not is_transactional and self._chance.random() < 0.1)
+        is_new = is_new or (not is_transactional and self._rng.random() < 0.1)
         epoch = known.epoch + is_new
         if producer_id in model.doubtful:
             is_new, epoch = True, max(epoch, model.doubtful.pop(producer_id)) + 1
@@ -370,14 +371,14 @@ class CrashRun:
         ]
         if not running:
             return
-        producer_id, producer = self._chance.choice(running)
+        producer_id, producer = self._rng.choice(running)
         marker = build_end_txn_marker(
             offset=0,
             timestamp=self._clock.now_ms(),
             producer_id=producer_id,
             # With an epoch for each transaction, the marker has the next one.
-            producer_epoch=producer.epoch + self._chance.choice((0, 1)),
-            control_type=self._chance.choice((ControlType.ABORT, ControlType.COMMIT)),
+            producer_epoch=producer.epoch + self._rng.choice((0, 1)),
+            control_type=self._rng.choice((ControlType.ABORT, ControlType.COMMIT)),
             coordinator_epoch=0,
         )
         self._write(partition, marker, AppendOrigin.COORDINATOR)
@@ -387,9 +388,9 @@ class CrashRun:
         log, model = self._log(partition)
         offset, epoch = log.log_end_offset, self._epochs[partition]
         batches = []
-        for _ in range(1 if log.config.segment_bytes < 2000 else self._chance.randint(1, 4)):
-            offset += self._chance.choice((0, 0, 0, 3))
-            epoch += self._chance.choice((0, 0, 1))
+        for _ in range(1 if log.config.segment_bytes < 2000 else self._rng.randint(1, 4)):
+            offset += self._rng.choice((0, 0, 0, 3))
+            epoch += self._rng.choice((0, 0, 1))
             sent = build_batch(self._records(1), base_offset=0, codec=self._codec())
             batches.append(as_stored(sent, offset, epoch))
             offset = batches[-1].next_offset
@@ -411,11 +412,11 @@ class CrashRun:
 
     def _flush(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
-        log.flush(force_active=self._chance.random() < 0.5)
+        log.flush(force_active=self._rng.random() < 0.5)
         model.flushed()
 
     def _let_time_pass(self, _: TopicPartition) -> None:
-        self._clock.advance(self._chance.choice((0, 0, 1_000, 70_000)))
+        self._clock.advance(self._rng.choice((0, 0, 1_000, 70_000)))
         manager = self._running()
         rolled = {log.topic_partition: log.active.base_offset for log in self._logs()}
         manager.context.scheduler.run_due()
@@ -426,7 +427,7 @@ class CrashRun:
 
     def _checkpoint(self, _: TopicPartition) -> None:
         manager = self._running()
-        which = self._chance.randrange(3)
+        which = self._rng.randrange(3)
         if which == 0:
             manager.checkpoint_recovery_points()
         elif which == 1:
@@ -440,7 +441,7 @@ class CrashRun:
 
     def _delete_records(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
-        offset = self._chance.randint(log.log_start_offset, log.high_watermark)
+        offset = self._rng.randint(log.log_start_offset, log.high_watermark)
         model.begin_deletion(offset)
         log.delete_records(offset)
         assert log.log_start_offset == offset, log
@@ -456,9 +457,9 @@ class CrashRun:
     def _truncate(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
         lowest = log.log_start_offset
-        if self._chance.random() < 0.7:
+        if self._rng.random() < 0.7:
             lowest = max(lowest, log.log_end_offset - 6)
-        offset = self._chance.randint(lowest, log.log_end_offset)
+        offset = self._rng.randint(lowest, log.log_end_offset)
         if offset == log.log_end_offset:
             self._running().truncate_to({partition: offset})
             return
@@ -469,7 +470,7 @@ class CrashRun:
 
     def _begin_anew(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
-        offset = max(0, log.log_end_offset + self._chance.choice((-9, -2, 0, 5)))
+        offset = max(0, log.log_end_offset + self._rng.choice((-9, -2, 0, 5)))
         model.begin_anew()
         self._running().truncate_fully_and_start_at(partition, offset)
         model.end_anew(offset)
@@ -493,7 +494,7 @@ class CrashRun:
         move = LogMove(self._running(), partition, target)
         while not move.advance(max_bytes=1000):
             pass
-        if self._chance.random() < 0.7:
+        if self._rng.random() < 0.7:
             model.start_min = 0  # the other directory's checkpoint has no line yet
             log = move.finish()
             assert (log.log_dir, self._log(partition)[0]) == (target, log), f"it was in {source}"
@@ -516,14 +517,14 @@ class CrashRun:
         log, model = self._log(partition)
         file, lines = self._cleaner_lines(log)
         now_ms = self._clock.now_ms()
-        cleanable = plan_cleanable(live_view(log, lines.get(partition)), now_ms=now_ms, force=True)
+        cleanable = plan_cleanable(view_of(log, lines.get(partition)), now_ms=now_ms, force=True)
         if cleanable.reason is not None:
             return
-        captured = capture_live(log, end=cleanable.first_uncleanable).captured
+        captured = capture(log, end=cleanable.first_uncleanable)
         plan = plan_compaction(captured.view, cleanable)
-        round_ = plan_round(captured, plan, now_ms=now_ms, seed=0)
-        cleaned = ReferenceCleaner(ReferenceRound.of(round_, fs=self._fs)).clean()
-        for number, (group, segment) in enumerate(zip(round_.groups, cleaned, strict=True)):
+        compaction = prepare_compaction(captured, plan, now_ms=now_ms, seed=0)
+        cleaned = ReferenceCleaner(ReferenceRound.of(compaction, fs=self._fs)).clean()
+        for number, (group, segment) in enumerate(zip(compaction.groups, cleaned, strict=True)):
             staged = StagedSegment(
                 directory=str(log.directory), base_offset=group[0], token=f"s{self._operations}"
             )
@@ -532,7 +533,7 @@ class CrashRun:
                 writer.write(data)
                 writer.close()
                 self._fs.set_modified(writer.path, segment.modified_ns)
-            end = round_.group(number)[-1].next_base_offset
+            end = compaction.group(number)[-1].next_base_offset
             model.begin_replacing(group, end, stored_in(segment.files[LOG_SUFFIX]))
             log.replace_segments(staged, group)
             model.end_replacing()

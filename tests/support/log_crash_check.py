@@ -42,7 +42,7 @@ from support.log_crash_model import (
     producers_of,
     stored_in,
 )
-from support.watched import SeededChance, WatchedScheduler
+from support.watched import SeededRng, WatchedScheduler
 
 FOREVER_MS = 1 << 60
 _FETCHES_MAX = 10_000
@@ -54,12 +54,12 @@ def open_manager(
     *,
     configs: Mapping[str, LogConfig],
     clock: Clock,
-    chance: random.Random,
+    rng: random.Random,
 ) -> LogManager:
     """A manager over the directories as they are, with everything loaded."""
     context = LogContext(
         clock=clock,
-        chance=SeededChance(chance),
+        rng=SeededRng(rng),
         resources=ResourceCache(fs),
         scheduler=WatchedScheduler(clock),
         producer_id_expiration_ms=FOREVER_MS,
@@ -112,10 +112,10 @@ def batches_of(found: Sequence[Found]) -> list[Stored]:
 class LogCheck:
     """One log that was opened after a crash, against its model."""
 
-    def __init__(self, log: PartitionLog, model: LogModel, chance: random.Random) -> None:
+    def __init__(self, log: PartitionLog, model: LogModel, rng: random.Random) -> None:
         self._log = log
         self._model = model
-        self._chance = chance
+        self._rng = rng
         segments = segments_of(log)
         self.has_hole = not model.find(segments)
         self.found = batches_of(segments)
@@ -176,9 +176,9 @@ class LogCheck:
         log, visible = self._log, self._visible()
         assert fetch_all(log, log.log_start_offset, 1 << 20) == [b.raw for b in visible]
         if visible:
-            at = self._chance.randrange(log.log_start_offset, visible[-1].next_offset)
+            at = self._rng.randrange(log.log_start_offset, visible[-1].next_offset)
             wanted = [b.raw for b in visible if b.next_offset > at]
-            assert fetch_all(log, at, self._chance.choice([1, 100, 700])) == wanted, f"from {at}"
+            assert fetch_all(log, at, self._rng.choice([1, 100, 700])) == wanted, f"from {at}"
 
     def _check_lookups(self) -> None:
         """By offset and by timestamp, through whatever the indexes hold."""
@@ -191,7 +191,7 @@ class LogCheck:
                 assert at.position == position, f"{at}, not at {position}"
                 position += batch.header.size_bytes
         times = [r.timestamp for batch in self.found if batch.is_data for r in batch.records()]
-        for timestamp in self._chance.sample(times, min(2, len(times))):
+        for timestamp in self._rng.sample(times, min(2, len(times))):
             self._check_timestamp(timestamp)
 
     def _check_timestamp(self, timestamp: int) -> None:
@@ -234,9 +234,9 @@ class LogCheck:
             if batch.is_data and batch.base_offset not in aborted and batch.next_offset <= stable
             for record in batch.records()
         ]
-        at = self._chance.randint(start, stable)
+        at = self._rng.randint(start, stable)
         for offset in {start, at}:
-            seen = read_committed(log, offset, self._chance.choice([1, 300, 1 << 20]))
+            seen = read_committed(log, offset, self._rng.choice([1, 300, 1 << 20]))
             assert seen == [r for r in wanted if r.offset >= offset], f"committed, from {offset}"
 
     def _check_producers(self) -> None:
@@ -269,7 +269,7 @@ class LogCheck:
             and (producer == ever[producer_id] or producer.newest.base_offset in there)
         }
 
-    # ---- it goes on
+    # ---- it continues
 
     def go_on(self) -> None:
         """Appends to the log: behind its end, once, and what came before is as it was.
@@ -281,11 +281,11 @@ class LogCheck:
         end = log.log_end_offset
         for producer_id, producer in self._recognised().items():
             assert producer.newest is not None
-            if self._chance.random() < 0.5:
+            if self._rng.random() < 0.5:
                 result = log.append_as_leader(producer.newest.sent, leader_epoch=self._epoch())
                 assert result.is_duplicate, f"the newest batch of {producer_id} was appended again"
                 assert result.first_offset == producer.newest.base_offset
-        record = Record(0, log.context.clock.now_ms(), b"k0", b"goes on")
+        record = Record(0, log.context.clock.now_ms(), b"k0", b"continues")
         sent = build_batch([record], base_offset=0)
         result = append_to(log, sent, leader_epoch=self._epoch())
         assert result.first_offset == end, f"appended at {result.first_offset}, not {end}"
@@ -467,24 +467,24 @@ class ImageCheck:
         self._configs = configs
         self._clock = clock
 
-    def open(self, fs: FileSystem, chance: random.Random) -> LogManager:
+    def open(self, fs: FileSystem, rng: random.Random) -> LogManager:
         """A manager over it."""
         return open_manager(
-            fs, self._directories, configs=self._configs, clock=self._clock, chance=chance
+            fs, self._directories, configs=self._configs, clock=self._clock, rng=rng
         )
 
     def check(
         self,
         fs: SimulatedFileSystem,
         models: Mapping[TopicPartition, LogModel],
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         """Opens it, judges, appends, stops it cleanly, and opens it once more.
 
         Args:
             fs: as it was found.
             models: of each partition.
-            chance: draws which reads are made.
+            rng: draws which reads are made.
 
         Raises:
             AssertionError: what is wrong.
@@ -492,18 +492,18 @@ class ImageCheck:
         if self._is_known(fs, models):
             return
         self.images += 1
-        manager = self.open(fs, chance)
+        manager = self.open(fs, rng)
         known = {log.topic_partition for log in manager.logs()}
         logs = {p: log for p in known if (log := manager.get(p)) is not None}
         assert logs.keys() <= models.keys(), f"{sorted(map(str, logs))} came back"
-        self._require_second_changes_nothing(manager, fs.process_crash(), chance)
+        self._require_second_changes_nothing(manager, fs.process_crash(), rng)
         checks = {}
         for partition, model in models.items():
             if partition not in logs:
                 assert model.may_be_missing, f"{partition} is gone"
                 continue
             try:
-                checks[partition] = check = LogCheck(logs[partition], model, chance)
+                checks[partition] = check = LogCheck(logs[partition], model, rng)
                 check.check()
                 check.go_on()
             except (AssertionError, CordwoodError) as error:
@@ -515,7 +515,7 @@ class ImageCheck:
             directory = logs[partition].directory
             check_indexes(fs, directory, aborted, recovered_from=check.recovered_from)
             check.found = batches_of(segments_of(logs[partition]))
-        self._check_clean_start(fs, checks, chance)
+        self._check_clean_start(fs, checks, rng)
 
     def _is_known(self, fs: FileSystem, models: Mapping[TopicPartition, LogModel]) -> bool:
         files = [
@@ -530,13 +530,13 @@ class ImageCheck:
         return is_known
 
     def _require_second_changes_nothing(
-        self, first: LogManager, fs: SimulatedFileSystem, chance: random.Random
+        self, first: LogManager, fs: SimulatedFileSystem, rng: random.Random
     ) -> None:
         if any(directory.had_clean_shutdown for directory in first.directories):
-            self.open(fs, chance)  # the first start was no recovery
+            self.open(fs, rng)  # the first start was no recovery
             fs = fs.process_crash()
         before = self._files(fs)
-        self.open(fs, chance)
+        self.open(fs, rng)
         after = self._files(fs)
         changed = [path for path in {*before, *after} if before.get(path) != after.get(path)]
         assert not changed, f"a second recovery changed {sorted(map(str, changed))}"
@@ -550,11 +550,11 @@ class ImageCheck:
         return found
 
     def _check_clean_start(
-        self, fs: FileSystem, checks: Mapping[TopicPartition, LogCheck], chance: random.Random
+        self, fs: FileSystem, checks: Mapping[TopicPartition, LogCheck], rng: random.Random
     ) -> None:
-        if chance.random() < 0.8:
+        if rng.random() < 0.8:
             return
-        manager = self.open(fs, chance)
+        manager = self.open(fs, rng)
         for partition, check in checks.items():
             log = manager.require(partition)
             assert batches_of(segments_of(log)) == check.found, (

@@ -4,7 +4,7 @@ The model knows each batch by its bytes. A log that is found after a crash is ri
 are those of the model, of which only a beginning that was deleted and an end that was not flushed
 may be missing: so nothing is lost, invented, altered, given twice or out of order, and no record
 has another offset. As in Kafka, the end of a segment that was not flushed may be missing before a
-later one: whoever counts finds how often.
+later one: the check counts how often.
 
 While a step is under way its outcome is open: a batch that is being appended may be there, a group
 that is being cleaned may be the old one or the new one, as a whole.
@@ -340,7 +340,7 @@ class LogModel:
         ]
 
     def adopt(self, found: Sequence[Found], *, start: int, end: int) -> None:
-        """Goes on with what a crash has left."""
+        """Continues with the state after a crash."""
         there = {offset for segment in found for offset in segment.offsets}
         history = []
         for batch in self.known(found):

@@ -89,9 +89,9 @@ class DamageCase:
     """One case; see the module."""
 
     def __init__(self, seed: int) -> None:
-        self._chance = random.Random(f"damage {seed}")  # noqa: S311  # no secret
+        self._rng = random.Random(f"damage {seed}")  # noqa: S311  # no secret
         self.seed = seed
-        self.base = base_of(self._chance.choice(VARIANTS))
+        self.base = base_of(self._rng.choice(VARIANTS))
         self.fs = self.base.fs.clone()
         self.damage = [self._damage(path) for path in self._chosen()]
         self.counts: Counter[str] = Counter()
@@ -111,10 +111,10 @@ class DamageCase:
                 by_kind.setdefault(path.suffix or path.name, []).append(path)
         kinds = sorted(by_kind)
         weights = [4 if kind == ".log" else 1 for kind in kinds]
-        count = self._chance.choice((1, 1, 1, 2, 3))
+        count = self._rng.choice((1, 1, 1, 2, 3))
         chosen: list[Path] = []
         while len(chosen) < count:
-            path = self._chance.choice(by_kind[self._chance.choices(kinds, weights)[0]])
+            path = self._rng.choice(by_kind[self._rng.choices(kinds, weights)[0]])
             if path not in chosen:
                 chosen.append(path)
         return chosen
@@ -129,27 +129,27 @@ class DamageCase:
         return Damage(path=path, what=what, before=before, after=after)
 
     def _changed(self, before: bytes) -> tuple[str, bytes]:
-        chance, data, size = self._chance, bytearray(before), len(before)
-        kind = chance.choice(("bits", "bits", "bytes", "cut", "garbage", "zeros", "swap", "empty"))
+        rng, data, size = self._rng, bytearray(before), len(before)
+        kind = rng.choice(("bits", "bits", "bytes", "cut", "garbage", "zeros", "swap", "empty"))
         if kind in {"bits", "bytes"} and size:
-            count = chance.choice((1, 1, 2, 5, 40))
-            places = sorted(chance.randrange(size) for _ in range(count))
+            count = rng.choice((1, 1, 2, 5, 40))
+            places = sorted(rng.randrange(size) for _ in range(count))
             for at in places:
-                data[at] = data[at] ^ 1 << chance.randrange(8) if kind == "bits" else _any(chance)
+                data[at] = data[at] ^ 1 << rng.randrange(8) if kind == "bits" else _any(rng)
             return f"{kind} changed in bytes {places}", bytes(data)
         if kind == "cut" and size:
-            kept = chance.randrange(size)
+            kept = rng.randrange(size)
             return f"cut from {size} to {kept} bytes", before[:kept]
         if kind == "swap" and size >= 2:
-            length = min(chance.choice(_BLOCKS), size // 2)
-            first = chance.randint(0, size - 2 * length)
-            second = chance.randint(first + length, size - length)
+            length = min(rng.choice(_BLOCKS), size // 2)
+            first = rng.randint(0, size - 2 * length)
+            second = rng.randint(first + length, size - length)
             one, other = before[first : first + length], before[second : second + length]
             data[first : first + length], data[second : second + length] = other, one
             return f"{length} bytes at {first} and {second} swapped", bytes(data)
         if kind in {"garbage", "zeros"} or not size:
-            more = chance.choice((1, 7, 12, 61, 200, 4_096))
-            tail = bytes(more) if kind == "zeros" else chance.randbytes(more)
+            more = rng.choice((1, 7, 12, 61, 200, 4_096))
+            tail = bytes(more) if kind == "zeros" else rng.randbytes(more)
             return f"extended by {more} bytes of {kind}", before + tail
         return f"emptied of {size} bytes", b""
 
@@ -181,7 +181,7 @@ class DamageCase:
         return wanted
 
     def _walked(self, partition: TopicPartition) -> set[int]:
-        """The segments that recovery walks over, as far as the damaged recovery point tells."""
+        """The segments that recovery walks over, as far as the damaged recovery point says."""
         path = self.base.homes[partition] / RECOVERY_POINT_CHECKPOINT
         points = OffsetCheckpointFile(path, fs=self.fs).read_or_nothing("")
         bases = [segment.base_offset for segment in self.base.segments[partition]]
@@ -270,11 +270,11 @@ class DamageCase:
         assert manager.context.failures.offline == offline, "a read took a directory offline"
 
     def _judge_one(self, log: PartitionLog, known: Wanted) -> None:
-        LogJudge(log, known, self._chance, self.counts).judge()
+        LogJudge(log, known, self._rng, self.counts).judge()
 
     def _append(self, log: PartitionLog, known: Wanted) -> None:
         """Appends a batch, flushes, and reads it."""
-        records = [Record(n, NOW_MS, b"k0", b"goes on") for n in range(self._chance.choice((1, 3)))]
+        records = [Record(n, NOW_MS, b"k0", b"continues") for n in range(self._rng.choice((1, 3)))]
         end, start = log.log_end_offset, log.log_start_offset
         epoch = max(0, log.leader_epochs.latest_epoch or 0)
         try:
@@ -325,8 +325,8 @@ def _views(variant: str) -> dict[TopicPartition, tuple[object, ...]]:
     return {partition: view_of(manager.require(partition)) for partition in base.homes}
 
 
-def _any(chance: random.Random) -> int:
-    return chance.choice((0, 0xFF, 0x2D, 0x30 + chance.randrange(10), chance.randrange(256)))
+def _any(rng: random.Random) -> int:
+    return rng.choice((0, 0xFF, 0x2D, 0x30 + rng.randrange(10), rng.randrange(256)))
 
 
 def _files_below(fs: FileSystem, directory: Path) -> Iterator[Path]:
@@ -356,7 +356,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 def run_cases(
     first: int, count: int, on_failure: Callable[[DamageFailure], None] = lambda _: None
 ) -> tuple[Counter[str], list[DamageFailure]]:
-    """Runs cases with these seeds; what was counted, and what went wrong, told at once too."""
+    """Runs cases with these seeds; returns counts and failures, also printed immediately."""
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.live import capture_live, live_view
-from cordwood.cleanup.round import plan_round
+from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import META_PROPERTIES, base_offset_of, is_log_file
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties
@@ -72,19 +72,19 @@ class DamageBase:
         return _configs(self.variant)
 
 
-class FixedChance:
+class FixedRng:
     """The same draws each time."""
 
     def __init__(self, seed: str) -> None:
-        self._chance = random.Random(seed)  # noqa: S311  # no secret
+        self._rng = random.Random(seed)  # noqa: S311  # no secret
 
     def below(self, bound: int) -> int:
         """A number from 0 to `bound`, exclusive."""
-        return self._chance.randrange(bound)
+        return self._rng.randrange(bound)
 
     def unique_id(self) -> str:
         """32 hexadecimal digits."""
-        return f"{self._chance.getrandbits(128):032x}"
+        return f"{self._rng.getrandbits(128):032x}"
 
 
 def manager_over(fs: FileSystem, configs: dict[str, LogConfig], *, now_ms: int) -> LogManager:
@@ -92,7 +92,7 @@ def manager_over(fs: FileSystem, configs: dict[str, LogConfig], *, now_ms: int) 
     clock = ManualClock(now_ms)
     context = LogContext(
         clock=clock,
-        chance=FixedChance("a process"),
+        rng=FixedRng("a process"),
         resources=ResourceCache(fs),
         scheduler=Scheduler(clock),
         producer_id_expiration_ms=_FOREVER_MS,
@@ -133,7 +133,7 @@ class _Maker:
 
     def __init__(self, variant: str) -> None:
         self._variant = variant
-        self._chance = random.Random(variant)  # noqa: S311  # no secret
+        self._rng = random.Random(variant)  # noqa: S311  # no secret
         self._fs = SimulatedFileSystem(ManualClock(NOW_MS))
         self._now_ms = NOW_MS - 20_000_000  # of the next record
         for number, path in enumerate(DIRECTORIES):
@@ -198,19 +198,19 @@ class _Maker:
     # ---- what is written
 
     def _tick(self) -> int:
-        self._now_ms += self._chance.choice((0, 1, 1_000, 60_000))
+        self._now_ms += self._rng.choice((0, 1, 1_000, 60_000))
         return self._now_ms
 
     def _value(self) -> bytes:
-        return self._chance.choice(b"abc").to_bytes() * self._chance.randrange(40) + bytes(
-            self._chance.randbytes(self._chance.randrange(60))
+        return self._rng.choice(b"abc").to_bytes() * self._rng.randrange(40) + bytes(
+            self._rng.randbytes(self._rng.randrange(60))
         )
 
     def _codecs(self, log: PartitionLog) -> None:
         for number in range(16):
             records = [
                 Record(n, self._tick(), self._value() or None, self._value())
-                for n in range(self._chance.choice((1, 2, 5)))
+                for n in range(self._rng.choice((1, 2, 5)))
             ]
             batch = build_batch(records, base_offset=0, codec=_CODECS[number % len(_CODECS)])
             log.append_as_leader(batch, leader_epoch=0)
@@ -218,8 +218,8 @@ class _Maker:
     def _epochs(self, log: PartitionLog, part: int) -> None:
         sequences = {1: 0, 2: 0} if part == 0 else {3: 0, 4: 0}
         for number in range(16):
-            producer_id = self._chance.choice(list(sequences))
-            count = self._chance.choice((1, 3))
+            producer_id = self._rng.choice(list(sequences))
+            count = self._rng.choice((1, 3))
             put(
                 log,
                 *[self._value() for _ in range(count)],
@@ -233,9 +233,9 @@ class _Maker:
         sequences: dict[int, int] = {}
         running: set[int] = set()
         for _ in range(20):
-            producer_id = 10 * (part + 1) + self._chance.randrange(3)
-            if producer_id in running and self._chance.random() < 0.5:
-                end_transaction(log, producer_id, commit=self._chance.random() < 0.5)
+            producer_id = 10 * (part + 1) + self._rng.randrange(3)
+            if producer_id in running and self._rng.random() < 0.5:
+                end_transaction(log, producer_id, commit=self._rng.random() < 0.5)
                 running.discard(producer_id)
                 continue
             sequence = sequences.get(producer_id, 0)
@@ -254,7 +254,7 @@ class _Maker:
     def _keyed(self, log: PartitionLog, part: int) -> None:
         for number in range(20):
             records = [
-                Record(n, self._tick(), b"k%d" % self._chance.randrange(12), self._value())
+                Record(n, self._tick(), b"k%d" % self._rng.randrange(12), self._value())
                 for n in range(2)
             ]
             batch = build_batch(records, base_offset=0, codec=_CODECS[number % len(_CODECS)])
@@ -266,13 +266,13 @@ class _Maker:
         log.roll()
         log.update_high_watermark(log.log_end_offset)
         now_ms = NOW_MS
-        cleanable = plan_cleanable(live_view(log, None), now_ms=now_ms, force=True)
+        cleanable = plan_cleanable(view_of(log, None), now_ms=now_ms, force=True)
         assert cleanable.reason is None, cleanable.reason
-        captured = capture_live(log, end=cleanable.first_uncleanable).captured
+        captured = capture(log, end=cleanable.first_uncleanable)
         plan = plan_compaction(captured.view, cleanable)
-        round_ = plan_round(captured, plan, now_ms=now_ms, seed=0)
-        cleaned = ReferenceCleaner(ReferenceRound.of(round_, fs=self._fs)).clean()
-        for group, segment in zip(round_.groups, cleaned, strict=True):
+        compaction = prepare_compaction(captured, plan, now_ms=now_ms, seed=0)
+        cleaned = ReferenceCleaner(ReferenceRound.of(compaction, fs=self._fs)).clean()
+        for group, segment in zip(compaction.groups, cleaned, strict=True):
             staged = StagedSegment(
                 directory=str(log.directory), base_offset=group[0], token=f"s{group[0]}"
             )

@@ -1,6 +1,6 @@
 """A log that may be damaged, read in every way, and judged by what was written to it.
 
-Whoever reads gets a batch that was written, as it was written, at its own offset; or an error with
+A reader gets a batch that was written, as it was written, at its own offset; or an error with
 a type. Where a log file itself is damaged and no recovery has walked over the place, a batch with a
 wrong CRC is served as it is, as Kafka does: its reader sees that. What no CRC covers, a batch's
 offset and leader epoch, nobody sees.
@@ -85,11 +85,11 @@ class LogJudge:
     """Reads one log, and counts what is allowed but not right."""
 
     def __init__(
-        self, log: PartitionLog, wanted: Wanted, chance: random.Random, counts: Counter[str]
+        self, log: PartitionLog, wanted: Wanted, rng: random.Random, counts: Counter[str]
     ) -> None:
         self._log = log
         self._wanted = wanted
-        self._chance = chance
+        self._rng = rng
         self._counts = counts
         self._known = {bytes(batch.raw) for batch in wanted.written}
         self._contents = {bytes(batch.raw)[_COVERED_FROM:] for batch in wanted.written}
@@ -131,7 +131,7 @@ class LogJudge:
         self._read_from(start, Isolation.HIGH_WATERMARK)
         self._read_from(start, Isolation.TXN_COMMITTED)
         for _ in range(5):
-            offset = self._chance.randint(start, max(start, min(log.log_end_offset, start + 500)))
+            offset = self._rng.randint(start, max(start, min(log.log_end_offset, start + 500)))
             self._read_at(offset)
         self._look_up_timestamps()
         return found
@@ -147,8 +147,8 @@ class LogJudge:
     # ---- by offset
 
     def _read_from(self, start: int, isolation: Isolation) -> list[bytes]:
-        """All batches from an offset on, as a client reads them that goes on behind each."""
-        max_bytes = self._chance.choice((0, 1, 300, 2_000, 100_000))
+        """All batches from an offset on, as a client reads them that continues after each."""
+        max_bytes = self._rng.choice((0, 1, 300, 2_000, 100_000))
         found: list[bytes] = []
         offset, last = start, -1
         while True:
@@ -218,7 +218,7 @@ class LogJudge:
         self._counts["batches out of order"] += 1
 
     def _read_at(self, offset: int) -> None:
-        batches = self._read_once(offset, self._chance.choice((1, 500)), Isolation.LOG_END)
+        batches = self._read_once(offset, self._rng.choice((1, 500)), Isolation.LOG_END)
         if self._wanted.damaged:
             return
         first = next((b for b in self._wanted.written if b.last_offset >= offset), None)
@@ -233,10 +233,10 @@ class LogJudge:
         wanted = self._wanted
         times = dict(self._record_times()) if not wanted.damaged else {}
         known = sorted(times.values()) or [0]
-        asked = [*_SPECIAL, 0, known[-1] + 1, *self._chance.choices(known, k=4)]
+        asked = [*_SPECIAL, 0, known[-1] + 1, *self._rng.choices(known, k=4)]
         asked += [timestamp - 1 for timestamp in asked[-2:]]
         for timestamp in asked:
-            isolation = self._chance.choice(list(Isolation))
+            isolation = self._rng.choice(list(Isolation))
             try:
                 found = self._log.list_offset(timestamp, isolation=isolation)
             except CordwoodError as error:

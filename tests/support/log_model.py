@@ -1,7 +1,7 @@
 """What a partition's log is, said plainly: a list of batches, and offsets that bound it.
 
-Every answer is worked out anew from the whole list. Where segments begin is not the model's to say:
-it is told.
+Every answer is computed from the whole list. The model does not decide where segments begin; the
+caller passes it.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class LogModel:
         self.high_watermark = max(offset, self.start)
 
     def reload(self, start: int, high_watermark: int, *, active: int) -> None:
-        """The log was opened anew; producers have to be looked at.
+        """The log was opened again; producers have to be checked.
 
         Where it was cut inside a batch, its end is now that of the batch before.
 
@@ -338,7 +338,7 @@ class LogModel:
         )
 
     def replayed(self) -> dict[int, ProducerModel]:
-        """The producers that the records from the log start on tell of."""
+        """The producers in the records from the log start on."""
         found: dict[int, ProducerModel] = {}
         for one in self.batches:
             if one.producer_id >= 0 and one.last >= self.start:

@@ -27,8 +27,8 @@ from support.stored_log import batch_of, end_transaction
 _FETCH_BYTES = 1 << 20
 
 
-class FixedChance:
-    """Chance without any: always the same number, cut to what is asked for."""
+class FixedRng:
+    """Not random at all: always the same number, reduced to the requested range."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -64,7 +64,7 @@ def new_log(
         root: the log directory.
         name: of the partition.
         fs: where it lies.
-        clock: tells the time; one that stands still by default.
+        clock: the time source; by default one that stands still.
         context: of the process, in place of a new one.
         clean: the last stop was a clean one.
         recovery_point: as checkpointed.
@@ -177,7 +177,7 @@ def fetch(
     isolation: Isolation = Isolation.LOG_END,
     min_one: bool = True,
 ) -> Fetched:
-    """A read up to the log's end, as a follower makes it, unless told otherwise."""
+    """A read up to the log's end, by default as a follower makes it."""
     return log.read(offset, max_bytes, isolation=isolation, min_one=min_one)
 
 
@@ -238,7 +238,7 @@ def snapshot_offsets(directory: Path) -> list[int]:
 
 
 def remove_snapshots(directory: Path) -> None:
-    """Removes the producer snapshots of a real directory, as a log of old has none."""
+    """Removes the producer snapshots of a real directory, as an old log has none."""
     for name in names_with(directory, PRODUCER_SNAPSHOT_SUFFIX):
         (directory / name).unlink()
 

@@ -1,4 +1,4 @@
-"""Ports for servers that are told where to listen, and that may be stopped and started again."""
+"""Ports for servers that get their port as a setting, and may be stopped and started again."""
 
 from __future__ import annotations
 

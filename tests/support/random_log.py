@@ -37,7 +37,7 @@ class Contents:
 
     `batches` is how many appends there are, `records_max` how many records a batch has at most,
     `keys` how many keys there are, `value_bytes_max` how long a value is at most, and `roll` the
-    chance of a new segment after an append.
+    probability of a new segment after an append.
     """
 
     batches: int = 40
@@ -55,46 +55,46 @@ class RandomLog:
     """Fills a builder with random appends."""
 
     def __init__(
-        self, chance: random.Random, contents: Contents, *, name: str = "log-0", start: int = 0
+        self, rng: random.Random, contents: Contents, *, name: str = "log-0", start: int = 0
     ) -> None:
         self.log = LogBuilder(
             name, index_interval_bytes=contents.index_interval_bytes, start_offset=start
         )
-        self._chance = chance
+        self._rng = rng
         self._contents = contents
         self._keys = [self._key(number) for number in range(contents.keys)]
         self._epochs = dict.fromkeys(range(_PRODUCERS), 0)
 
     def fill(self) -> LogBuilder:
         """Appends everything; the checkpoints are set at random too."""
-        chance, log = self._chance, self.log
+        rng, log = self._rng, self.log
         for _ in range(self._contents.batches):
-            chance.choices([kind for kind, _ in self._kinds()], [w for _, w in self._kinds()])[0]()
-            if chance.random() < 0.08:
-                log.skip(chance.randint(1, 60))
-            if chance.random() < 0.04:
+            rng.choices([kind for kind, _ in self._kinds()], [w for _, w in self._kinds()])[0]()
+            if rng.random() < 0.08:
+                log.skip(rng.randint(1, 60))
+            if rng.random() < 0.04:
                 log.new_leader_epoch()
-            if chance.random() < self._contents.roll and log.next_offset > log.active.base_offset:
+            if rng.random() < self._contents.roll and log.next_offset > log.active.base_offset:
                 log.roll()
-                if chance.random() < 0.1:
-                    log.skip(chance.randint(1, 5))
+                if rng.random() < 0.1:
+                    log.skip(rng.randint(1, 5))
                     log.roll()
-        while log.open_transactions() and chance.random() < 0.9:
+        while log.open_transactions() and rng.random() < 0.9:
             self._end_transaction()
-        if chance.random() < 0.8 and log.next_offset > log.active.base_offset:
+        if rng.random() < 0.8 and log.next_offset > log.active.base_offset:
             log.roll()
         self._set_checkpoints()
         return log
 
     def _set_checkpoints(self) -> None:
-        chance, log = self._chance, self.log
+        rng, log = self._rng, self.log
         bases = [segment.base_offset for segment in log.segments]
         end = log.next_offset
-        log.cleaner_checkpoint = chance.choice(
-            [None, 0, chance.choice(bases[:-1] or bases), chance.randint(bases[0], bases[-1])]
+        log.cleaner_checkpoint = rng.choice(
+            [None, 0, rng.choice(bases[:-1] or bases), rng.randint(bases[0], bases[-1])]
         )
-        if chance.random() < 0.2:
-            log.log_start_offset = chance.randint(bases[0], end)
+        if rng.random() < 0.2:
+            log.log_start_offset = rng.randint(bases[0], end)
 
     def _kinds(self) -> list[tuple[Callable[[], None], float]]:
         kinds = [(self._data, 10.0), (self._emptied, 1.0)]
@@ -112,49 +112,49 @@ class RandomLog:
     # ---- keys and values
 
     def _key(self, number: int) -> bytes:
-        length = self._chance.choice([0, 1, 3, 8, 16, 22, 23, 24, 25, 40, 64, 200])
+        length = self._rng.choice([0, 1, 3, 8, 16, 22, 23, 24, 25, 40, 64, 200])
         # Many keys agree in all but a byte, at the start or at the end.
         if length == 0:
             return b""
         byte = bytes([number % 256])
         filler = b"k" * (length - 1)
-        return byte + filler if self._chance.random() < 0.5 else filler + byte
+        return byte + filler if self._rng.random() < 0.5 else filler + byte
 
     def _value(self) -> bytes | None:
-        kind = self._chance.random()
+        kind = self._rng.random()
         if kind < 0.2:
             return None
         if kind < 0.25:
             return b""
-        length = self._chance.randint(1, self._contents.value_bytes_max)
+        length = self._rng.randint(1, self._contents.value_bytes_max)
         if kind < 0.6:
-            return self._chance.randbytes(length)
+            return self._rng.randbytes(length)
         return b"v" * length
 
     def _record(self, offset: int) -> Record:
-        chance = self._chance
-        key: bytes | None = chance.choice(self._keys)
-        if self._contents.unkeyed and chance.random() < 0.05:
+        rng = self._rng
+        key: bytes | None = rng.choice(self._keys)
+        if self._contents.unkeyed and rng.random() < 0.05:
             key = None
         headers: tuple[Header, ...] = ()
-        if chance.random() < 0.2:
+        if rng.random() < 0.2:
             headers = tuple(
-                Header(f"h{n}é", None if chance.random() < 0.3 else chance.randbytes(n))
-                for n in range(chance.randint(1, 3))
+                Header(f"h{n}é", None if rng.random() < 0.3 else rng.randbytes(n))
+                for n in range(rng.randint(1, 3))
             )
         return Record(offset, self._timestamp(), key, self._value(), headers)
 
     def _timestamp(self) -> int:
-        chance = self._chance
-        if chance.random() < 0.02:
-            return chance.choice([-1, 1, NOW_MS + _DAY_MS])
-        return NOW_MS - chance.randint(0, 5 * _DAY_MS)
+        rng = self._rng
+        if rng.random() < 0.02:
+            return rng.choice([-1, 1, NOW_MS + _DAY_MS])
+        return NOW_MS - rng.randint(0, 5 * _DAY_MS)
 
     def _horizon(self) -> int:
-        return NOW_MS + self._chance.choice([-_DAY_MS, -1, 0, 1, _DAY_MS])
+        return NOW_MS + self._rng.choice([-_DAY_MS, -1, 0, 1, _DAY_MS])
 
     def _codec(self) -> Codec:
-        codec: Codec = self._chance.choice([Codec.NONE, *Codec])
+        codec: Codec = self._rng.choice([Codec.NONE, *Codec])
         return codec
 
     def _producer(self) -> tuple[int, int]:
@@ -162,36 +162,36 @@ class RandomLog:
         free = [p for p in self._epochs if p not in self.log.open_transactions()]
         if not free:
             return -1, -1
-        producer_id = self._chance.choice(free)
-        if self._chance.random() < 0.1:
+        producer_id = self._rng.choice(free)
+        if self._rng.random() < 0.1:
             self._epochs[producer_id] += 1
         return producer_id, self._epochs[producer_id]
 
     # ---- appends
 
     def _data(self) -> None:
-        producer = self._producer() if self._chance.random() < 0.4 else (-1, -1)
+        producer = self._producer() if self._rng.random() < 0.4 else (-1, -1)
         self._batch(producer, transactional=False)
 
     def _transactional(self) -> None:
-        producer_id = self._chance.choice(list(self._epochs))
+        producer_id = self._rng.choice(list(self._epochs))
         self._batch((producer_id, self._epochs[producer_id]), transactional=True)
 
     def _batch(self, producer: tuple[int, int], *, transactional: bool) -> None:
-        chance, base = self._chance, self.log.next_offset
-        count = chance.randint(1, self._contents.records_max)
+        rng, base = self._rng, self.log.next_offset
+        count = rng.randint(1, self._contents.records_max)
         offsets = list(range(base, base + count))
         horizon = None
         last = offsets[-1]
-        if chance.random() < 0.25:
+        if rng.random() < 0.25:
             # As a cleaning leaves it: some records gone, perhaps stamped.
-            offsets = sorted(chance.sample(offsets, chance.randint(1, count)))
-            horizon = self._horizon() if chance.random() < 0.6 else None
+            offsets = sorted(rng.sample(offsets, rng.randint(1, count)))
+            horizon = self._horizon() if rng.random() < 0.6 else None
         self.log.batch(
             [self._record(offset) for offset in offsets],
-            timestamp=NOW_MS - chance.randint(0, _DAY_MS),
+            timestamp=NOW_MS - rng.randint(0, _DAY_MS),
             codec=self._codec(),
-            append_time=chance.random() < 0.15,
+            append_time=rng.random() < 0.15,
             producer=None if producer[0] < 0 else producer,
             transactional=transactional,
             last_offset=last,
@@ -201,10 +201,10 @@ class RandomLog:
     def _end_transaction(self) -> None:
         running = sorted(self.log.open_transactions())
         if running:
-            producer_id = self._chance.choice(running)
+            producer_id = self._rng.choice(running)
             self.log.marker(
                 (producer_id, self._epochs[producer_id]),
-                commit=self._chance.random() < 0.5,
+                commit=self._rng.random() < 0.5,
                 timestamp=self._timestamp(),
             )
 
@@ -213,14 +213,14 @@ class RandomLog:
         producer_id, epoch = self._producer()
         if producer_id < 0:
             return
-        chance, log = self._chance, self.log
+        rng, log = self._rng, self.log
         offset = log.next_offset
-        kind = chance.choice([ControlType.COMMIT, ControlType.ABORT])
-        stamped = chance.random() < 0.5
+        kind = rng.choice([ControlType.COMMIT, ControlType.ABORT])
+        stamped = rng.random() < 0.5
         log.append(self._control(offset, producer_id, epoch, kind, stamped=stamped))
         if kind is ControlType.ABORT and not stamped and offset:
             earliest = max(log.earliest_first_offset(producer_id), offset - 3)
-            log.aborted(producer_id, chance.randint(earliest, offset), offset)
+            log.aborted(producer_id, rng.randint(earliest, offset), offset)
 
     def _control(
         self, offset: int, producer_id: int, epoch: int, kind: ControlType, *, stamped: bool
@@ -239,14 +239,14 @@ class RandomLog:
 
     def _emptied(self) -> None:
         """The header that an earlier cleaning left of a data batch."""
-        producer_id, epoch = self._producer() if self._chance.random() < 0.7 else (-1, -1)
+        producer_id, epoch = self._producer() if self._rng.random() < 0.7 else (-1, -1)
         base = self.log.next_offset
-        count = self._chance.randint(1, 5)
+        count = self._rng.randint(1, 5)
         self._append_emptied(
             build_batch(
                 [self._record(base + i) for i in range(count)],
                 base_offset=base,
-                timestamp_type=self._chance.choice([CREATE_TIME, LOG_APPEND_TIME]),
+                timestamp_type=self._rng.choice([CREATE_TIME, LOG_APPEND_TIME]),
                 log_append_time_ms=self._timestamp(),
                 producer_id=producer_id,
                 producer_epoch=epoch,
@@ -258,7 +258,7 @@ class RandomLog:
     def _emptied_marker(self) -> None:
         producer_id, epoch = self._producer()
         if producer_id >= 0:
-            kind = self._chance.choice([ControlType.COMMIT, ControlType.ABORT])
+            kind = self._rng.choice([ControlType.COMMIT, ControlType.ABORT])
             self._append_emptied(
                 self._control(self.log.next_offset, producer_id, epoch, kind, stamped=True)
             )
@@ -270,11 +270,11 @@ class RandomLog:
 
     def _legacy(self) -> None:
         """One entry of magic 0 or 1: a record, or a compressed set."""
-        chance, base = self._chance, self.log.next_offset
-        magic = chance.choice([0, 1])
+        rng, base = self._rng, self.log.next_offset
+        magic = rng.choice([0, 1])
         codecs = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
-        codec = chance.choice(codecs)
-        count = 1 if codec is Codec.NONE else chance.randint(1, 5)
+        codec = rng.choice(codecs)
+        count = 1 if codec is Codec.NONE else rng.randint(1, 5)
         records = [
             Record(base + i, self._timestamp() if magic else -1, r.key, r.value)
             for i, r in enumerate(self._record(base + i) for i in range(count))
@@ -287,10 +287,10 @@ class RandomLog:
                 key=record.key,
                 value=record.value,
                 timestamp=record.timestamp,
-                attributes=8 if magic and chance.random() < 0.2 else 0,
+                attributes=8 if magic and rng.random() < 0.2 else 0,
             )
         else:
-            append_time = bool(magic) and chance.random() < 0.3
+            append_time = bool(magic) and rng.random() < 0.3
             data = build_legacy_wrapper(
                 records,
                 magic=magic,
@@ -304,5 +304,5 @@ def random_log(
     seed: int, contents: Contents | None = None, *, name: str = "log-0", start: int = 0
 ) -> LogBuilder:
     """A random partition; the same for the same arguments."""
-    chance = random.Random(seed)  # noqa: S311  # nothing here is secret
-    return RandomLog(chance, contents or Contents(), name=name, start=start).fill()
+    rng = random.Random(seed)  # noqa: S311  # nothing here is secret
+    return RandomLog(rng, contents or Contents(), name=name, start=start).fill()

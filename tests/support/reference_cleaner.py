@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cordwood.cleanup.compaction_values import LastRecord
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.retain import (
     Action,
     decide_batch,
@@ -23,8 +25,6 @@ from cordwood.cleanup.retain import (
     should_discard_records,
     should_retain_tombstone,
 )
-from cordwood.cleanup.round import Round
-from cordwood.cleanup.round_values import LastRecord
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -69,19 +69,19 @@ class ReferenceRound:
     fs: FileSystem = OS
 
     @classmethod
-    def of(cls, round_: Round, *, fs: FileSystem = OS) -> ReferenceRound:
+    def of(cls, compaction: LogCompaction, *, fs: FileSystem = OS) -> ReferenceRound:
         """The same round, as the fast cleaner is given it."""
         return cls(
-            directory=Path(round_.directory),
-            first_dirty=round_.first_dirty,
-            first_uncleanable=round_.first_uncleanable,
-            groups=round_.groups,
-            now_ms=round_.now_ms,
-            delete_retention_ms=round_.delete_retention_ms,
-            index_interval_bytes=round_.index_interval_bytes,
-            legacy_horizon_ms=round_.legacy_horizon_ms,
-            producers=round_.producers,
-            aborted=round_.aborted,
+            directory=Path(compaction.directory),
+            first_dirty=compaction.first_dirty,
+            first_uncleanable=compaction.first_uncleanable,
+            groups=compaction.groups,
+            now_ms=compaction.now_ms,
+            delete_retention_ms=compaction.delete_retention_ms,
+            index_interval_bytes=compaction.index_interval_bytes,
+            legacy_horizon_ms=compaction.legacy_horizon_ms,
+            producers=compaction.producers,
+            aborted=compaction.aborted,
             fs=fs,
         )
 
@@ -186,10 +186,10 @@ class _Written:
 class ReferenceCleaner:
     """Cleans one round in memory; touches no file."""
 
-    def __init__(self, round_: ReferenceRound) -> None:
-        self._round = round_
+    def __init__(self, compaction: ReferenceRound) -> None:
+        self._round = compaction
         self._transactions = SequentialTransactions()
-        self._last_records = {p.producer_id: p for p in round_.producers}
+        self._last_records = {p.producer_id: p for p in compaction.producers}
 
     def clean(self) -> list[CleanedSegment]:
         """What each group becomes, in order."""
@@ -200,25 +200,25 @@ class ReferenceCleaner:
 
     def _offset_map(self) -> dict[bytes, int]:
         """The newest offset of each key of the dirty section."""
-        round_ = self._round
+        compaction = self._round
         newest: dict[bytes, int] = {}
         transactions = SequentialTransactions()
-        transactions.add(self._aborted_in(round_.first_dirty, round_.first_uncleanable))
-        for base in (base for group in round_.groups for base in group):
+        transactions.add(self._aborted_in(compaction.first_dirty, compaction.first_uncleanable))
+        for base in (base for group in compaction.groups for base in group):
             for batch in self._batches(base):
-                if batch.last_offset < round_.first_dirty:
+                if batch.last_offset < compaction.first_dirty:
                     continue
                 if transactions.read(batch) or _is_control(batch):
                     continue
                 for record in batch.records():
-                    if record.key is not None and record.offset >= round_.first_dirty:
+                    if record.key is not None and record.offset >= compaction.first_dirty:
                         newest[record.key] = record.offset
         return newest
 
     # ---- second pass
 
     def _clean_group(self, group: tuple[int, ...], newest: dict[bytes, int]) -> CleanedSegment:
-        round_ = self._round
+        compaction = self._round
         written = _Written()
         self._transactions.kept_aborted = []
         modified_ns = 0
@@ -228,11 +228,13 @@ class ReferenceCleaner:
             if number + 1 < len(group):
                 end = group[number + 1]
             self._transactions.add(self._aborted_in(base, end))
-            modified_ns = round_.fs.facts_of(self._path(base)).modified_ns
-            keep_legacy_tombstones = modified_ns // 1_000_000 > round_.legacy_horizon_ms
+            modified_ns = compaction.fs.facts_of(self._path(base)).modified_ns
+            keep_legacy_tombstones = modified_ns // 1_000_000 > compaction.legacy_horizon_ms
             for batch in batches:
                 self._clean_batch(batch, newest, written, keep_legacy_tombstones)
-        offsets, times = index_entries(written.facts, interval_bytes=round_.index_interval_bytes)
+        offsets, times = index_entries(
+            written.facts, interval_bytes=compaction.index_interval_bytes
+        )
         files = {
             LOG_SUFFIX: bytes(written.data),
             INDEX_SUFFIX: build_offset_index(offsets, group[0]),
@@ -254,19 +256,19 @@ class ReferenceCleaner:
         written: _Written,
         keep_legacy_tombstones: bool,  # named as in Kafka
     ) -> None:
-        round_ = self._round
+        compaction = self._round
         can_discard = self._transactions.read(batch)
         horizon = None if isinstance(batch, LegacyBatch) else batch.header.delete_horizon_ms
         discard_records = should_discard_records(
             can_discard=can_discard,
             is_control=_is_control(batch),
             delete_horizon_ms=horizon,
-            now_ms=round_.now_ms,
+            now_ms=compaction.now_ms,
         )
         keep_tombstones = keep_legacy_tombstones
         if not isinstance(batch, LegacyBatch):
             keep_tombstones = should_retain_tombstone(
-                delete_horizon_ms=horizon, now_ms=round_.now_ms
+                delete_horizon_ms=horizon, now_ms=compaction.now_ms
             )
         records = batch.records()
         kept = (
@@ -290,8 +292,8 @@ class ReferenceCleaner:
             is_control=header.is_control,
             must_leave_header=self._must_leave_header(batch),
             delete_horizon_ms=horizon,
-            now_ms=round_.now_ms,
-            delete_retention_ms=round_.delete_retention_ms,
+            now_ms=compaction.now_ms,
+            delete_retention_ms=compaction.delete_retention_ms,
         )
         if verdict.action is Action.DISCARD:
             return
@@ -393,9 +395,9 @@ class ReferenceCleaner:
         ]
 
 
-def clean_by_reference(round_: Round) -> list[CleanedSegment]:
+def clean_by_reference(compaction: LogCompaction) -> list[CleanedSegment]:
     """What each group of a round becomes."""
-    return ReferenceCleaner(ReferenceRound.of(round_)).clean()
+    return ReferenceCleaner(ReferenceRound.of(compaction)).clean()
 
 
 def _is_control(batch: Batch) -> bool:

@@ -1,4 +1,4 @@
-"""Logs that run, on a clock that stands still, with a cleaner that works when it is told to."""
+"""Running logs on a manual clock, with a cleaner that runs when a test calls it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import CREATE_TIME, Record, build_batch, iter_batches
@@ -48,7 +48,7 @@ class RunningLogs:
         Args:
             root: above them.
             configs: settings by topic; Kafka's defaults for others.
-            clock: tells the time.
+            clock: the time source.
             directories: how many there are.
             fs: what the logs' owner sees of the disk; tasks see all of it.
             broker: fields of `BrokerConfig`.
@@ -69,7 +69,7 @@ class RunningLogs:
         )
         self.manager.load()
         self.cleaning = CleanerManager(self.manager)
-        self.cleaner = LiveCleaner(self.cleaning, InProcessEngine())
+        self.cleaner = OnlineCleaner(self.cleaning, InProcessEngine())
 
     def restart(self) -> None:
         """Stops in good order, and starts again."""

@@ -1,4 +1,4 @@
-"""Segments of a log for tests: made, filled, reopened, and damaged by chance."""
+"""Segments of a log for tests: created, filled, reopened, and damaged at random."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def bytes_of(segment: LogSegment) -> bytes:
     return segment.path.read_bytes()
 
 
-def corrupted(data: bytes, start: int, chance: random.Random) -> bytes:
+def corrupted(data: bytes, start: int, rng: random.Random) -> bytes:
     """`data` with other bytes from `start` on."""
-    return data[:start] + chance.randbytes(len(data) - start)
+    return data[:start] + rng.randbytes(len(data) - start)
 
 
 @dataclass(slots=True, kw_only=True)

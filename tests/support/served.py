@@ -25,7 +25,7 @@ class ServeError(CordwoodError):
 
 
 class ServedBroker:
-    """The process, its port and its directory; started again it goes on in the same directory."""
+    """The process, its port and its directory; a restart continues in the same directory."""
 
     def __init__(
         self,

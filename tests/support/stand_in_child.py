@@ -1,7 +1,7 @@
-"""In the place of the process that runs Spark: the same orders and answers, and no Spark.
+"""A replacement for the process that runs Spark: the same commands and answers, without Spark.
 
 `STAND_IN` in the environment says how it behaves: `unavailable`, `dies at start`, `deaf` (it takes
-rounds, and does nothing, whatever it is told), or as the real one does.
+rounds, and never does anything), or as the real one does.
 """
 
 from __future__ import annotations
@@ -15,29 +15,33 @@ from typing import Any
 from cordwood.cleanup import tasks
 from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
-from cordwood.cleanup.round import Round
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.spark.child import Line, Told
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
 
 
 def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
-    rounds = [Round.from_json(value) for value in message["rounds"]]
+    rounds = [LogCompaction.from_json(value) for value in message["rounds"]]
     owner = Told(line, message["run"], rounds)
-    for round_ in rounds:
+    for compaction in rounds:
         progress = tasks.ProgressFile(
-            round_.directory, round_.attempt, "clean", bytes_per_s=round_.throttle_bytes, fs=fs
+            compaction.directory,
+            compaction.attempt,
+            "clean",
+            bytes_per_s=compaction.throttle_bytes,
+            fs=fs,
         )
         try:
-            found = tasks.clean_whole(round_, progress, progress.wrote, fs=fs)
+            found = tasks.clean_whole(compaction, progress, progress.wrote, fs=fs)
         except (CordwoodError, OSError) as error:
-            owner.fail(round_.name, error)
+            owner.fail(compaction.name, error)
         else:
             utilization = found.keys * 64 / message["table_bytes"]
             owner.indexed(
-                round_.name,
+                compaction.name,
                 IndexStats(
-                    bytes_read=round_.size_bytes,
+                    bytes_read=compaction.size_bytes,
                     elapsed_s=found.elapsed_s,
                     keys=found.keys,
                     utilization=utilization,
@@ -49,7 +53,7 @@ def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
 
 
 def main(fs: FileSystem = OS) -> None:
-    """Behaves as it is told to; the logs are in `fs`."""
+    """Behaves as `STAND_IN` says; the logs are in `fs`."""
     ignore_stop_signals()
     die_with(int(sys.argv[2]))
     line = Line(int(sys.argv[1]))

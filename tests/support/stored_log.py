@@ -71,14 +71,14 @@ class StoredLog:
         on_segment: Callable[[int, int], None] | None = None,
         context: LogContext | None = None,
     ) -> PartitionLog:
-        """Opens the log, as after a kill unless told otherwise.
+        """Opens the log, as after a kill by default.
 
         Args:
             clean: the last stop was a clean one.
             recovery_point: as checkpointed.
             log_start_offset: as checkpointed.
             topic_id: of the topic as the cluster knows it.
-            on_segment: hears of segments that are recovered.
+            on_segment: called for each segment that is recovered.
             context: of the process that opens it; a new one by default.
         """
         self.context = context or self.new_context()
@@ -267,7 +267,7 @@ def put(
     transactional: bool = False,
     leader_epoch: int = 0,
 ) -> AppendResult:
-    """Appends a batch of these values as the leader, at the clock's time unless told otherwise.
+    """Appends a batch of these values as the leader, by default at the clock's time.
 
     A transaction is verified before its first batch.
     """

@@ -1,4 +1,4 @@
-"""Chance that repeats itself, and tasks whose errors a test gets to see."""
+"""Repeatable random numbers, and tasks whose errors a test sees."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from cordwood.model.clock import Clock
 from cordwood.storage.scheduler import Scheduler, Task
 
 
-class SeededChance:
-    """A `cordwood.model.chance.Chance` that draws the same every time."""
+class SeededRng:
+    """A `cordwood.model.rng.Chance` that draws the same every time."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
 
     def below(self, bound: int) -> int:
         """A number from 0 to `bound`, exclusive."""
-        return self._chance.randrange(bound)
+        return self._rng.randrange(bound)
 
     def unique_id(self) -> str:
         """32 hexadecimal digits."""
-        return f"{self._chance.getrandbits(128):032x}"
+        return f"{self._rng.getrandbits(128):032x}"
 
 
 class WatchedScheduler(Scheduler):

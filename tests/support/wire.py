@@ -169,6 +169,17 @@ def request_body(api_key: int, version: int, values: Mapping[str, Any]) -> bytes
     return out.getvalue()
 
 
+def read_response(api_key: int, version: int, answer: bytes) -> Plain:
+    """The plain values of a response; `answer` begins with its header."""
+    schema = load_response_schema(api_key, version)
+    offset = 4
+    if api_key != API_VERSIONS and schema.__header_schema__.__flexible__:
+        offset += 1
+    entity, used = entity_reader(schema)(answer, offset)
+    assert offset + used == len(answer), f"{len(answer) - offset - used} bytes too many"
+    return typing.cast("Plain", plain(entity))
+
+
 class Wire:
     """One connection to a broker; requests are answered one by one."""
 
@@ -206,16 +217,18 @@ class Wire:
         Raises:
             ConnectionClosedError: there was none.
         """
+        return read_response(api_key, version, self.exchange(api_key, version, body))
+
+    def exchange(self, api_key: int, version: int, body: bytes) -> bytes:
+        """The bytes of the response, its header included.
+
+        Raises:
+            ConnectionClosedError: there was none.
+        """
         self.tell_raw(api_key, version, body)
         answer = self._receive()
-        schema = load_response_schema(api_key, version)
-        offset = 4
-        if api_key != API_VERSIONS and schema.__header_schema__.__flexible__:
-            offset += 1
         assert struct.unpack_from(">i", answer)[0] == self._correlation_id
-        entity, used = entity_reader(schema)(answer, offset)
-        assert offset + used == len(answer), f"{len(answer) - offset - used} bytes too many"
-        return typing.cast("Plain", plain(entity))
+        return answer
 
     def tell_raw(self, api_key: int, version: int, body: bytes) -> None:
         """Sends a request and waits for nothing."""

@@ -31,7 +31,7 @@ _BATCH_RECORDS: Final = (1, 7, 40, 200)
 
 
 class Workload:
-    """Writes to one broker. `random` is the only source of chance."""
+    """Writes to one broker. `random` is the only source of random numbers."""
 
     def __init__(self, kafka: RealKafka, seed: int) -> None:
         self.kafka = kafka

@@ -10,7 +10,8 @@ _TEST = re.compile(r"`(tests/[a-z_/]+\.py)::(\w+)`")
 
 def test_the_page_of_settings_is_that_of_the_table() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "configuration_doc.py"))
-    assert (ROOT / "docs" / "configuration.md").read_text() == tool["page"]()
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert page == tool["page"](), "run python tools/configuration_doc.py"
 
 
 def test_every_row_on_older_kafkas_names_a_test_that_is_there() -> None:

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.capture import Captured, capture
+from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.config import LogConfig
+from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.log_dir import LogDir
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.compare import dump_files
@@ -84,11 +85,11 @@ def test_a_generated_log_is_one_that_kafka_reads(
         directory = out / f"bench-{number}"
         captured = _captured(out, directory)
         assert captured.view.log_end_offset == partition.end_offset == partition.records
-        assert len(captured.segments) == partition.segments >= 2
+        assert len(captured.sources) == partition.segments >= 2
         assert captured.warnings == ()
         checkpoint = captured.view.cleaner_checkpoint
         assert checkpoint == (9_000 if steady else None)
-        assert not steady or checkpoint in {s.base_offset for s in captured.segments}
+        assert not steady or checkpoint in {s.base_offset for s in captured.sources}
         _require_sound(directory, partition.records)
     logs = [
         p for p in sorted(out.glob("bench-*/*")) if p.suffix in {".log", ".index", ".timeindex"}
@@ -332,16 +333,18 @@ def test_sides_take_turns_and_so_does_who_goes_first(load: Callable[[str], Modul
 def _captured(out: Path, directory: Path) -> Captured:
     log_dir = LogDir(out)
     place = next(p for p in log_dir.partitions() if p.path == directory)
-    return capture(
+    checkpoints = log_dir.checkpoints()[0]
+    offline = load_offline_log(
         directory,
         place.topic_partition,
         config=LogConfig(cleanup_policy=frozenset({"compact"})),
-        checkpoints=log_dir.checkpoints()[0],
+        checkpoints=checkpoints,
         clean_shutdown=log_dir.clean_shutdown,
         producer_expiration_ms=86_400_000,
         now_ms=0,
-        read_only=True,
     )
+    line = checkpoints.cleaner.get(place.topic_partition)
+    return capture_offline(offline, cleaner_checkpoint=line)
 
 
 def _require_sound(directory: Path, records: int) -> None:

@@ -1,15 +1,13 @@
-"""A coordinator's answer to a request: there at once if it is committed, or later."""
+"""A coordinator's answer to a request, available immediately if it is committed, or later."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from cordwood.broker.api import Fields, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Fields, Response
 
 A = TypeVar("A")
 
@@ -17,14 +15,14 @@ A = TypeVar("A")
 class CoordinatorAnswer(Generic[A]):
     """Called once by the coordinator, with the answer."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, context: RequestContext) -> None:
         """Nothing is answered yet."""
-        self._loop = broker.loop
+        self._loop = context.broker.thread.loop
         self._answers: list[A] = []
         self._later: asyncio.Future[A] | None = None
 
     def __call__(self, answer: A) -> None:
-        """Answers; has no effect if the client has gone."""
+        """Answers; has no effect if the client has disconnected."""
         if self._later is None:
             self._answers.append(answer)
         elif not self._later.done():
@@ -32,7 +30,7 @@ class CoordinatorAnswer(Generic[A]):
 
     @property
     def is_there(self) -> bool:
-        """Whether there is an answer already."""
+        """Whether the answer is available already."""
         return bool(self._answers)
 
     def now(self) -> A:

@@ -5,7 +5,8 @@ Source: kafka.cluster.DelayedOperations; kafka.server.ReplicaManager's purgatori
 
 from __future__ import annotations
 
-from cordwood.purgatory.purgatory import CallLater, Purgatory
+from cordwood.model.timers import CallLater
+from cordwood.purgatory.purgatory import Purgatory
 
 PartitionName = tuple[str, int]
 """The topic and the number of a partition."""
@@ -21,7 +22,7 @@ class DelayedOperations:
         self.delete_records: Purgatory[PartitionName] = Purgatory(call_later_ms)
 
     def check(self, topic: str, index: int, grown_bytes: int) -> None:
-        """A partition has grown by so many bytes, or has changed otherwise if 0."""
+        """Checks the operations of a partition that has grown by so many bytes, or changed if 0."""
         key = topic, index
         self.fetch.check(key, grown_bytes)
         self.produce.check(key, grown_bytes)

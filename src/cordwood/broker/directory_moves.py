@@ -1,7 +1,7 @@
 """Partitions on their way to another log directory of this broker.
 
 A move copies in a thread of its own, beside appends and reads. A stop interrupts it, and the next
-start goes on; if it cannot go on, the partition stays where it is.
+start continues; if it cannot continue, the partition stays where it is.
 
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager; KIP-113.
 """
@@ -26,11 +26,17 @@ from cordwood.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
 
+BeginMove = Callable[[TopicPartition, Path], PausedMove]
+"""Begins the move of a partition's log to a directory; the cleaner skips the log during the move.
+
+It is called in a thread, because it waits until the cleaner has released the log.
+"""
+
 
 class _Move:
-    """One partition's; `is_given_up` ends it, and `next_target` is where it is to go then.
+    """The move of one partition; `is_given_up` cancels it, `next_target` is the next directory.
 
-    `next_begun` is done when that is under way.
+    `next_begun` is done when the next move is in progress.
     """
 
     def __init__(self, target: Path) -> None:
@@ -48,30 +54,29 @@ class DirectoryMoves:
         logs: LogManager,
         loop: asyncio.AbstractEventLoop,
         *,
-        pause: Callable[[TopicPartition, Path], PausedMove],
+        begin_move: BeginMove,
         on_moved: Callable[[TopicPartition], None],
         threads: int,
     ) -> None:
-        """Nothing moves yet.
+        """Creates the object; no move is in progress.
 
         Args:
-            logs: of the broker.
-            loop: whose thread owns this.
-            pause: begins a partition's move to a directory, with the cleaner kept away from it; it
-                is called in a thread, for the cleaner may have to stop first.
-            on_moved: called when a partition's log lies in its new directory.
+            logs: the logs of the broker.
+            loop: the event loop whose thread owns this.
+            begin_move: begins the move of one log.
+            on_moved: called when a partition's log is in its new directory.
             threads: num.replica.alter.log.dirs.threads.
         """
         self._logs = logs
         self._loop = loop
-        self._pause = pause
+        self._begin_move = begin_move
         self._on_moved = on_moved
         self._moves: dict[TopicPartition, _Move] = {}
         self._pool = ThreadPoolExecutor(threads, "replica-alter-log-dirs")
         self._stopping = threading.Event()
 
     def resume(self) -> None:
-        """Goes on with the moves that the last stop interrupted."""
+        """Continues the moves that the last stop interrupted."""
         logs = self._logs
         for log in logs.logs():
             partition = log.topic_partition
@@ -79,10 +84,10 @@ class DirectoryMoves:
                 self.begin(partition, log.log_dir)
 
     def begin(self, partition: TopicPartition, target: Path) -> asyncio.Future[Any]:
-        """Moves a partition, which may be on its way elsewhere; back to where it is ends that.
+        """Moves a partition, also one that is being moved; a move back cancels the move.
 
-        What is returned is done when the move is under way, so that a restart goes on with it, or
-        has the `KafkaError` for which it cannot be.
+        The future is done when the move is in progress, so that a restart continues it, or has the
+        `KafkaError` for which it is not possible.
         """
         nothing: asyncio.Future[Any] = self._loop.create_future()
         nothing.set_result(None)
@@ -95,20 +100,20 @@ class DirectoryMoves:
                 return nothing
             if current.next_begun is None:
                 current.next_begun = self._loop.create_future()
-            # One who asks and hangs up takes it from nobody else.
+            # If the client disconnects, other callers keep the future.
             return asyncio.shield(current.next_begun)
         log = self._logs.get(partition)
         if log is None or log.log_dir == target or self._stopping.is_set():
             return nothing
         move = self._moves[partition] = _Move(target)
-        begun = self._loop.run_in_executor(None, self._pause, partition, target)
+        begun = self._loop.run_in_executor(None, self._begin_move, partition, target)
         begun.add_done_callback(partial(self._begun, partition, move))
         return begun
 
     def close(self) -> None:
-        """Returns when no move is being worked at; those that are not over wait for the next start.
+        """Returns when no move is being worked on; unfinished moves continue at the next start.
 
-        To be called by another thread than the event loop's.
+        Call it from another thread than the event loop's.
         """
         self._stopping.set()
         self._pool.shutdown(wait=True, cancel_futures=True)

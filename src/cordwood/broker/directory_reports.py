@@ -1,7 +1,7 @@
-"""Reports of log directories to the controller: where partitions lie, and which have failed.
+"""Reports of log directories to the controller: replicas' directories, and failed ones.
 
-Reports that the controller cannot record, as while the disk of the metadata log is full, are
-repeated until it can.
+Reports that the controller cannot record, for example on a full disk, are repeated until they
+succeed.
 
 Source: org.apache.kafka.server.AssignmentsManager, kafka.server.BrokerLifecycleManager; KIP-858.
 """
@@ -51,7 +51,7 @@ class DirectoryReports:
         self._reporting: asyncio.Task[None] | None = None
 
     def assign(self, topic_id: UUID, partition: int, directory: UUID) -> None:
-        """Reports that a partition lies in another directory than its image says."""
+        """Reports that a replica is in another directory than in the image."""
         self._assigned[topic_id, partition] = directory
         self._soon()
 
@@ -97,7 +97,7 @@ class DirectoryReports:
 
     async def _report(self) -> None:
         self._is_due = False
-        # In this order: where a partition in a failed directory lies has to be known first.
+        # In this order: the directories of replicas must be known before a failure is reported.
         assigned = dict(self._assigned)
         if assigned:
             await self._controller.assign_directories(

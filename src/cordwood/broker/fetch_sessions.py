@@ -1,4 +1,4 @@
-"""Fetch sessions: what a client reads is remembered, so that it only names what changes.
+"""Fetch sessions: the broker remembers a client's partitions; the client only sends changes.
 
 Source: KIP-227; kafka.server.FetchSession, FetchSessionCacheShard.
 """
@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.model.chance import Chance
 from cordwood.model.clock import Clock
 from cordwood.model.kafka_errors import (
     FetchSessionIdNotFoundError,
@@ -18,6 +17,7 @@ from cordwood.model.kafka_errors import (
     InvalidFetchSessionEpochError,
 )
 from cordwood.model.pauses import in_steps
+from cordwood.model.rng import Rng
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -30,9 +30,9 @@ Identity = tuple[UUID | str, int]
 
 
 class PartitionKey(NamedTuple):
-    """A partition as the client names it: by the topic's id, or by its name where it has no id.
+    """A partition as in the client's request: by topic id, or by name without an id.
 
-    `topic` is the name that an id had then; `identity` is the same when the topic has gone since.
+    `topic` is the id's name at that time; `identity` stays the same if the topic is deleted.
 
     Source: FetchSession.CachedPartition.equals.
     """
@@ -43,12 +43,12 @@ class PartitionKey(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """What tells it from others in a session."""
+        """The key of a partition in a session."""
         return self.topic_id or self.topic, self.partition
 
 
 class FetchPartition:
-    """What a client wants of a partition, and what it was told of it last."""
+    """The requested state of a partition, and the state last returned to the client."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -78,7 +78,7 @@ class FetchPartition:
         self.log_start_offset = -1
 
     def take(self, asked: FetchPartition) -> None:
-        """Goes on from what a later request says."""
+        """Continues with the fields of a later request."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -113,9 +113,9 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """How a fetch is answered: `session` None for one that stands for itself.
+    """How a fetch is answered; `session` is None for a fetch without a session.
 
-    `is_incremental` leaves out partitions of which there is nothing new to say.
+    `is_incremental` leaves out partitions without changes.
     """
 
     session: FetchSession | None
@@ -124,13 +124,13 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessionCache:
-    """Sessions that are kept, at most `slots` (max.incremental.fetch.session.cache.slots).
+    """The cached sessions, at most `slots` (max.incremental.fetch.session.cache.slots).
 
-    `evictions` counts those that had to go for others.
+    `evictions` counts sessions that were evicted for others.
     """
 
-    def __init__(self, slots: int, clock: Clock, chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self, slots: int, clock: Clock, rng: Rng) -> None:
+        self._rng = rng
         self._slots = slots
         self._clock = clock
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
@@ -141,11 +141,11 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the sessions hold in all."""
+        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def size_of(self, session_id: int) -> int:
-        """How many partitions a session holds; 0 if it is not kept."""
+        """The number of partitions in a session; 0 if it is not cached."""
         session = self._sessions.get(session_id)
         return 0 if session is None else len(session.partitions)
 
@@ -158,12 +158,12 @@ class FetchSessionCache:
         forgotten: list[PartitionKey],
         uses_topic_ids: bool,
     ) -> FetchContext:
-        """What a request is about.
+        """The context of a request.
 
         Raises:
-            FetchSessionIdNotFoundError: the session is not kept any more.
-            InvalidFetchSessionEpochError: it is not that session's next request.
-            FetchSessionTopicIdError: the session began with names, and goes on with ids, or the
+            FetchSessionIdNotFoundError: the session is no longer cached.
+            InvalidFetchSessionEpochError: it is not the session's next request.
+            FetchSessionTopicIdError: the session began with names, and continues with ids, or the
                 other way round.
         """
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
@@ -198,16 +198,16 @@ class FetchSessionCache:
         return FetchContext(session, list(session.partitions.values()), is_incremental=True)
 
     def _create(self, asked: list[FetchPartition], uses_topic_ids: bool) -> FetchSession | None:
-        """A new session if there is room, or one that was not used for two minutes must go."""
+        """A new session if there is space, or after evicting one unused for two minutes."""
         now_ms = self._clock.now_ms()
         if not self._make_room(len(asked), now_ms):
             return None
         partitions = dict(in_steps(((each.key.identity, each) for each in asked), every=64))
         if not self._make_room(len(asked), now_ms):  # others may have come during a pause
             return None
-        session_id = 1 + self._chance.below(_INT_MAX)
+        session_id = 1 + self._rng.below(_INT_MAX)
         while session_id in self._sessions:
-            session_id = 1 + self._chance.below(_INT_MAX)
+            session_id = 1 + self._rng.below(_INT_MAX)
         session = FetchSession(
             session_id,
             partitions,

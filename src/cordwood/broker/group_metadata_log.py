@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
+from uuid import UUID
 
 from cordwood.coordinator.group import records
-from cordwood.coordinator.group.errors import GroupError, GroupRequestError, error_of_append
+from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, EncodedRecord
@@ -20,11 +21,11 @@ from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
 from cordwood.format.group_metadata import describe_group_record
-from cordwood.format.message_schema import uuid_text
 from cordwood.format.record import Record
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError, EncodingError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
@@ -41,12 +42,16 @@ _READ_BYTES = 5 * 1024 * 1024
 _LOG = logging.getLogger(__name__)
 
 
-class PartitionAppender(Protocol):
-    """What the log of groups needs of the broker."""
+class Metadata(Protocol):
+    """Has the cluster's metadata."""
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster's metadata."""
+        """The newest image."""
+
+
+class Partitions(Protocol):
+    """The methods of `ReplicaManager` that are used here."""
 
     def log(self, topic: str, index: int, /) -> PartitionLog:
         """A partition's log; raises KafkaError if it is not led here."""
@@ -63,28 +68,31 @@ class GroupMetadataLog:
     topic = GROUP_METADATA_TOPIC
     contents = "groups"
 
-    def __init__(self, broker: PartitionAppender, codec: Codec) -> None:
-        """`codec` compresses the records."""
-        self._broker = broker
+    def __init__(self, replicas: Partitions, metadata: Metadata, codec: Codec) -> None:
+        """Reads and writes nothing yet.
+
+        Args:
+            replicas: the partitions that this broker leads.
+            metadata: the topics of the cluster.
+            codec: compresses the records.
+        """
+        self._replicas = replicas
+        self._metadata = metadata
         self._codec = codec
 
     def partitions(self) -> Collection[int]:
         """The partitions of the topic; none if there is no such topic."""
-        topic = self._broker.image.topics.get(GROUP_METADATA_TOPIC)
+        topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
         return () if topic is None else topic.partitions
 
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, UUID]:
         """The ids of those topics that exist."""
-        topics = self._broker.image.topics
-        return {
-            name: uuid_text(topic.topic_id.bytes)
-            for name in names
-            if (topic := topics.get(name)) is not None
-        }
+        topics = self._metadata.image.topics
+        return {name: topic.topic_id for name in names if (topic := topics.get(name)) is not None}
 
     def high_watermark(self, partition: int) -> int:
         """The offset below which records are committed; raises KafkaError."""
-        return self._broker.log(GROUP_METADATA_TOPIC, partition).high_watermark
+        return self._replicas.log(GROUP_METADATA_TOPIC, partition).high_watermark
 
     # ---- writing
 
@@ -98,7 +106,7 @@ class GroupMetadataLog:
             return records.encode(record)
         except EncodingError as error:
             _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
-            raise GroupRequestError(GroupError.UNKNOWN_SERVER_ERROR, str(error)) from error
+            raise GroupRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def append(self, partition: int, made: Sequence[EncodedRecord], now_ms: int) -> Appended:
         """Appends a batch.
@@ -118,17 +126,17 @@ class GroupMetadataLog:
         return self._append(partition, batch)
 
     def _append(self, partition: int, batch: bytes) -> Appended:
-        result = self._broker.append(
+        result = self._replicas.append(
             GROUP_METADATA_TOPIC, partition, batch, origin=AppendOrigin.COORDINATOR
         )
-        log = self._broker.log(GROUP_METADATA_TOPIC, partition)
+        log = self._replicas.log(GROUP_METADATA_TOPIC, partition)
         return Appended(result.first_offset, result.last_offset + 1, log.high_watermark)
 
     # ---- reading
 
     def loader(self, partition: int) -> GroupLoader:
         """Reads a partition; raises KafkaError if it is not led here."""
-        return GroupLoader(self._broker.log(GROUP_METADATA_TOPIC, partition))
+        return GroupLoader(self._replicas.log(GROUP_METADATA_TOPIC, partition))
 
 
 class GroupLoader:
@@ -140,11 +148,11 @@ class GroupLoader:
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
+        """The size of the log that has to be read."""
         return self._log.size_bytes
 
     def load(self, state: GroupShard, timeline: Timeline) -> int:
-        """Replays all records, from the log's start to its end; the log end offset.
+        """Replays all records, from the log's start to its end; returns the log end offset.
 
         Raises:
             CorruptError: a record is malformed; the error names the segment's file, the offset,

@@ -14,24 +14,28 @@ import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
+from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.paused_changes import update_topic_config
+from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.publisher import MetadataUpdate
-from cordwood.metadata.uuids import text_of
 from cordwood.model.change_lock import ChangeLock
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.pauses import background, in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import NewLog
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -54,23 +58,47 @@ class _ToLead(NamedTuple):
 class BrokerMetadataPublisher:
     """A `MetadataPublisher`; belongs to the event loop's thread, as the broker does."""
 
-    def __init__(self, broker: Broker, between_updates: ChangeLock) -> None:
-        """Nothing is applied before the first update.
+    def __init__(
+        self,
+        *,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        groups: GroupCoordinator,
+        configs: ConfigService,
+        cleaner: LogCleaner,
+        metrics: BrokerMetrics,
+        thread: BrokerThread,
+        between_updates: ChangeLock,
+    ) -> None:
+        """Creates the publisher; it applies nothing before the first update.
 
         Args:
-            broker: whose partitions follow the image.
-            between_updates: of the loader: keeps updates away from what is done again later.
+            replicas: gets the partitions that this broker leads.
+            metadata: the newest image.
+            groups: gets deleted topics, and partitions with another leader.
+            configs: the settings of topics.
+            cleaner: stops cleaning a log before the log is deleted or gets other settings.
+            metrics: removes the counters of deleted topics.
+            thread: owns this object.
+            between_updates: the loader's lock; excludes updates while an attempt is repeated.
         """
-        self._broker = broker
+        self._replicas = replicas
+        self._node_id = replicas.node_id
+        self._metadata = metadata
+        self._groups = groups
+        self._configs = configs
+        self._cleaner = cleaner
+        self._metrics = metrics
+        self._thread = thread
         self._between_updates = between_updates
         self._deletions: dict[str, asyncio.Future[None]] = {}
         self._deleters = ThreadPoolExecutor(_DELETERS, "topic-deletion")
         self._is_stopping = False
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """Creates, deletes and reconfigures logs as the image says.
+        """Creates, deletes and reconfigures logs according to the image.
 
-        Where work is done in slices, other requests are served meanwhile: those to a partition
+        If work runs in slices, other requests are served in the meantime; those to a partition
         whose log is not created yet get NOT_LEADER_OR_FOLLOWER, as in Kafka.
         """
         old, new = update.before, update.after
@@ -88,7 +116,7 @@ class BrokerMetadataPublisher:
         ]
         if deleted:
             self._delete(deleted)
-            self._broker.groups.on_topics_deleted([topic.name for topic in deleted])
+            self._groups.on_topics_deleted([topic.name for topic in deleted])
         led: list[_ToLead] = []
         for name, topic in in_steps(new.topics.items(), every=64):
             known = before.get(name)
@@ -97,7 +125,7 @@ class BrokerMetadataPublisher:
             if known is not None and known.topic_id != topic.topic_id:
                 known = None
             deletion = self._deletions.get(name)
-            if deletion is not None:  # of the topic that had the name before
+            if deletion is not None:  # of an earlier topic with this name
                 deletion.add_done_callback(partial(self._lead_after_deletion, topic))
             else:
                 led += self._to_lead(topic, known, is_start=old is None)
@@ -106,21 +134,21 @@ class BrokerMetadataPublisher:
     def _to_lead(
         self, topic: TopicImage, known: TopicImage | None, *, is_start: bool
     ) -> list[_ToLead]:
-        """The partitions of a topic that this broker leads; those that it leads no more go."""
-        led = self._broker.partitions.setdefault(topic.name, {})
+        """The partitions of a topic that this broker leads; removes those it no longer leads."""
+        led = self._replicas.partitions.setdefault(topic.name, {})
         found = []
         for index, image in in_steps(topic.partitions.items(), every=64):
-            if self._broker.node_id not in image.replicas:
+            if self._node_id not in image.replicas:
                 continue
-            if image.leader == self._broker.node_id:
+            if image.leader == self._node_id:
                 is_new = not is_start and (known is None or index not in known.partitions)
                 found.append(_ToLead(topic, index, image, is_new))
                 if index not in led:
-                    self._broker.being_made.add((topic.name, index))
+                    self._replicas.creating.add((topic.name, index))
             elif index in led:
                 led.pop(index).wake(0)
                 if topic.name == GROUP_METADATA_TOPIC:
-                    self._broker.groups.on_resigned(index)
+                    self._groups.on_resigned(index)
         return found
 
     def _lead_after_deletion(self, topic: TopicImage, _deletion: object) -> None:
@@ -131,11 +159,11 @@ class BrokerMetadataPublisher:
 
         def lead() -> None:
             with self._between_updates:
-                now = self._broker.image.topics.get(topic.name)
+                now = self._metadata.image.topics.get(topic.name)
                 if now is not None and now.topic_id == topic.topic_id and not self._is_stopping:
                     self._lead(self._to_lead(now, known, is_start=False))
 
-        self._broker.change(lead)
+        self._thread.run_in_slices(lead)
 
     def _lead(self, wanted: Sequence[_ToLead]) -> None:
         """Leads partitions: all logs are there before the first is led."""
@@ -144,7 +172,9 @@ class BrokerMetadataPublisher:
         full: dict[str, TopicImage] = {}
         try:
             with background():
-                logs = self._broker.logs.get_or_create_all([self._log_of(each) for each in wanted])
+                logs = self._replicas.logs.get_or_create_all(
+                    [self._log_of(each) for each in wanted]
+                )
             for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
                 error = log if isinstance(log, KafkaError) else None
                 try:
@@ -157,77 +187,77 @@ class BrokerMetadataPublisher:
                     if isinstance(error, StorageError) and error.is_out_of_space:
                         full[each.topic.name] = each.topic
         finally:
-            self._broker.being_made.difference_update(
+            self._replicas.creating.difference_update(
                 (each.topic.name, each.number) for each in wanted
             )
         for topic in full.values():
             # Some logs may be there: no partition is new, where another directory is offline.
-            self._broker.call_later_ms(
+            self._thread.call_later_ms(
                 _LEAD_AGAIN_MS, partial(self._lead_again, topic, known=topic)
             )
 
     def _log_of(self, wanted: _ToLead) -> NewLog:
-        directory = wanted.image.directory_of(self._broker.node_id)
+        directory = wanted.image.directory_of(self._node_id)
         return NewLog(
             TopicPartition(wanted.topic.name, wanted.number),
-            topic_id=text_of(wanted.topic.topic_id),
-            directory_id=None if directory is None else text_of(directory),
+            topic_id=uuid_text(wanted.topic.topic_id),
+            directory_id=None if directory is None else uuid_text(directory),
             is_new=wanted.is_new,
         )
 
     def _lead_partition(self, wanted: _ToLead, log: PartitionLog) -> None:
         topic, index, image, _ = wanted
-        led = self._broker.partitions.setdefault(topic.name, {})
+        led = self._replicas.partitions.setdefault(topic.name, {})
         here = led.get(index)
-        self._broker.report_place(log, topic.topic_id, image.directory_of(self._broker.node_id))
-        is_alone = set(image.isr) <= {self._broker.node_id}
+        self._replicas.report_place(log, topic.topic_id, image.directory_of(self._node_id))
+        is_sole_isr_member = set(image.isr) <= {self._node_id}
         is_changed = here is not None and (
             here.log is not log or here.leader_epoch != image.leader_epoch
         )
         if here is None or here.leader_epoch != image.leader_epoch:
             log.assign_epoch(image.leader_epoch)
         if here is None or here.log is not log:
-            if is_alone:
+            if is_sole_isr_member:
                 log.maybe_update_high_watermark(log.log_end_offset)
             led[index] = Partition(
                 log,
                 topic_id=topic.topic_id,
                 leader_epoch=image.leader_epoch,
-                is_alone=is_alone,
-                find=self._broker.logs.get,
-                on_change=self._broker.partition_changed,
+                is_sole_isr_member=is_sole_isr_member,
+                find=self._replicas.logs.get,
+                on_change=self._replicas.partition_changed,
             )
         else:
             here.leader_epoch = image.leader_epoch
-            here.update_isr(is_alone=is_alone)
+            here.update_isr(is_sole_isr_member=is_sole_isr_member)
         if here is not None and is_changed:
             here.wake(0)
 
     def _delete(self, topics: Sequence[TopicImage]) -> None:
-        """Takes topics' logs out of service, at once or in another thread."""
+        """Takes topics' logs out of service, immediately or in another thread."""
         partitions: list[TopicPartition] = []
         names: list[str] = []
         for topic in in_steps(topics, every=8):
-            led = self._broker.partitions.pop(topic.name, {})
+            led = self._replicas.partitions.pop(topic.name, {})
             for partition in led.values():
                 partition.wake(0)
-            self._broker.being_made.difference_update(
+            self._replicas.creating.difference_update(
                 (topic.name, index) for index in topic.partitions
             )
-            self._broker.metrics.topic_deleted(topic.name)
-            if topic.name not in self._deletions:  # else it has never had logs
+            self._metrics.topic_deleted(topic.name)
+            if topic.name not in self._deletions:  # otherwise it has no logs
                 names.append(topic.name)
                 partitions += [TopicPartition(topic.name, index) for index in topic.partitions]
         if self._is_stopping or not (
             len(partitions) > _DELETED_AT_ONCE_MAX
-            or any(self._broker.cleaner.manager.state(each) for each in partitions)
+            or any(self._cleaner.manager.state(each) for each in partitions)
         ):
             with background():
-                self._broker.logs.delete_all(partitions)
+                self._replicas.logs.delete_all(partitions)
             return
-        # The cleaner has to let go first, or there are many: the answer does not wait for that.
-        deletion = self._broker.loop.run_in_executor(
-            self._deleters, self._broker.logs.delete_all, partitions
+        # The cleaner must release them first, or there are many: the answer does not wait for that.
+        deletion = self._thread.loop.run_in_executor(
+            self._deleters, self._replicas.logs.delete_all, partitions
         )
         for name in names:
             self._deletions[name] = deletion
@@ -245,16 +275,16 @@ class BrokerMetadataPublisher:
         self._deleters.shutdown(wait=True)
 
     def _reconfigure(self) -> None:
-        for name, led in in_steps(list(self._broker.partitions.items())):
-            config = self._broker.configs.log_config(name)
+        for name, led in in_steps(list(self._replicas.partitions.items())):
+            config = self._configs.log_config(name)
             if any(partition.log.config != config for partition in led.values()):
                 self._update_config(name, led, config)
 
     def _update_config(self, name: str, led: Mapping[int, Partition], config: LogConfig) -> None:
-        manager = self._broker.cleaner.manager
+        manager = self._cleaner.manager
         if any(manager.state(p.log.topic_partition) is not None for p in led.values()):
             # What is being cleaned may have to stop first, for which the others must not wait.
-            self._broker.loop.run_in_executor(None, update_topic_config, manager, name, config)
+            self._thread.loop.run_in_executor(None, update_topic_config, manager, name, config)
         else:
             update_topic_config(manager, name, config)
-        self._broker.cleaner.wake()
+        self._cleaner.wake()

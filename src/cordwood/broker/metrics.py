@@ -1,7 +1,7 @@
-"""What the broker counts while it serves; others read it when they are asked for metrics.
+"""The counters of a serving broker; metrics read them at a scrape.
 
-Counting is plain addition on the event loop's thread; rates, quantiles and names are made by who
-reads it.
+Counting is plain addition on the event loop's thread; the reader computes rates, quantiles and
+names.
 
 Source: org.apache.kafka.storage.log.metrics.BrokerTopicMetrics, kafka.network.RequestMetrics.
 """
@@ -24,7 +24,7 @@ from cordwood.storage.log.append_result import AppendResult
 # As many as the reservoir of a histogram of Kafka's holds.
 _RECENT_MAX = 1028
 
-# A client's or the cluster's doing: Kafka counts as failed what a broker should have been able to.
+# Errors of clients or of the cluster's state: Kafka counts only failures of the broker.
 _NOT_FAILED = (
     UnknownTopicOrPartitionError,
     NotLeaderOrFollowerError,
@@ -87,7 +87,7 @@ class BrokerMetrics:
         self.requests: dict[str, RequestCounters] = {}
 
     def topic(self, name: str) -> TopicCounters:
-        """A topic's counters; only for topics that there are: what is here stays."""
+        """The counters of a topic; only for existing topics, as counters are kept."""
         found = self.topics.get(name)
         if found is None:
             found = self.topics[name] = TopicCounters()

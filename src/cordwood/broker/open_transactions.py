@@ -1,4 +1,4 @@
-"""Transactions that a Kafka left open in a log directory: nothing here would ever end them.
+"""Transactions that a Kafka left open in a log directory; no coordinator here ends them.
 
 Source: kafka.server.KafkaApis.handleDescribeProducersRequest; KIP-664.
 """
@@ -53,7 +53,7 @@ def open_transactions(log: PartitionLog) -> list[OpenTransaction]:
 
 
 def warn_of_open_transactions(partitions: Iterable[Partition]) -> int:
-    """Logs each open transaction, of 100 at most, and how to end it; how many there are."""
+    """Logs each open transaction (at most 100) and how to end it; returns their number."""
     count = 0
     for partition in partitions:
         if partition.log.first_unstable_offset is None:
@@ -71,7 +71,7 @@ def _warn(found: OpenTransaction) -> None:
     started = dt.datetime.fromtimestamp(found.started_ms / 1000, dt.UTC)
     _log.warning(
         "Partition %s has a transaction of producer %s (epoch %s) open since offset %s, %s. "
-        "Transactions are not served: consumers with isolation.level=read_committed read no "
+        "Transactions are not supported: consumers with isolation.level=read_committed read no "
         "further, and compaction stops there. To end it: cordwood transactions "
         "--bootstrap-server HOST:PORT abort --topic %s --partition %s --start-offset %s",
         found.partition,

@@ -22,16 +22,16 @@ NO_EPOCH = -1
 
 
 class Partition:
-    """Its log, and in which epoch it is led.
+    """A partition that this broker leads: its log and its leader epoch.
 
-    `is_alone` says that no other replica is in sync: then what is written is committed.
+    `is_sole_isr_member` means that no other replica is in sync: then an append is committed.
     """
 
     __slots__ = (
         "_find",
         "_on_change",
         "index",
-        "is_alone",
+        "is_sole_isr_member",
         "leader_epoch",
         "log",
         "topic",
@@ -44,7 +44,7 @@ class Partition:
         *,
         topic_id: UUID,
         leader_epoch: int,
-        is_alone: bool,
+        is_sole_isr_member: bool,
         find: Callable[[TopicPartition], PartitionLog | None] = lambda _: None,
         on_change: Callable[[Partition, int], object] = lambda _partition, _size_bytes: None,
     ) -> None:
@@ -54,7 +54,7 @@ class Partition:
             log: its log.
             topic_id: of its topic.
             leader_epoch: in which it is led.
-            is_alone: whether no other replica is in sync.
+            is_sole_isr_member: whether no other replica is in sync.
             find: gives the log that is served now, which a move to another directory changes.
             on_change: called by `wake`.
         """
@@ -64,7 +64,7 @@ class Partition:
         self.index = log.topic_partition.partition
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
-        self.is_alone = is_alone
+        self.is_sole_isr_member = is_sole_isr_member
         self._on_change = on_change
 
     def append(
@@ -78,11 +78,11 @@ class Partition:
         try:
             result = self._append(records, origin)
         except StorageError:
-            if not self.log.is_closed or not self.follow():
+            if not self.log.is_closed or not self.switch_log():
                 raise
             result = self._append(records, origin)
         if not result.is_duplicate and result.last_offset >= 0:
-            if self.is_alone:
+            if self.is_sole_isr_member:
                 self.log.maybe_update_high_watermark(result.last_offset + 1)
             self.wake(result.size_bytes)
         return result
@@ -90,8 +90,8 @@ class Partition:
     def _append(self, records: bytes | memoryview, origin: AppendOrigin) -> AppendResult:
         return self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
 
-    def follow(self) -> bool:
-        """Takes the log that has come in the place of one that was closed; whether there is one."""
+    def switch_log(self) -> bool:
+        """Serves the log that replaces a closed one; returns whether there is such a log."""
         log = self._find(self.log.topic_partition)
         if log is None or log.is_closed:
             return False
@@ -99,14 +99,14 @@ class Partition:
         return True
 
     def wake(self, size_bytes: int) -> None:
-        """Has what waits look at the partition: it has grown, or has changed otherwise if 0."""
+        """Checks the delayed operations: the partition has grown, or has changed otherwise if 0."""
         self._on_change(self, size_bytes)
 
-    def update_isr(self, *, is_alone: bool) -> None:
+    def update_isr(self, *, is_sole_isr_member: bool) -> None:
         """Another replica has come in sync, or none is any more: then all records are committed."""
-        has_changed = is_alone != self.is_alone
-        self.is_alone = is_alone
-        if is_alone:
+        has_changed = is_sole_isr_member != self.is_sole_isr_member
+        self.is_sole_isr_member = is_sole_isr_member
+        if is_sole_isr_member:
             raised = self.log.maybe_update_high_watermark(self.log.log_end_offset)
             has_changed = has_changed or raised is not None
         if has_changed:
@@ -118,10 +118,10 @@ class Partition:
 
         Source: Partition.lowWatermarkIfLeader.
         """
-        return self.log.log_start_offset if self.is_alone else None
+        return self.log.log_start_offset if self.is_sole_isr_member else None
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Refuses a client that knows another epoch than this; -1 for one that knows none.
+        """Refuses a client that knows another leader epoch; -1 for one that knows none.
 
         Raises:
             FencedLeaderEpochError: the client's is older.

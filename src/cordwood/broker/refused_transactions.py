@@ -1,7 +1,7 @@
-"""The answer to clients that want transactions, which are not served, and its line in the log.
+"""The answer to clients that use transactions, which are not supported, and its log line.
 
-The answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of all errors of FindCoordinator it is the one
-that every stock client takes for final at once. librdkafka retries any other until it times out.
+The answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the only error of FindCoordinator after which
+every stock client gives up immediately. librdkafka retries any other until it times out.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _log = logging.getLogger(__name__)
 _LOGGED_MAX: Final = 1_000
 _SHOWN_CHARACTERS_MAX: Final = 249
 REFUSAL: Final = (
-    "Transactions are not served by this broker: use a producer without transactional.id"
+    "Transactions are not supported by this broker: use a producer without transactional.id"
 )
 
 
 class RefusedTransactions:
-    """Which transactional ids were refused; each is logged once, and at most 1,000 of them."""
+    """The refused transactional ids; each is logged once, and at most 1,000 of them."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -41,5 +41,5 @@ class RefusedTransactions:
                 REFUSAL,
             )
             if len(self._logged) == _LOGGED_MAX:
-                _log.warning("Further transactional ids are refused without a line in the log")
+                _log.warning("Further refused transactional ids are not logged")
         return TransactionalIdAuthorizationError(REFUSAL)

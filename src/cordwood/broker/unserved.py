@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_TRANSACTIONS = (
-    "there is no coordinator of transactions: FindCoordinator refuses a transactional id for good"
-)
-_CONSUMER = "groups speak the classic protocol; clients fall back to it or say so (KIP-848)"
-_SHARE = "share groups are not served (KIP-932)"
-_STREAMS = "streams groups are not served; Kafka Streams uses classic groups (KIP-1071)"
-_QUORUM = "this node is its own quorum, which nobody joins or leaves"
-_TELEMETRY = "Kafka advertises it only where a plugin receives what clients push (KIP-714)"
-_BETWEEN_BROKERS = "asked by brokers and controllers of each other; there is one node"
+_TRANSACTIONS = "there is no transaction coordinator: FindCoordinator refuses a transactional id"
+_CONSUMER = "groups use the classic protocol; clients fall back to it or report an error (KIP-848)"
+_SHARE = "share groups are not supported (KIP-932)"
+_STREAMS = "streams groups are not supported; Kafka Streams uses classic groups (KIP-1071)"
+_QUORUM = "this node is the whole quorum; no voter joins or leaves"
+_TELEMETRY = "Kafka advertises it only if a plugin receives client metrics (KIP-714)"
+_BETWEEN_BROKERS = "only between brokers and controllers; there is one node"
 
 UNSERVED: Final[Mapping[int, str]] = {
     24: _TRANSACTIONS,
     25: _TRANSACTIONS,
     26: _TRANSACTIONS,
     28: _TRANSACTIONS,
-    51: "nobody is authenticated: passwords would be kept for nothing",
+    51: "there is no authentication: passwords would have no use",
     52: _BETWEEN_BROKERS,
     53: _BETWEEN_BROKERS,
     54: _BETWEEN_BROKERS,

@@ -1,1 +1,1 @@
-"""What to remove, by whom, and how it becomes true: capture, plan, execute, commit."""
+"""Retention and compaction of logs: capture, plan, execute, commit."""

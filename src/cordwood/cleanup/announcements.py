@@ -1,9 +1,9 @@
 """The files by which a round's tasks and the owner of its log communicate.
 
-They lie beside the segments, with the suffix of staged files, and are removed with these:
+They are beside the segments, with the suffix of staged files, and are removed with these:
 
-- `wanted`: the round's mark. The owner creates it before the round begins and removes it to give
-  the round up. A task that does not find it ends. To remove a file needs no space on a full disk.
+- `wanted`: the round's mark. The owner creates it before the round begins and removes it to cancel
+the round. A task that does not find it ends. Removing a file needs no space on a full disk.
 - `manifest`: a group is staged and durable. The owner removes it when the group is in place.
 - one file for each running task: the number of bytes it has processed.
 
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cordwood.cleanup.round_values import Manifest
+from cordwood.cleanup.compaction_values import Manifest
 from cordwood.model.errors import EngineError, NoSpaceError, StagingError
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.replace import STAGED_SUFFIX
@@ -27,11 +27,11 @@ from cordwood.storage.replace import STAGED_SUFFIX
 
 @contextmanager
 def staging_errors(path: Path) -> Iterator[None]:
-    """Raises the errors of a write beside the segments as what they are.
+    """Raises the errors of a write beside the segments as errors of staging.
 
     Raises:
         NoSpaceError: the file system is full.
-        FileNotFoundError: the directory does not exist any more.
+        FileNotFoundError: the directory no longer exists.
         StagingError: any other error of the file system.
     """
     try:
@@ -64,7 +64,7 @@ def give_up_attempt(directory: Path, attempt: str, *, fs: FileSystem) -> None:
     """Removes the mark: the tasks of this attempt end.
 
     Raises:
-        NoSpaceError, StagingError: it cannot be removed.
+        NoSpaceError, StagingError: the mark cannot be removed.
     """
     mark = wanted_mark(directory, attempt)
     with staging_errors(mark), suppress(FileNotFoundError):
@@ -101,7 +101,7 @@ def announce(directory: Path, manifest: Manifest, *, fs: FileSystem) -> Path:
 
 
 def manifest_path(directory: Path, base_offset: int, token: str) -> Path:
-    """Where a group is announced."""
+    """The path of a group's manifest."""
     return directory / f"{base_offset:020d}.manifest.{token}{STAGED_SUFFIX}"
 
 
@@ -137,7 +137,7 @@ def progress_bytes(directory: Path, phase: str, *, fs: FileSystem) -> int:
 
 
 def _names(directory: Path, prefix: str, fs: FileSystem) -> list[str]:
-    """The staged files whose names begin so; none where the directory is gone."""
+    """The staged files whose names begin with `prefix`; none if the directory does not exist."""
     try:
         names = fs.names_in(directory)
     except FileNotFoundError:

@@ -1,189 +1,215 @@
-"""From a partition's directory to a frozen view of it: the one way in.
+"""From a log to a frozen view of it: what planners see, and what the stages behind them need.
 
-Source: org.apache.kafka.storage.internals.log.LogLoader.load, UnifiedLog.
+What a log has in memory is taken from there. Of an online log, a segment's indexes and times are
+looked up only where a planner asks for them; the log's lock is held for as long as it takes to note
+offsets, the list of segments and the producers. Segments below the active one do not change, and
+what the list holds stays readable. An offline log is read once, and its view is made of plain
+values: ten thousand of them fit into memory.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog (lastRecordsOfActiveProducers,
+collectAbortedTransactions).
 """
 
 from __future__ import annotations
 
-import errno
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.log_view import LogView, SegmentView
-from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
-from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.config import LogConfig
-from cordwood.model.errors import CorruptError
-from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import OS, FileFacts
-from cordwood.storage.log_dir import Checkpoints
-from cordwood.storage.producers.producer_snapshots import snapshot_offsets
-from cordwood.storage.producers.stopped_producers import load_producer_state, tidy_snapshots
-from cordwood.storage.segment_facts import SegmentFacts, end_of, load_segments
+from cordwood.storage.filesystem import OS, FileFacts, FileSystem
+from cordwood.storage.log.offline_log import OfflineLog
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
+
+
+class SegmentInUse:
+    """A segment of an online log, as a `CleanedSegment`; its size is that of when it was looked at.
+
+    A property that a file has to be asked for may raise what the file system raises.
+    """
+
+    __slots__ = ("_segment", "base_offset", "size_bytes")
+
+    def __init__(self, segment: LogSegment) -> None:
+        self._segment = segment
+        self.base_offset = segment.base_offset
+        self.size_bytes = segment.size_bytes
+
+    @property
+    def largest_record_timestamp(self) -> int:
+        """The largest timestamp of a record (ms), -1 when none has one."""
+        return self._segment.largest_record_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest record timestamp, else the modification time (ms)."""
+        return self._segment.largest_timestamp
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the entries of its offset index."""
+        return self._segment.offset_index.size_bytes
+
+    @property
+    def time_index_bytes(self) -> int:
+        """Bytes of the entries of its time index."""
+        return self._segment.time_index.size_bytes
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """The maximum timestamp of its first batch (ms), 2^63 - 1 when there is none."""
+        return self._segment.first_batch_timestamp()
+
+    @property
+    def modified_ms(self) -> int:
+        """When its log was last written to (ms)."""
+        return self._segment.last_modified_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
     """A view, and what the stages behind the planners need beside it.
 
-    `active_bytes` is how much of the active segment is whole batches. `model` is the file whose
-    owner and mode new files take. `beyond_end` is the log start offset where that lies beyond the
-    log's end, which Kafka answers by starting the log anew there.
+    `sources` are the segments that may be rewritten, by base offset: of an offline log all of them.
+    `model` is the file whose owner and mode new files take. `truncation_count` is the log's, and
+    `segments` those of `sources` that an online log has in use: a commit compares both. `warnings`
+    and `beyond_end` are those of `OfflineLog`.
     """
 
     view: LogView
-    segments: tuple[SegmentFacts, ...]
-    active_bytes: int
+    directory: Path
+    sources: tuple[SegmentSource, ...]
     producers: tuple[ProducerEntry, ...]
     aborted: tuple[AbortedTransaction, ...]
     model: FileFacts
-    warnings: tuple[str, ...]
+    truncation_count: int = 0
+    segments: tuple[LogSegment, ...] = ()
+    warnings: tuple[str, ...] = ()
     beyond_end: int | None = None
 
 
-def capture(
-    directory: Path,
-    topic_partition: TopicPartition,
-    *,
-    config: LogConfig,
-    checkpoints: Checkpoints,
-    clean_shutdown: bool,
-    producer_expiration_ms: int,
-    now_ms: int,
-    read_only: bool = False,
-) -> Captured:
-    """What there is in `directory` at this moment.
+def view_of(log: PartitionLog, cleaner_checkpoint: int | None) -> LogView:
+    """A log at this moment.
 
     Args:
-        directory: the partition's; half-done replacements have been finished or undone.
-        topic_partition: whose.
-        config: the topic's settings in force.
-        checkpoints: those of the log directory.
-        clean_shutdown: the broker stopped in good order, so that every byte counts.
-        producer_expiration_ms: producer.id.expiration.ms.
-        now_ms: for the expiry of producers.
-        read_only: mend nothing.
+        log: to look at.
+        cleaner_checkpoint: the line of its directory's cleaner-offset-checkpoint, if any.
+    """
+    return _Noted(log).view(cleaner_checkpoint)
+
+
+class _Noted:
+    """The state of a log at one moment; the rest of a view is computed without the lock."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        with log.lock:
+            self.segments = log.segments
+            self.directory = log.directory
+            self.truncation_count = log.truncation_count
+            self._partition = log.topic_partition
+            self._config = log.config
+            self._log_start_offset = log.log_start_offset
+            self._log_end_offset = log.log_end_offset
+            self._high_watermark = log.high_watermark
+            self._last_stable_offset = log.last_stable_offset
+
+    def view(self, cleaner_checkpoint: int | None) -> LogView:
+        return LogView(
+            topic_partition=self._partition,
+            segments=tuple([SegmentInUse(segment) for segment in self.segments]),
+            log_start_offset=self._log_start_offset,
+            log_end_offset=self._log_end_offset,
+            high_watermark=self._high_watermark,
+            last_stable_offset=self._last_stable_offset,
+            cleaner_checkpoint=cleaner_checkpoint,
+            config=self._config,
+        )
+
+
+def capture(
+    log: PartitionLog, *, end: int | None = None, cleaner_checkpoint: int | None = None
+) -> Captured:
+    """Captures the segments below `end`, and the state that decides about their records.
+
+    Producers are those of this moment. One whose newest batch lies in the round leaves that batch's
+    header there; whatever it appends meanwhile goes to segments behind the round.
+
+    Args:
+        log: to look at.
+        end: the first uncleanable offset, the base of a segment; None for all segments.
+        cleaner_checkpoint: the line of its directory's cleaner-offset-checkpoint, if any.
 
     Raises:
-        CorruptError: an index, a checkpoint or a segment's name cannot be read, or the active
-            segment has an impossible offset. Nothing has been mended then.
-        OSError: a file cannot be reached, or is no regular file.
+        StorageError: the log is closed.
+        CorruptError: an index cannot be read.
+        OSError: a file cannot be reached.
     """
-    loaded = load_segments(directory, index_interval_bytes=config.index_interval_bytes)
-    segments = loaded.segments
-    if not segments:
-        raise FileNotFoundError(errno.ENOENT, "no segment is left", str(directory))
-    warnings = list(loaded.warnings)
-    _require_readable_epochs(directory)
-    active = segments[-1]
-    end, active_bytes = _end_of(active)
-    if active_bytes < active.size_bytes:
-        warnings.append(
-            f"Found invalid messages in log segment {active.path()} at byte offset {active_bytes}: "
-            f"{active.size_bytes - active_bytes} bytes behind the last whole batch. Kafka cuts "
-            "them off when it recovers the log; they are left as they are."
-        )
-    log_start = max(checkpoints.log_start.get(topic_partition, 0), segments[0].base_offset)
-    beyond_end = None
-    if log_start > end:
-        beyond_end = log_start
-        warnings.append(
-            f"Deleting all segments because logEndOffset ({end}) is smaller than logStartOffset "
-            f"{log_start}. This could happen if segment files were deleted from the file system."
-        )
-        log_start = end
-    high_watermark = checkpoints.high_watermark.get(topic_partition)
-    if high_watermark is None:
-        high_watermark = end if clean_shutdown else log_start
-    if not clean_shutdown:
-        high_watermark = min(high_watermark, checkpoints.recovery_point.get(topic_partition, 0))
-    high_watermark = min(max(high_watermark, log_start), end)
-    unstable = None
-    producers: tuple[ProducerEntry, ...] = ()
-    if snapshot_offsets(directory) or not clean_shutdown:
-        # Without any after a clean stop, a loader takes the log to have no producers.
-        state, more = load_producer_state(
-            topic_partition,
-            directory,
-            segments,
-            log_start_offset=log_start,
-            log_end_offset=end,
-            end_position=active_bytes,
-            producer_expiration_ms=producer_expiration_ms,
-            now_ms=now_ms,
-        )
-        warnings += more
-        state.on_high_watermark_updated(high_watermark)
-        unstable = state.first_unstable_offset
-        producers = tuple(state.entries())
-    aborted = {entry for segment in segments for entry in segment.aborted_transactions()}
-    if not read_only:  # after all that could be refused
-        loaded.repair()
-        tidy_snapshots(
-            directory,
-            [segment.base_offset for segment in segments],
-            log_start_offset=log_start,
-            log_end_offset=end,
-            clean_shutdown=clean_shutdown,
-        )
+    fs = log.context.fs
+    with log.lock:
+        log.require_open()
+        noted = _Noted(log)
+        producers = tuple(log.producer_state.entries())
+    view, segments = noted.view(cleaner_checkpoint), noted.segments
+    wanted = tuple([each for each in segments if end is None or each.base_offset < end])
     return Captured(
-        view=LogView(
-            topic_partition=topic_partition,
-            segments=tuple(_view_of(s, compact=config.compact) for s in segments),
-            log_start_offset=log_start,
-            log_end_offset=end,
-            high_watermark=high_watermark,
-            last_stable_offset=min(high_watermark, end if unstable is None else unstable),
-            cleaner_checkpoint=checkpoints.cleaner.get(topic_partition),
-            config=config,
+        view=view,
+        directory=noted.directory,
+        sources=tuple(
+            [
+                SegmentSource(
+                    path=str(segment.path),
+                    base_offset=segment.base_offset,
+                    next_base_offset=view.next_base(number),
+                    size_bytes=segment.size_bytes,
+                    modified_ns=fs.facts_of(segment.path).modified_ns,
+                )
+                for number, segment in enumerate(wanted)
+            ]
         ),
-        segments=segments,
-        active_bytes=active_bytes,
         producers=producers,
-        aborted=tuple(sorted(aborted, key=lambda entry: entry.last_offset)),
-        model=OS.facts_of(active.path()),
-        warnings=tuple(warnings),
-        beyond_end=beyond_end,
+        aborted=_aborted_in(segments),
+        model=fs.facts_of(segments.active.path),
+        truncation_count=noted.truncation_count,
+        segments=wanted,
     )
 
 
-def _end_of(active: SegmentFacts) -> tuple[int, int]:
-    """(log end offset, position after the last whole batch) of the active segment.
+def _aborted_in(segments: Iterable[LogSegment]) -> tuple[AbortedTransaction, ...]:
+    found = {entry for segment in segments for entry in segment.transaction_index.all_aborted()}
+    return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
-    It is read from its last index entry on, or from its start if the entry points at no batch.
+
+def capture_offline(
+    offline: OfflineLog, *, cleaner_checkpoint: int | None, fs: FileSystem = OS
+) -> Captured:
+    """An offline log as plain values, which need neither the log nor its files.
+
+    Raises:
+        CorruptError: an index cannot be read.
+        OSError: a file cannot be reached.
     """
-    position = min(active.last_indexed_position, active.size_bytes)
-    if position:
-        end, after = _read_end(active, position)
-        if after > position:
-            return end, after
-    return _read_end(active, 0)
-
-
-def _read_end(active: SegmentFacts, position: int) -> tuple[int, int]:
-    return end_of(active.path(), active.base_offset, position=position, end=active.size_bytes)
-
-
-def _require_readable_epochs(directory: Path) -> None:
-    """Checks the leader epochs, which are needed once segments have been removed."""
-    path = directory / LEADER_EPOCH_CHECKPOINT
-    try:
-        parse_leader_epoch_checkpoint(OS.read_bytes(path))
-    except FileNotFoundError:
-        return
-    except CorruptError as error:
-        raise error.located(path=str(path)) from error
-
-
-def _view_of(segment: SegmentFacts, *, compact: bool) -> SegmentView:
-    return SegmentView(
-        base_offset=segment.base_offset,
-        size_bytes=segment.size_bytes,
-        index_bytes=segment.index_entries * 8,
-        time_index_bytes=segment.time_index_entries * 12,
-        largest_record_timestamp=segment.largest_timestamp,
-        first_batch_timestamp=segment.first_batch_timestamp() if compact else -1,
-        modified_ms=segment.modified_ns // 1_000_000,
+    captured = capture(offline.log, cleaner_checkpoint=cleaner_checkpoint)
+    is_compacted = offline.log.config.compact
+    segments = [
+        SegmentView(
+            base_offset=segment.base_offset,
+            size_bytes=offline.facts_of(segment.base_offset, fs=fs).size_bytes,
+            index_bytes=segment.index_bytes if is_compacted else 0,
+            time_index_bytes=segment.time_index_bytes if is_compacted else 0,
+            largest_record_timestamp=segment.largest_record_timestamp,
+            first_batch_timestamp=segment.first_batch_timestamp if is_compacted else -1,
+            modified_ms=source.modified_ns // 1_000_000,
+        )
+        for segment, source in zip(captured.view.segments, captured.sources, strict=True)
+    ]
+    return replace(
+        captured,
+        view=replace(captured.view, segments=tuple(segments)),
+        segments=(),
+        warnings=offline.warnings,
+        beyond_end=offline.beyond_end,
     )

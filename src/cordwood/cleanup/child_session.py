@@ -1,7 +1,7 @@
-"""Processes that must not outlive the one that started them: Linux's means to see to it.
+"""Linux functions for processes that must not outlive the process that started them.
 
-A child is started as the leader of a session of its own; whatever it starts, and what that starts,
-stays in the session, whoever is its parent by then. So a whole session can be ended for certain.
+A child is started as the leader of a session of its own; all processes that it starts, directly or
+not, stay in the session, even if their parent has changed. So the whole session can be ended.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _END_S = 10.0
 
 
 def die_with(parent: int) -> None:
-    """Has this process killed when the thread of `parent` that started it ends.
+    """Lets the kernel kill this process when the thread of `parent` that started it ends.
 
     Raises:
-        SystemExit: `parent` is gone already.
+        SystemExit: `parent` has ended already.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -44,7 +44,7 @@ def ignore_stop_signals() -> None:
 def adopt_orphans() -> None:
     """Makes this process the parent of every process below it whose own parent ends.
 
-    So `end_descendants` finds whatever this process has started, directly or not.
+    So `end_descendants` finds all processes that this process has started, directly or not.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -118,7 +118,7 @@ def end_session(session: int, *, sparing: int | None = None) -> bool:
                 os.kill(pid, signal.SIGKILL)
         pause(0.005)
         for pid in left:
-            if pid != session:  # that one is waited for by whoever started it
+            if pid != session:  # the process that started it waits for that one
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)  # ours by now, if nobody else collects orphans
     return False

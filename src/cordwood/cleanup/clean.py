@@ -3,7 +3,7 @@
 Retention is committed for every partition, and its space free, before compaction starts; then
 retention runs again, until nothing more changes. A round that an earlier run left half done is
 finished first, as that run had planned it. What goes wrong with one partition is written down, and
-the others go on.
+the others continue.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured, capture
+from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.commit import (
-    JournalledPlacement,
-    RoundCommitter,
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
+from cordwood.cleanup.log_compaction import LogCompaction, limited, prepare_compaction
+from cordwood.cleanup.named_topics import missing_topics
+from cordwood.cleanup.offline_commit import (
+    OfflinePlacement,
     commit_checkpoints,
     commit_retention,
     finish_round,
     restart_log,
 )
-from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
-from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.places import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
-from cordwood.cleanup.round import Round, limited, plan_round
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS
+from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.log_dir import LogDir, PartitionDir, require_closed
 from cordwood.storage.replace import JOURNAL_NAME, recover_directory
 from cordwood.storage.reread import reread
@@ -48,14 +49,14 @@ _PASSES_MAX = 8
 
 @dataclass(slots=True)
 class _Target:
-    """One partition under way."""
+    """One partition of the run."""
 
     log_dir: LogDir
     place: PartitionDir
     report: PartitionReport
     config: LogConfig
     captured: Captured | None = None
-    resumed: Round | None = None
+    resumed: LogCompaction | None = None
     changed: bool = False
     discarded_records: int | None = None
     records_before: int | None = None
@@ -87,13 +88,13 @@ def clean(
         engine: starts what runs rounds; called only when there is something to compact.
         clock: for timings.
         require_engine: called before anything is touched when there is something to compact.
-        listener: hears of progress.
+        listener: receives the progress.
 
     Raises:
         ConfigError: no topic has a name that was asked for, or the trash cannot be used.
         DirectoryInUseError: a broker, or another cleaning, runs on a directory.
         NotALogDirError: a directory is not Kafka's.
-        EngineError: there is something to compact and the engine cannot be had.
+        EngineError: there is something to compact and the engine is unavailable.
     """
     started = clock.monotonic_s()
     run = _Run(request, clock, listener or Silence())
@@ -128,7 +129,7 @@ class _Run:
         self._clock = clock
         self._listener = listener
         self._targets: list[_Target] = []
-        self._interrupted: list[RoundCommitter] = []
+        self._interrupted: list[CompactionCommitter] = []
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
 
@@ -205,7 +206,7 @@ class _Run:
     def _recover(self, target: _Target) -> None:
         found = recover_directory(target.place.path, dispose=self.trash)
         target.report.warnings += [
-            f"{change} (an earlier run was cut off)" for change in found.changes
+            f"{change} (an earlier run was interrupted)" for change in found.changes
         ]
         if found.plan is None:
             return
@@ -227,7 +228,7 @@ class _Run:
                 if target.place.path.exists():
                     raise
                 target.report.status = Status.LEFT_ALONE
-                target.report.reason = "it was deleted while this looked at it"
+                target.report.reason = "it was deleted while it was being read"
                 return
         for warning in target.captured.warnings:
             if warning not in target.report.warnings:
@@ -238,7 +239,7 @@ class _Run:
         for warning in warnings:
             if warning not in self.report.warnings:
                 self.report.warnings.append(warning)
-        return capture(
+        offline = load_offline_log(
             target.place.path,
             target.place.topic_partition,
             config=target.config,
@@ -246,8 +247,13 @@ class _Run:
             clean_shutdown=target.log_dir.clean_shutdown or target.log_dir.meta is None,
             producer_expiration_ms=self._request.producer_expiration_ms,
             now_ms=self._request.now_ms,
-            read_only=self._request.dry_run,
         )
+        captured = capture_offline(
+            offline, cleaner_checkpoint=checkpoints.cleaner.get(target.place.topic_partition)
+        )
+        if not self._request.dry_run:  # after all that could be refused
+            offline.repair()
+        return captured
 
     def _view(self, target: _Target) -> Any:
         assert target.captured is not None, "a view is asked for before the capture"
@@ -255,7 +261,7 @@ class _Run:
 
     @contextmanager
     def _guard(self, target: _Target) -> Iterator[None]:
-        """Writes down what goes wrong with one partition, and lets the others go on."""
+        """Records the error of one partition, so that the others continue."""
         try:
             yield
         except (CordwoodError, OSError) as error:
@@ -282,7 +288,7 @@ class _Run:
         )
 
     def plan_only(self) -> None:
-        """What would be done, from views alone."""
+        """Plans without executing, from views alone."""
         started = self._clock.monotonic_s()
         targets = self._alive()
         self._listener.begin("planning", len(targets))
@@ -388,7 +394,7 @@ class _Run:
         finally:
             if started_engine is not None:
                 started_engine.__exit__(None, None, None)
-            # A task that was told to end may have written one more file before the engine ended.
+            # A stopped task may have written one more file before the engine ended.
             for committer in self._interrupted:
                 committer.clear()
 
@@ -422,7 +428,7 @@ class _Run:
                 self.report.timing.commit += self._clock.monotonic_s() - planned
             self._listener.advance(target.report.topic)
 
-    def _rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, Round]]:
+    def _rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, LogCompaction]]:
         begun = self._clock.monotonic_s()
         rounds = []
         wanted = [each for each in targets if each.config.compact and not each.failed]
@@ -446,48 +452,48 @@ class _Run:
                         target.report.reason = f"not compacted: {cleanable.reason}"
                     continue
                 plan = plan_compaction(self._view(target), cleanable)
-                round_ = plan_round(
+                compaction = prepare_compaction(
                     target.captured,
                     plan,
                     now_ms=self._request.now_ms,
                     seed=secrets.randbits(127),
                 )
                 self._note_plan(target, None, cleanable, plan)
-                rounds.append((target, self._limited(round_)))
+                rounds.append((target, self._limited(compaction)))
         self.report.timing.plan += self._clock.monotonic_s() - begun
         return rounds
 
-    def _limited(self, round_: Round) -> Round:
+    def _limited(self, compaction: LogCompaction) -> LogCompaction:
         return limited(
-            round_,
+            compaction,
             attempt=secrets.token_hex(4),
-            free_bytes=OS.free_bytes(Path(round_.directory)),
+            free_bytes=OS.free_bytes(Path(compaction.directory)),
             space_max=self._request.max_extra_bytes,
             throttle_bytes=self._request.throttle_bytes,
             verify=self._request.verify,
         )
 
-    def _resumed_rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, Round]]:
+    def _resumed_rounds(self, targets: Sequence[_Target]) -> list[tuple[_Target, LogCompaction]]:
         """Rounds of an earlier run, where what is left of them is still as it was planned."""
         rounds = []
         for target in targets:
-            round_, target.resumed = target.resumed, None
-            assert round_ is not None, "asked for only where a round was found"
+            compaction, target.resumed = target.resumed, None
+            assert compaction is not None, "asked for only where a round was found"
             assert target.captured is not None, "captured above"
-            if _still_holds(round_, target.captured):
-                rounds.append((target, self._limited(round_)))
+            if _still_holds(compaction, target.captured):
+                rounds.append((target, self._limited(compaction)))
             else:
                 with self._guard(target):
-                    self._committer(round_).close()
+                    self._committer(compaction).close()
                     target.report.warnings.append(
-                        "an earlier run's round was dropped: the log has changed since"
+                        "an earlier run's round was dropped: the log has changed since then"
                     )
                 rounds += self._rounds([target])
         return rounds
 
-    def _compact(self, rounds: Sequence[tuple[_Target, Round]], engine: Engine) -> None:
+    def _compact(self, rounds: Sequence[tuple[_Target, LogCompaction]], engine: Engine) -> None:
         begun = self._clock.monotonic_s()
-        committers = [(target, self._committer(round_)) for target, round_ in rounds]
+        committers = [(target, self._committer(compaction)) for target, compaction in rounds]
         try:
             engine.run([committer for _, committer in committers])
         except EngineError as error:
@@ -506,17 +512,19 @@ class _Run:
                 self._settle(target, committer)
         self.report.timing.commit += self._clock.monotonic_s() - executed
 
-    def _committer(self, round_: Round) -> RoundCommitter:
-        directory = Path(round_.directory)
-        return RoundCommitter(round_, JournalledPlacement(directory, dispose=self.trash))
+    def _committer(self, compaction: LogCompaction) -> CompactionCommitter:
+        directory = Path(compaction.directory)
+        return CompactionCommitter(compaction, OfflinePlacement(directory, dispose=self.trash))
 
-    def _settle(self, target: _Target, committer: RoundCommitter) -> None:
+    def _settle(self, target: _Target, committer: CompactionCommitter) -> None:
         result = committer.result
         target.changed = target.changed or any(not m.unchanged for m in result.manifests)
         target.report.discarded = target.report.discarded.plus(result.discarded)
         if not committer.done:
             committer.close()
-            target.fail(result.error or EngineError("the engine stopped before the round was over"))
+            target.fail(
+                result.error or EngineError("the engine stopped before the end of the round")
+            )
             return
         finish_round(committer, target.log_dir, target.place.topic_partition)
         target.changed = True
@@ -568,14 +576,14 @@ class _Run:
             report.status = Status.CLEANED
 
 
-def _round_of(plan: dict[str, Any], directory: Path) -> Round:
+def _round_of(plan: dict[str, Any], directory: Path) -> LogCompaction:
     """The round that a journal names, in the directory where it lies now.
 
     Raises:
         CorruptError: it is none.
     """
     try:
-        return Round.from_json(plan).in_directory(directory)
+        return LogCompaction.from_json(plan).in_directory(directory)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptError(
             f"not a round's plan ({error}); remove it to have the round planned again",
@@ -583,12 +591,12 @@ def _round_of(plan: dict[str, Any], directory: Path) -> Round:
         ) from error
 
 
-def _still_holds(round_: Round, captured: Captured) -> bool:
+def _still_holds(compaction: LogCompaction, captured: Captured) -> bool:
     """Whether the groups left of a round are still what it was planned on."""
-    now = {s.base_offset: (s.size_bytes, s.modified_ns) for s in captured.segments}
-    left = {base for group in round_.groups[round_.groups_done :] for base in group}
+    now = {s.base_offset: (s.size_bytes, s.modified_ns) for s in captured.sources}
+    left = {base for group in compaction.groups[compaction.groups_done :] for base in group}
     return all(
         now.get(s.base_offset) == (s.size_bytes, s.modified_ns)
-        for s in round_.segments
+        for s in compaction.segments
         if s.base_offset in left
     )

@@ -1,4 +1,4 @@
-"""Whether a compacted log is cleaned now, and how far: a pure function of view and time.
+"""Whether a compacted log is cleaned now, and up to which offset: a pure function.
 
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager (grabFilthiestCompactedLog,
 cleanableOffsets, maxCompactionDelay), LogToClean; KIP-58, KIP-354.
@@ -14,11 +14,11 @@ from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What could be cleaned, and whether it is.
+    """The section of a log that could be cleaned, and whether it is cleaned.
 
-    The dirty section is [first_dirty, first_uncleanable). `blockers` says what keeps it from
-    reaching further. `reason` says why nothing is cleaned, None when something is.
-    `reset_checkpoint` is set where the checkpoint was no good and is written anew in any case.
+    The dirty section is [first_dirty, first_uncleanable). `blockers` are the reasons for its upper
+    bound. `reason` is why nothing is cleaned, None if something is.
+    `reset_checkpoint` is set if the checkpoint was invalid and is rewritten in any case.
     """
 
     first_dirty: int
@@ -105,13 +105,13 @@ def _first_dirty(view: LogView) -> tuple[int, bool, list[str]]:
 def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[int, list[str]]:
     """(the bound, exclusive, before it is snapped to a segment; what sets it)."""
     active = view.active.base_offset
-    limits = [(active, "all that is dirty lies in the active segment")]
+    limits = [(active, "all dirty records are in the active segment")]
     if view.last_stable_offset < active:
         limits.append(
             (
                 view.last_stable_offset,
                 f"the last stable offset is {view.last_stable_offset}: an open transaction, or the "
-                "high watermark or recovery point, holds it",
+                "high watermark or recovery point, limits it",
             )
         )
     lag_ms = view.config.min_compaction_lag_ms

@@ -1,4 +1,4 @@
-"""Which running logs are being cleaned, paused, or cannot be cleaned, and how far each has come.
+"""The cleaning states of running logs (in progress, paused, uncleanable), and their checkpoints.
 
 A partition has no state, or one of three:
 
@@ -8,10 +8,10 @@ A partition has no state, or one of three:
                       Aborted ── done ──► Paused(1) ── resume ──► none
     none ── abort_and_pause ──► Paused(1) ── abort_and_pause ──► Paused(2) ── resume ──► Paused(1)
 
-Whoever truncates, deletes or moves a log, or takes `compact` from its policy, first aborts its
-cleaning, which waits until the cleaner has let go of it; `cordwood.cleanup.paused_changes` does
-both. One lock guards the states and the checkpoints; it is never held together with a log's own by
-whoever calls from outside.
+Code that truncates, deletes or moves a log, or takes `compact` from its policy, first aborts its
+cleaning, which waits until the cleaner has released it; `cordwood.cleanup.paused_changes` does
+both. One lock guards the states and the checkpoints; it is never held together with a log's lock by
+calls from outside.
 
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager, LogCleaningState.
 """
@@ -25,8 +25,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.live import live_view
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
 from cordwood.model.errors import CordwoodError
@@ -43,7 +43,7 @@ _LOOKS_MAX = 3
 
 
 class LogCleaningAbortedError(CordwoodError):
-    """The cleaning of a log is not to go on: somebody needs the log.
+    """The cleaning of a log must stop: other code needs the log.
 
     Source: org.apache.kafka.storage.internals.log.LogCleaningAbortedException.
     """
@@ -54,7 +54,7 @@ class CleaningStateError(CordwoodError):
 
 
 class LogCleaningError(CordwoodError):
-    """What went wrong with one log, and at which stage, for whoever marks it uncleanable.
+    """The error of one log, and its stage, for the code that marks it uncleanable.
 
     Source: org.apache.kafka.storage.internals.log.LogCleaningException.
     """
@@ -78,7 +78,7 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Whoever cleans it is to stop."""
+    """Its cleaning has to stop."""
 
     def __str__(self) -> str:
         return "LogCleaningAborted"
@@ -99,10 +99,10 @@ CleaningState = InProgress | Aborted | Paused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """The log with the highest dirty ratio, and what was found while looking for it.
+    """The log with the highest dirty ratio, and the statistics of the search.
 
-    `cleanable_partitions` logs could have been chosen; `delayed_partitions` of all that were looked
-    at are past their max.compaction.lag.ms, the longest by `max_delay_ms`.
+    `cleanable_partitions` logs were candidates; `delayed_partitions` of all checked logs
+    are past their max.compaction.lag.ms, the longest by `max_delay_ms`.
 
     Source: LogToClean, PreCleanStats.
     """
@@ -115,15 +115,15 @@ class LogToClean:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose log."""
+        """The partition of the log."""
         return self.log.topic_partition
 
 
 class CleanerManager:
     """States and checkpoints of the cleaning of a `LogManager`'s logs.
 
-    `dirtiest_ratio` is the highest dirty ratio that `grab_filthiest` found when it last looked.
-    `quarantine` holds the logs that could not be cleaned, and how long each is left alone.
+    `dirtiest_ratio` is the highest dirty ratio at the last `grab_filthiest`.
+    `quarantine` has the uncleanable logs, and the time until each is retried.
     """
 
     def __init__(self, logs: LogManager) -> None:
@@ -144,28 +144,28 @@ class CleanerManager:
         logs.context.failures.subscribe(lambda path, _: self.handle_log_dir_failure(path))
 
     def current_logs(self) -> list[PartitionLog]:
-        """Every log but those that are on their way to another directory."""
+        """Every log except future logs."""
         return [log for log in self.logs.logs() if self.logs.get(log.topic_partition) is log]
 
-    # ---- what is to be cleaned
+    # ---- selection of logs
 
     def grab_filthiest(
         self, now_ms: int, *, passing_over: Collection[TopicPartition] = ()
     ) -> LogToClean | None:
         """The compacted log with the highest dirty ratio of those due; it is then in progress.
 
-        Checkpoints that are no good are written anew, also of logs that are not chosen.
+        Invalid checkpoints are rewritten, also of logs that are not chosen.
 
         Args:
-            now_ms: judges lags.
-            passing_over: partitions that are not to be chosen.
+            now_ms: the time for compaction lags.
+            passing_over: partitions that must not be chosen.
 
         Raises:
-            LogCleaningError: a log could not be looked at.
+            LogCleaningError: a log could not be checked.
         """
         for _ in range(_LOOKS_MAX):
             self._last_run_ms = now_ms
-            # Logs are looked at without the lock: others must not wait for the disk meanwhile.
+            # Logs are checked without the lock: other threads must not wait for the disk.
             candidates = self._candidates(now_ms, passing_over)
             found = []
             for log, line in candidates:
@@ -230,7 +230,7 @@ class CleanerManager:
 
     def _look_at(self, log: PartitionLog, line: int | None, now_ms: int) -> Cleanable:
         try:
-            cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
+            cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
             for warning in cleanable.warnings:
                 _log.warning("%s", warning)
             if cleanable.reset_checkpoint:
@@ -246,9 +246,10 @@ class CleanerManager:
         return cleanable
 
     def pause_for_retention(self) -> list[PartitionLog]:
-        """Logs without `compact` that nobody works on; they are then paused.
+        """Logs without `compact` that no thread works on; they are then paused.
 
-        So a log is never cleaned and judged by retention at once while its policy changes.
+        So a log is never cleaned and checked by retention at the same time while its policy
+        changes.
 
         Source: LogCleanerManager.pauseCleaningForNonCompactedPartitions.
         """
@@ -300,7 +301,7 @@ class CleanerManager:
         """As `abort_cleaning`; it is not cleaned again before `resume_cleaning`.
 
         Raises:
-            CleaningStateError: somebody else is stopping it, or this thread cleans it itself.
+            CleaningStateError: another caller is stopping it, or this thread cleans it itself.
         """
         with self._lock:
             state = self._states.get(partition)
@@ -319,7 +320,7 @@ class CleanerManager:
                 self._let_go.wait(_WAIT_S)
 
     def resume_cleaning(self, partitions: Iterable[TopicPartition]) -> None:
-        """Takes back one pause of each.
+        """Removes one pause of each.
 
         Raises:
             CleaningStateError: one is not paused.
@@ -343,7 +344,7 @@ class CleanerManager:
                     self._states[partition] = Paused(state.count - 1)
 
     def check_cleaning_aborted(self, log: PartitionLog) -> None:
-        """Asked by whoever cleans a log before each step.
+        """Called by the cleaner of a log before each step.
 
         Raises:
             LogCleaningAbortedError: the log is needed by somebody else, or its directory failed.
@@ -355,7 +356,7 @@ class CleanerManager:
             raise LogCleaningAbortedError(f"the log dir {log.log_dir} is offline")
 
     def done_cleaning(self, partition: TopicPartition, log_dir: Path, end_offset: int) -> None:
-        """Lets go of a log; its checkpoint is written if the cleaning was not aborted.
+        """Ends the cleaning of a log; writes its checkpoint unless the cleaning was aborted.
 
         Args:
             partition: that was in progress.
@@ -371,7 +372,7 @@ class CleanerManager:
             self._leave(partition)
 
     def done_deleting(self, partitions: Iterable[TopicPartition]) -> None:
-        """Lets go of logs that `deletable_logs` gave.
+        """Ends the retention of logs from `deletable_logs`.
 
         Raises:
             CleaningStateError: one was not in progress.
@@ -400,7 +401,7 @@ class CleanerManager:
     # ---- checkpoints
 
     def all_cleaner_checkpoints(self) -> dict[TopicPartition, int]:
-        """How far every log is clean, exclusive, as the files say."""
+        """The cleaner checkpoint of every log, exclusive, from the files."""
         return {p: o for lines in self._lines_of_all().values() for p, o in lines.items()}
 
     def _lines_of_all(self) -> dict[Path, dict[TopicPartition, int]]:
@@ -430,7 +431,9 @@ class CleanerManager:
                 file.write(lines)
         except StorageError as error:
             if error.is_out_of_space:
-                self._unsaved[log_dir] = dict(lines)  # else it would be cleaned again at once
+                self._unsaved[log_dir] = dict(
+                    lines
+                )  # otherwise it would be cleaned again immediately
             else:
                 _note_inaccessible(file)
         else:
@@ -443,7 +446,7 @@ class CleanerManager:
         line: tuple[TopicPartition, int] | None = None,
         remove: TopicPartition | None = None,
     ) -> None:
-        """Sets or removes a line of a directory's checkpoint; those of partitions gone go as well.
+        """Sets or removes a line of a directory's checkpoint; also lines of missing partitions.
 
         Nothing happens for a directory that has failed.
         """
@@ -487,7 +490,7 @@ class CleanerManager:
             self._failed.add(log_dir)
 
     def _removed(self, partition: TopicPartition, log_dir: Path) -> None:
-        """Hears that a log is to be deleted, was moved, or is gone with its directory."""
+        """Called when a log will be deleted, was moved, or was lost with its directory."""
         if log_dir in self.logs.context.failures.offline:
             # Not a moment to wait in: the thread that met the failure may be the cleaner's own.
             self.handle_log_dir_failure(log_dir)
@@ -509,19 +512,19 @@ class CleanerManager:
         stage: Stage = Stage.COMPACTION,
         retry_free_bytes: int | None = None,
     ) -> None:
-        """Leaves a log alone for a while that doubles, or until so many bytes are free."""
+        """Sets a log aside for a time that doubles, or until so many bytes are free."""
         now = self.logs.context.clock.now_ms()
         with self._lock:
             free = retry_free_bytes
             self.quarantine.add(log, reason, stage=stage, now_ms=now, retry_free_bytes=free)
 
     def note_sound(self, log: PartitionLog, stage: Stage) -> None:
-        """Takes a log's mark off, where it was made at this stage, which has now gone well."""
+        """Removes a log's mark if it was made at this stage, which has now succeeded."""
         with self._lock:
             mark = self.quarantine.heal(log, stage)
         if mark is not None:
             _log.info(
-                "Partition %s is cleaned again: %s went well after %s failed attempts (%s)",
+                "Partition %s is cleaned again: %s succeeded after %s failed attempts (%s)",
                 log.topic_partition,
                 stage.value,
                 mark.attempts,
@@ -529,16 +532,16 @@ class CleanerManager:
             )
 
     def mark_of(self, log: PartitionLog) -> Mark | None:
-        """Why a log is set aside, if it is; one that was since made anew is not."""
+        """Why a log is set aside, if it is; one that was recreated since is not."""
         with self._lock:
             return self.quarantine.of(log)
 
     def is_uncleanable(self, log: PartitionLog) -> bool:
-        """Whether a log was marked; one that was since made anew was not."""
+        """Whether a log was marked; one that was recreated since was not."""
         return self.mark_of(log) is not None
 
     def is_kept_out(self, log: PartitionLog, now_ms: int) -> bool:
-        """Whether a log was marked, and the time to try it again has not come."""
+        """Whether a log is marked and not yet due for a retry."""
         with self._lock:
             return self.quarantine.keeps_out(log, now_ms)
 
@@ -549,7 +552,7 @@ class CleanerManager:
         return {partition: mark.reason for partition, mark in marks.items()}
 
     def maintain_uncleanable(self) -> None:
-        """Forgets marks of logs that are gone, and saves checkpoints that found the disk full.
+        """Removes marks of deleted logs, and saves checkpoints that did not fit the disk before.
 
         Source: LogCleanerManager.maintainUncleanablePartitions.
         """
@@ -565,7 +568,7 @@ class CleanerManager:
         return len(self.uncleanable_partitions(log_dir))
 
     def uncleanable_bytes(self, log_dir: Path, now_ms: int) -> int:
-        """uncleanable-bytes of a directory: what the marked logs would have to have cleaned."""
+        """uncleanable-bytes of a directory: the cleanable bytes of its marked logs."""
         with self._lock:
             lines = self._read(log_dir)
             marks = self.quarantine.in_directory(log_dir)
@@ -573,7 +576,7 @@ class CleanerManager:
         for partition, mark in marks.items():
             if self.logs.get(partition) is mark.log:
                 with suppress(CordwoodError, OSError):  # it may be just that which is wrong
-                    view = live_view(mark.log, lines.get(partition))
+                    view = view_of(mark.log, lines.get(partition))
                     total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
         return total
 
@@ -588,7 +591,7 @@ class CleanerManager:
 
 
 def _is_idle(log: PartitionLog, line: int | None) -> bool:
-    """Whether all but the active segment is clean, so that there is no need to look closer."""
+    """Whether all but the active segment is clean, so that no further check is needed."""
     if line is None:
         return False
     active = log.active.base_offset

@@ -1,4 +1,4 @@
-"""The settings of a broker's cleaner, and which changes of them it takes while it runs.
+"""The settings of a broker's cleaner, and the changes that are possible at run time.
 
 Source: org.apache.kafka.storage.internals.log.CleanerConfig, LogCleaner.validateReconfiguration,
 kafka.server.KafkaConfig.
@@ -26,14 +26,14 @@ UNCLEANABLE_RETRY_MAX_MS = "cordwood.cleaner.uncleanable.retry.max.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """What is in force; Kafka's defaults, and Cordwood's where Kafka has no such setting.
+    """The effective settings; defaults are Kafka's, or Cordwood's where Kafka has no such setting.
 
     Sizes are in bytes and for all threads together. `dedupe_buffer_size` bounds the table of keys;
-    a log with more keys is indexed in parts. `io_buffer_size` and `io_buffer_load_factor` are taken
-    and shown, and change nothing: blocks of a fixed size are read, and a table of keys is never
-    more than half full. `spark_idle_ms` of real time after its last round Spark is stopped. A log
-    that cannot be cleaned is tried again after `uncleanable_retry_ms`, and then after twice as long
-    each time, up to `uncleanable_retry_max_ms`.
+    a log with more keys is indexed in parts. `io_buffer_size` and `io_buffer_load_factor` are
+    accepted and described without effect: blocks have a fixed size, and a key table is never more
+    than half full. Spark is stopped `spark_idle_ms` (wall-clock time) after its last round. An
+    uncleanable log is retried after `uncleanable_retry_ms`, and then after twice as long each time,
+    up to `uncleanable_retry_max_ms`.
     """
 
     enable: bool = True

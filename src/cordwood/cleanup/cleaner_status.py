@@ -1,6 +1,6 @@
-"""What the cleaner makes of every compacted log at this moment, and why: plain values.
+"""The state of every compacted log for the cleaner, with the reason, as plain values.
 
-Nothing is changed by looking. No lock of the cleaner is held while logs are looked at.
+Checking changes nothing. No lock of the cleaner is held while logs are checked.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.live import live_view
-from cordwood.cleanup.live_cleaner import CleanerRun
+from cordwood.cleanup.online_cleaner import CleanerRun
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -47,7 +47,7 @@ def partitions_status(
 
 
 def cleaning_order(partitions: list[Value]) -> list[str]:
-    """The names of those that would be taken now, in this order."""
+    """The names of the partitions that would be cleaned now, in this order."""
     due = [value for value in partitions if value["due"]]
     due.sort(key=lambda value: -value["cleanable_ratio"])
     return [f"{value['topic']}-{value['partition']}" for value in due]
@@ -111,11 +111,9 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
         if state is None:
             value["state"] = "uncleanable"
     try:
-        cleanable = plan_cleanable(live_view(log, line), now_ms=now_ms)
-    except (
-        Exception
-    ) as error:  # whatever a damaged log makes of it: the others are told all the same
-        value |= {"reason": f"it could not be looked at: {error}", "cleanable_ratio": 0.0}
+        cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
+    except Exception as error:  # of a damaged log; the others are still reported
+        value |= {"reason": f"it could not be checked: {error}", "cleanable_ratio": 0.0}
         return value
     value |= {
         "clean_bytes": cleanable.clean_bytes,
@@ -143,7 +141,7 @@ def _held_up(manager: CleanerManager, log: PartitionLog, state: object, now_ms: 
     mark = manager.mark_of(log)
     if mark is not None and manager.is_kept_out(log, now_ms):
         wait_s = -(-(mark.retry_at_ms - now_ms) // 1000)
-        return f"{mark.stage.value} failed: {mark.reason}; it is tried again in {wait_s} s"
+        return f"{mark.stage.value} failed: {mark.reason}; it is retried in {wait_s} s"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""The cleaner of a broker: threads that compact, a thread that applies retention, and how they do.
+"""The cleaner of a broker: threads that compact, and a thread that applies retention.
 
-Nothing here starts Spark: the engine does, when a log is really due. Times are those of the logs'
-clock, which tests move; `clock_moved` ends the waits that are over by then.
+Nothing here starts Spark: the engine does, when a log is due. Times are those of the logs' clock,
+which tests advance; `clock_moved` ends the waits that are over by then.
 
 Source: org.apache.kafka.storage.internals.log.LogCleaner, LogManager.startupWithConfigOverrides.
 """
@@ -16,15 +16,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.cleaner_status import cleaning_order, partitions_status, run_status
-from cordwood.cleanup.live import live_view
-from cordwood.cleanup.live_cleaner import CleanerRun, CleanerStoppedError, LiveCleaner
+from cordwood.cleanup.online_cleaner import CleanerRun, CleanerStoppedError, OnlineCleaner
+from cordwood.cleanup.online_retention import retention_pass
 from cordwood.cleanup.quarantine import RetryDelays
 from cordwood.cleanup.request import Engine
-from cordwood.cleanup.retention_task import retention_pass
 from cordwood.cleanup.worker_thread import WorkerThread
 from cordwood.model.clock import Clock
 from cordwood.model.errors import NotCompactedError
@@ -45,10 +45,10 @@ class ManagedEngine(Protocol):
         """As `Engine.run`."""
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Takes other settings; rounds under way end under the old ones."""
+        """Applies other settings; rounds in progress keep the old ones."""
 
     def status(self) -> Mapping[str, Any]:
-        """Plain values: its `state`, and `reason` where it cannot be had."""
+        """Plain values: its `state`, and `reason` if it is unavailable."""
 
     def close(self) -> None:
         """Ends it, and every process of its own; rounds under way fail."""
@@ -65,10 +65,10 @@ class Gauge:
 
 
 class LogCleaner:
-    """Cleans a `LogManager`'s logs beside whoever serves them.
+    """Cleans a `LogManager`'s logs while they are served.
 
-    Every method may be called by any thread. Those that wait say so; an event loop calls them in a
-    thread of their own.
+    Every method may be called by any thread. Methods that wait say so; an event loop calls them in
+    a separate thread.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class LogCleaner:
         self._lock = threading.Lock()
         self._retaining = threading.Lock()
         self._threads: list[WorkerThread] = []
-        self._cleaners: list[LiveCleaner] = []
+        self._cleaners: list[OnlineCleaner] = []
         self._retention: WorkerThread | None = None
         self._started = False
         self._stopping = False
@@ -106,7 +106,7 @@ class LogCleaner:
     # ---- its life
 
     def startup(self) -> None:
-        """Starts the threads, where log.cleaner.enable says so; retention in any case."""
+        """Starts the threads, if log.cleaner.enable is true; retention in any case."""
         with self._changing:
             self._started, self._stopping = True, False
             self._start_cleaners()
@@ -126,7 +126,7 @@ class LogCleaner:
         for thread in threads:
             thread.start()
 
-    def _cleaner_thread(self, number: int) -> tuple[LiveCleaner, WorkerThread]:
+    def _cleaner_thread(self, number: int) -> tuple[OnlineCleaner, WorkerThread]:
         cleaner = self._cleaner(number, lambda: thread.stopping)
         thread = WorkerThread(
             f"kafka-log-cleaner-thread-{number}",
@@ -141,7 +141,7 @@ class LogCleaner:
         number: int,
         is_stopping: Callable[[], bool],
         on_run: Callable[[CleanerRun], object] = lambda _: None,
-    ) -> LiveCleaner:
+    ) -> OnlineCleaner:
         def require_running() -> None:
             if is_stopping():
                 raise CleanerStoppedError("the log cleaner is being stopped")
@@ -150,7 +150,7 @@ class LogCleaner:
             self._note(run)
             on_run(run)
 
-        return LiveCleaner(
+        return OnlineCleaner(
             self.manager,
             self.engine,
             number=number,
@@ -187,7 +187,7 @@ class LogCleaner:
             self._started = False
 
     def reconfigure(self, new: CleanerSettings) -> None:
-        """Puts other settings in force: the threads are stopped, waiting for them, and made anew.
+        """Applies other settings: stops the threads, waits for them, and starts them again.
 
         Rounds under way are given up, and begun again by the new threads.
 
@@ -232,10 +232,10 @@ class LogCleaner:
             thread.clock_moved()
 
     def run_once_now(self) -> int:
-        """Cleans in this thread until no log is due; how many were cleaned.
+        """Cleans in this thread until no log is due; returns how many logs were cleaned.
 
-        What a thread is at is waited for, and none begins anything meanwhile, so that all that was
-        due is done when this returns. Retention of compacted logs is applied.
+        Waits for the work of the cleaner's threads, which start nothing in the meantime, so that
+        all due work is done when this returns. Applies retention to compacted logs, too.
         """
         return sum(run.outcome == "cleaned" for run in self._clean_what_is_due())
 
@@ -292,8 +292,8 @@ class LogCleaner:
             if not log.config.compact:
                 continue
             try:
-                cleanable = plan_cleanable(live_view(log, lines.get(partition)), now_ms=now_ms)
-            except Exception:  # the attempt to clean it says what is wrong
+                cleanable = plan_cleanable(view_of(log, lines.get(partition)), now_ms=now_ms)
+            except Exception:  # the attempt to clean it reports the error
                 found[partition] = -1
             else:
                 if cleanable.reason is None:
@@ -303,9 +303,9 @@ class LogCleaner:
     def _require_compacted(
         self, due: Mapping[TopicPartition, int], runs: Sequence[CleanerRun]
     ) -> None:
-        """Raises NotCompactedError unless the logs in `due` got beyond these first dirty offsets.
+        """Raises NotCompactedError unless the logs in `due` were cleaned beyond these offsets.
 
-        A log that became due again, by records that were appended meanwhile, got beyond it.
+        A log that is due again because of later appends was cleaned beyond its offset.
         """
         left = [each for each, offset in self._due().items() if offset <= due.get(each, -2)]
         if not left:
@@ -362,9 +362,9 @@ class LogCleaner:
         return retention is None or retention.wait_for_rest(timeout_s)
 
     def retention_once_now(self) -> int:
-        """Applies retention to every log without `compact`, in this thread; how many segments went.
+        """Applies retention to logs without `compact`, in this thread; returns the segment count.
 
-        What goes wrong is logged.
+        Errors are logged.
         """
         with self._retaining:  # else a pass would leave out the logs that another one has in hand
             try:
@@ -420,7 +420,7 @@ class LogCleaner:
         return {"state": "in process"}
 
     def cleaner_recopy_percent(self) -> int:
-        """What the threads' last rounds wrote, in percent of what they read."""
+        """Bytes written by the threads' last rounds, in percent of the bytes read."""
         stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
         read, written = sum(s.bytes_read for s in stats), sum(s.bytes_written for s in stats)
         return int(100 * written / max(read, 1))
@@ -431,7 +431,7 @@ class LogCleaner:
         return int(max((s.elapsed_s for s in stats), default=0.0))
 
     def max_buffer_utilization_percent(self) -> int:
-        """How full the memory for keys was, at most, in the threads' last rounds."""
+        """The highest use of the memory for keys in the threads' last rounds, in percent."""
         stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
         used = [s.index.utilization for s in stats if s.index is not None]
         return int(100 * max(used, default=0.0))
@@ -446,7 +446,7 @@ class LogCleaner:
         return sum(thread.failed for thread in self._threads)
 
     def engine_available(self) -> int:
-        """1, or 0 where the engine cannot be had for now."""
+        """1, or 0 if the engine is unavailable."""
         return int(self._engine_status().get("state") != "unavailable")
 
     def gauges(self) -> list[Gauge]:

@@ -1,7 +1,7 @@
-"""A frozen picture of one partition: all that a planner may see.
+"""A frozen view of one partition: the only input of the planners.
 
-Planners ask for what the protocols here name, so that a running log's own segments do as well as
-values read from a stopped one's files: what nobody asks for is not looked up.
+Planners use the protocols here, so a running log's own segments serve as well as values read from a
+stopped log's files; properties that are not used are not read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cordwood.model.topic_partition import TopicPartition
 
 
 class RetainedSegment(Protocol):
-    """What retention asks of a segment; see `SegmentView` for the meanings."""
+    """The properties of a segment for retention; see `SegmentView` for their meaning."""
 
     @property
     def base_offset(self) -> int:
@@ -36,7 +36,7 @@ class RetainedSegment(Protocol):
 
 
 class CleanedSegment(RetainedSegment, Protocol):
-    """What the planners of a compaction ask of a segment."""
+    """The properties of a segment for the planners of a compaction."""
 
     @property
     def index_bytes(self) -> int:
@@ -59,18 +59,18 @@ class Segments(Protocol):
     """Segments by number, the oldest first."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of segments."""
 
     def __getitem__(self, number: int, /) -> RetainedSegment:
-        """One of them."""
+        """The segment with that number."""
 
 
 class RetainedLog(Protocol):
-    """What retention asks of a log; see `LogView` for the meanings."""
+    """The properties of a log for retention; see `LogView` for their meaning."""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose."""
+        """The topic partition."""
 
     @property
     def config(self) -> LogConfig:
@@ -101,7 +101,7 @@ class RetainedLog(Protocol):
 class SegmentView:
     """One segment.
 
-    `largest_record_timestamp` (ms) is -1 when no record has one; `modified_ms` stands in then.
+    `largest_record_timestamp` (ms) is -1 if no record has one; then `modified_ms` is used.
     `first_batch_timestamp` (ms) is the maximum timestamp of its first batch, -1 when unknown.
     Sizes are in bytes: of the log, and of the entries of both indexes.
     """
@@ -130,8 +130,8 @@ class LogView:
     """One partition at one moment.
 
     Offsets `log_end_offset`, `high_watermark` and `last_stable_offset` are exclusive bounds. After
-    an unclean stop the high watermark is no higher than the recovery point, so that nothing above
-    either is touched. `cleaner_checkpoint` is None where there is none.
+    an unclean shutdown the high watermark is limited to the recovery point, so that nothing above
+    either is changed. `cleaner_checkpoint` is None if there is none.
 
     Invariant: segments ascend by base offset; there is at least one, the last is active.
     """
@@ -172,7 +172,7 @@ class LogView:
         return self.segments[first : bisect_left(self.segments, end, key=_base)]
 
     def floor(self, offset: int) -> CleanedSegment:
-        """The segment that holds `offset`, the first where all lie above it."""
+        """The segment that contains `offset`, or the first if all are above it."""
         return self.segments[max(0, bisect_right(self.segments, offset, key=_base) - 1)]
 
 

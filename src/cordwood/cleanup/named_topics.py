@@ -1,4 +1,4 @@
-"""Topics that options name, compared with those that are there."""
+"""Topics named by options, compared with existing topics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cordwood.model.errors import ConfigError
 
 
 def missing_topics(topics: Collection[str], request: CleanRequest) -> list[str]:
-    """A warning for each option that names topics of which none of `topics` is one.
+    """A warning for each option that names no topic in `topics`.
 
     Raises:
-        ConfigError: nothing that is named is there, or no topic matches `--topic`. A name with a
-            typing error must not have all topics cleaned by other settings than it was meant to.
+        ConfigError: no named topic exists, or no topic matches `--topic`. A name with a
+            typing error must not clean all topics with settings that were meant for one.
     """
     warnings = [
         f"no topic in LOG_DIR matches --topic {glob}"

@@ -1,8 +1,8 @@
 """Changes of running logs that their cleaning must stop for: truncation, another policy, a move.
 
-Each stops the cleaning of the partition first, waiting until the cleaner has let go of it, and lets
-it go on afterwards. None may be called with a log's lock held. A log that is deleted needs none of
-these: the cleaner hears of it from the `LogManager`.
+Each stops the cleaning of the partition first, waiting until the cleaner has released it, and
+resumes it afterwards. None may be called with a log's lock held. A log that is deleted needs none
+of these: the `LogManager` notifies the cleaner.
 
 Source: org.apache.kafka.storage.internals.log.LogManager (truncateTo, truncateFullyAndStartAt,
 updateTopicConfig, replaceCurrentWithFutureLog), kafka.server.ReplicaManager.alterReplicaLogDirs.
@@ -56,7 +56,7 @@ def truncate_fully_paused(
     *,
     log_start_offset: int | None = None,
 ) -> None:
-    """Empties a log, which goes on at `offset`.
+    """Empties a log, which continues at `offset`.
 
     Raises:
         StorageError: the directory is offline, or has just failed.
@@ -73,7 +73,7 @@ def _lower_checkpoint(manager: CleanerManager, log: PartitionLog) -> None:
 
 
 def update_topic_config(manager: CleanerManager, topic: str, config: LogConfig) -> None:
-    """Puts other settings in force; a cleaning that they no longer ask for is stopped."""
+    """Applies other settings; stops a cleaning that they no longer require."""
     for log in manager.logs.update_topic_config(topic, config):
         if manager.logs.get(log.topic_partition) is log:
             manager.abort_cleaning(log.topic_partition)
@@ -86,7 +86,7 @@ class PausedMove:
     """
 
     def __init__(self, manager: CleanerManager, partition: TopicPartition, log_dir: Path) -> None:
-        """Begins the move, or goes on with one that a restart has interrupted.
+        """Begins the move, or continues one that a restart has interrupted.
 
         Raises:
             StorageError: there is no such log, it lies there already, or the directory refuses.
@@ -105,7 +105,7 @@ class PausedMove:
         return self._move.advance()
 
     def finish(self) -> PartitionLog:
-        """Puts the future log in the place of the current one, and has it cleaned again.
+        """Replaces the current log with the future log, and allows its cleaning again.
 
         Raises:
             NotCaughtUpError: more was written than can be copied while nobody writes: `advance`.
@@ -116,7 +116,7 @@ class PausedMove:
         return log
 
     def interrupt(self) -> None:
-        """Leaves both logs as they are: the next start goes on with the move."""
+        """Leaves both logs as they are: the next start continues the move."""
         self._manager.resume_cleaning([self._partition])
 
     def give_up(self) -> None:

@@ -2,7 +2,7 @@
 
 A path says little about which broker uses a directory: LOG_DIR may be given twice, a partition may
 be a symbolic link into another log directory, a mount may show one directory in two places. So
-directories are told apart by device and inode, and a partition is cleaned only while the `.lock` of
+directories are identified by device and inode, and a partition is cleaned only while the `.lock` of
 the directory that really holds it is held.
 """
 
@@ -75,13 +75,13 @@ def find_places(log_dirs: Sequence[LogDir]) -> list[Place]:
         refused = place.refused
         if refused is None and partition.path in shared:
             names = ", ".join(map(str, shared[partition.path]))
-            refused = f"{names} are the same directory; remove the links that are wrong"
+            refused = f"{names} are the same directory; remove the wrong links"
         if refused is None and partition.left_alone is None:
             other = first.setdefault(str(partition.topic_partition), partition.path)
             if other != partition.path:
                 refused = (
                     f"Duplicate log directories found: {other}, {partition.path}! Kafka would not "
-                    "start with both; remove the one that is stale"
+                    "start with both; remove the stale one"
                 )
         found.append(replace(place, refused=refused))
     return found

@@ -1,7 +1,7 @@
 """Logs that could not be cleaned: set aside with the reason, and tried again from time to time.
 
 Kafka leaves such a log alone until it is deleted or the process ends. Here it is tried again after
-a while that doubles each time, so that a log whose damage was mended, or has gone by retention,
+a while that doubles each time, so that a log whose damage was repaired, or has gone by retention,
 heals by itself. Until then it counts as uncleanable, also while it is tried.
 
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager (uncleanablePartitions).
@@ -24,7 +24,7 @@ _SPACE_FIRST_MS = 30_000
 
 
 class Stage(enum.Enum):
-    """What went wrong; the mark goes when just that goes well."""
+    """The failed stage; the mark is removed when this stage succeeds."""
 
     LOOK = "looking at it"
     COMPACTION = "compaction"
@@ -35,12 +35,12 @@ class Stage(enum.Enum):
 class Mark:
     """Why a log is set aside; times in ms since the epoch.
 
-    It stands for this very log; one that is made anew under its name is cleaned again. It has gone
+    It stands for this very log; a new log of the same name is cleaned again. It has gone
     wrong `attempts` times, first at `since_ms`, and is tried again at `retry_at_ms`. Retention is
     part of a new try: with `retention_due` it is yet to come.
 
     `retry_free_bytes` is set where the disk was full: the log is tried again as soon as so many
-    bytes are free, and retention, which frees space, goes on.
+    bytes are free, and retention, which frees space, continues.
     """
 
     log: PartitionLog
@@ -66,7 +66,7 @@ class RetryDelays:
 
 
 class Quarantine:
-    """The marks, by directory. Whoever uses it sees to it that one thread does at a time."""
+    """The marks, by directory. Callers must make sure that one thread uses it at a time."""
 
     def __init__(self, delays: RetryDelays | None = None) -> None:
         self.delays = delays or RetryDelays()
@@ -126,7 +126,7 @@ class Quarantine:
         return False
 
     def heal(self, log: PartitionLog, stage: Stage) -> Mark | None:
-        """Takes off a log's mark where this is what had gone wrong; returns it."""
+        """Removes and returns a log's mark if this stage had failed."""
         mark = self.of(log)
         if mark is None or mark.stage is not stage:
             return None
@@ -134,7 +134,7 @@ class Quarantine:
         return mark
 
     def move(self, log: PartitionLog, source: Path, destination: Path) -> None:
-        """Takes a partition's mark along to another directory, where `log` is now its log."""
+        """Moves a partition's mark to another directory, where `log` is now its log."""
         partition = log.topic_partition
         mark = self._remove(source, partition)
         if mark is not None:

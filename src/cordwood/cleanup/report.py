@@ -1,4 +1,4 @@
-"""What a cleaning did, as values that a table or a JSON document shows."""
+"""The report of a cleaning, as values for a table or a JSON document."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cordwood.cleanup.round_values import Discarded
+from cordwood.cleanup.compaction_values import Discarded
 
 
 class Status(enum.StrEnum):
@@ -32,7 +32,7 @@ class Size:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """One partition. Sizes are None where it was left alone."""
+    """One partition. Sizes are None if it was skipped."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What a cleaning is asked to do, and the two parties it works with: an engine and a listener."""
+"""The request of a cleaning, and the interfaces of its engine and its listener."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.model.config import LogConfig
 
 
 class Engine(Protocol):
     """Runs rounds: afterwards each committer is done or has an error in its result."""
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """Runs them all."""
 
 
@@ -24,7 +24,7 @@ EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
 
 class Listener(Protocol):
-    """Hears what goes on; for progress bars."""
+    """Receives the progress; for progress bars."""
 
     def begin(self, phase: str, total: int) -> None:
         """A phase over `total` partitions begins."""
@@ -54,7 +54,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanRequest:
-    """What is to be done.
+    """The request.
 
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
     for all. `named_topics` are topics that have settings of their own, by the option that gives

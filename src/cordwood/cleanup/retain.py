@@ -1,4 +1,4 @@
-"""What is kept: the whole truth on records, batches, tombstones and markers, in plain Python.
+"""The rules that retain records, batches, tombstones and markers, in plain Python.
 
 `cordwood.cleanup.rewrite` applies the same rules to many batches at once; the reference cleaner of
 `tests/support` applies these functions one batch at a time, and tests compare the two.
@@ -12,12 +12,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from cordwood.cleanup.round_values import LastRecord
+from cordwood.cleanup.compaction_values import LastRecord
 from cordwood.format.native import rebuild
 
 
 class Action(enum.IntEnum):
-    """What becomes of a batch; the numbers are those of the native code."""
+    """The action for a batch; the numbers are those of the native code."""
 
     DISCARD = 0
     COPY = 1

@@ -31,7 +31,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """What retention removes.
+    """The segments that retention removes.
 
     `roll` says that every segment goes and an empty one at the log end offset takes their place.
     `log_start_offset` is the log start offset afterwards.
@@ -72,7 +72,7 @@ def plan_retention(log: RetainedLog, *, now_ms: int) -> RetentionPlan:
 
 
 class _Rest:
-    """What the rules so far have left of a log."""
+    """The part of a log that the previous rules have retained."""
 
     def __init__(self, log: RetainedLog, now_ms: int) -> None:
         self._log = log
@@ -82,7 +82,7 @@ class _Rest:
         self.log_start_offset = log.log_start_offset
 
     def take_while(self, rule: str, goes: Goes) -> None:
-        """Takes the oldest segments for which `goes` gives a text, up to the first it does not.
+        """Removes the oldest segments while `goes` returns a text.
 
         A segment with an offset at or above the high watermark never goes, nor does an empty last
         one. Where all go, Kafka rolls first, so that one always remains: an empty one at the end.

@@ -1,7 +1,7 @@
 """Rewrites one group of segments into one, by the bits that say which records survive.
 
 A batch that keeps everything is copied with its CRC; one that loses records, or is stamped with a
-delete horizon, is built anew with its own codec. The output goes to staged files whose names no
+delete horizon, is rebuilt with its own codec. The output goes to staged files whose names no
 Kafka knows; the owner of the log puts them in place (`cordwood.storage.replace`).
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.announcements import staging_errors
-from cordwood.cleanup.retain import Action
-from cordwood.cleanup.round_values import (
+from cordwood.cleanup.compaction_values import (
     BATCH_BYTES_MAX,
     LastRecord,
     Manifest,
     SegmentSource,
 )
+from cordwood.cleanup.retain import Action
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
 from cordwood.cleanup.transactions import (
@@ -66,7 +66,7 @@ class SurvivingSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSpec:
-    """All that a task needs to rewrite a group.
+    """The input of a task that rewrites a group.
 
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
@@ -96,7 +96,7 @@ class RewriteSpec:
 class GroupRewriter:
     """Rewrites groups, one after the other, with buffers it keeps.
 
-    `progress` hears how many bytes were read, `wrote` how many were written.
+    `progress` receives the number of bytes read, `wrote` the number of bytes written.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.round_values import BATCH_BYTES_MAX, SegmentSource
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
 from cordwood.format.compression import Codec, codec_of, decompress_into
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
@@ -45,7 +45,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(slots=True)
 class Block:
-    """Some consecutive batches of one segment, in memory until the next block is asked for.
+    """Some consecutive batches of one segment, in memory until the next block is read.
 
     `table` is int64 of shape (rows, COLUMNS); `position` is where `buffer` starts in the file.
     `legacy` is set when the one row stands for a magic 0 or 1 entry.
@@ -141,7 +141,7 @@ class SegmentReader:
             have -= start
 
     def _size_of_batch(self) -> int:
-        """What the batch at the buffer's start says that it takes."""
+        """The size in the header of the batch at the buffer's start."""
         return int.from_bytes(self._buffer[8:12].tobytes(), "big") + LOG_OVERHEAD_BYTES
 
     def _legacy_block(

@@ -1,6 +1,6 @@
-"""One child process with a Spark session, as its parent sees it: started, spoken to, ended.
+"""One child process with a Spark session: its start, its messages, its end.
 
-A thread of its own keeps it: it starts the process, hears what it says, and when the process has
+A thread of its own keeps it: it starts the process, reads its messages, and when the process has
 ended ends whatever that had started. The process lives no longer than this one.
 """
 
@@ -40,25 +40,25 @@ Message = dict[str, Any]
 
 
 class Keeper(Protocol):
-    """Whom a child reports to, in the child's thread."""
+    """The receiver of a child's reports, called in the child's thread."""
 
     def heard(self, child: SparkChild, message: Message) -> None:
-        """It has said something."""
+        """Called for a message of the child."""
 
     def idle_s(self, child: SparkChild) -> float | None:
         """How long it may be idle; None while it has something to do."""
 
     def retire(self, child: SparkChild) -> bool:
-        """Takes it out of service if it has nothing to do; whether it has not."""
+        """Retires the child if it is idle; returns whether it was."""
 
     def ended(self, child: SparkChild) -> None:
-        """It is gone, and so is all that it had started."""
+        """Called when the child and all its processes have ended."""
 
 
 class SparkChild:
     """See the module. `trouble` is why it ended: "unavailable" or "died", and the reason.
 
-    None where it was told to end. `state` is `starting`, `warm`, `stopping` or `ended`; `since_ms`
+    None if it was stopped. `state` is `starting`, `warm`, `stopping` or `ended`; `since_ms`
     is since when.
     """
 
@@ -87,7 +87,7 @@ class SparkChild:
     # ---- for any thread
 
     def start(self) -> None:
-        """Has it started, and returns at once."""
+        """Starts the child in its thread, and returns immediately."""
         self._thread.start()
 
     def join(self) -> None:
@@ -95,7 +95,7 @@ class SparkChild:
         self._thread.join()
 
     def send(self, number: int, message: Message) -> None:
-        """Says something to it, as soon as it is ready; under a number, to be withdrawn by."""
+        """Sends a message when the child is ready; `number` allows to withdraw it."""
         with self._lock:
             if self.state == "starting":
                 self._pending[number] = message
@@ -103,12 +103,12 @@ class SparkChild:
         self._say(message)
 
     def withdraw(self, number: int) -> bool:
-        """Takes back what was not said yet; whether it was not."""
+        """Withdraws a message that is not sent yet; returns whether it was withdrawn."""
         with self._lock:
             return self._pending.pop(number, None) is not None
 
     def kill(self, reason: str, *, kind: str | None = None) -> None:
-        """Has it ended, at once; with a kind of trouble if it is one."""
+        """Ends the child immediately; records a kind of failure if given."""
         with self._lock:
             if self._end_wanted or self.state == "ended":
                 return
@@ -119,7 +119,7 @@ class SparkChild:
         self.look()
 
     def look(self) -> None:
-        """Has its thread look whether it is still needed."""
+        """Makes its thread check whether the child is still needed."""
         with self._lock:
             if self.state != "ended":
                 os.write(self._wake_in, b"!")
@@ -128,12 +128,12 @@ class SparkChild:
         data = json.dumps(message).encode() + b"\n"
         with self._lock:
             if self._socket is None:
-                return  # it is gone, and whoever waits for an answer hears of that
+                return  # it has ended; callers that wait for an answer are notified
             try:
                 self._socket.sendall(data)
             except TimeoutError:
                 self._end_wanted = True
-                self.trouble = "died", "it does not listen"
+                self.trouble = "died", "it does not stop"
             except OSError:
                 return
         self.look()
@@ -147,8 +147,8 @@ class SparkChild:
         except OSError as error:
             self.trouble = self.trouble or ("unavailable", f"it could not be started: {error}")
         except Exception as error:
-            _log.exception("the Spark process cannot be kept")
-            self.trouble = self.trouble or ("died", f"it said what it should not: {error}")
+            _log.exception("the Spark process cannot be supervised")
+            self.trouble = self.trouble or ("died", f"it sent an invalid message: {error}")
         finally:
             self._bury()
             self._keeper.ended(self)
@@ -175,7 +175,7 @@ class SparkChild:
         self._say({"cores": self.cores, "heap": _HEAP})
 
     def _listen(self) -> None:
-        """Hears what it says until it ends, or is to end."""
+        """Reads its messages until it ends, or is to end."""
         assert self._socket is not None, "it was started"
         handle, rest = self._socket, b""
         begun_s = idle_since_s = self._clock.monotonic_s()
@@ -226,7 +226,7 @@ class SparkChild:
             self._keeper.heard(self, message)
 
     def _note_end(self) -> None:
-        """It has ended by itself."""
+        """Handles a child that has ended by itself."""
         assert self._process is not None, "it was started"
         # Its number stays its own until it is waited for: look, and leave the rest to `_bury`.
         # A busy machine may take a while between the end of its socket and its own.
@@ -261,9 +261,9 @@ class SparkChild:
         return ""
 
     def _dismiss(self, handle: socket.socket) -> None:
-        """Lets it end in good order, within limits."""
+        """Lets the child end cleanly, within time limits."""
         self.state = "stopping"
-        _log.info("Stopping Spark, which has had nothing to do for a while")
+        _log.info("Stopping Spark, which has been idle")
         self._say({"do": "stop"})
         deadline = self._clock.monotonic_s() + _STOP_S
         while self._clock.monotonic_s() < deadline:

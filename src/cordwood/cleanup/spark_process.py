@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.commit import IndexStats, RoundCommitter
-from cordwood.cleanup.round_values import Manifest, failure_from_json
+from cordwood.cleanup.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.compaction_values import Manifest, failure_from_json
 from cordwood.cleanup.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.supervise import CommittersOwner, begin_all, require_word, supervise
 from cordwood.model.clock import SystemClock
@@ -56,9 +56,9 @@ _DIED = Backoff(1.0, 60.0)
 
 
 class _Run:
-    """Some rounds that a child is to execute, or does."""
+    """Rounds that a child executes or will execute."""
 
-    def __init__(self, committers: Sequence[RoundCommitter]) -> None:
+    def __init__(self, committers: Sequence[CompactionCommitter]) -> None:
         self.committers = committers
         self.owner = CommittersOwner(committers)
         self.over = threading.Event()
@@ -66,7 +66,7 @@ class _Run:
 
     @property
     def given_up(self) -> bool:
-        """Whether no round of it is to go on, though some are not done."""
+        """Whether none of its rounds may continue, though some are not done."""
         errors = [c.result.error is not None for c in self.committers if not c.done]
         return bool(errors) and all(errors)
 
@@ -88,7 +88,7 @@ class SparkProcess:
         Args:
             settings: how many cores and how much memory for keys it may take.
             unavailable: waits after Spark could not be started.
-            died: waits after it ended without being told to.
+            died: waits after it ended unexpectedly.
             grace_s: how long the tasks of a round that was given up have to end by themselves
                 before the process is killed.
             module: what runs in the process.
@@ -113,11 +113,11 @@ class SparkProcess:
 
     # ---- the engine
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result.
 
         Raises:
-            EngineUnavailableError: Spark cannot be had for now; says why.
+            EngineUnavailableError: Spark is unavailable for now; the text gives the reason.
             EngineError: its process ended meanwhile.
         """
         committers = begin_all(committers)
@@ -129,7 +129,7 @@ class SparkProcess:
             supervise(committers, self._watching(run, child, number), sparing=True)
         except BaseException:
             # Whatever it is, tasks must not write to a directory that nobody watches over.
-            child.kill("a round went wrong in the process that serves")
+            child.kill("a round failed in the broker's process")
             child.join()
             raise
         finally:
@@ -150,7 +150,7 @@ class SparkProcess:
         require_word(committers)
 
     def _hand_over(self, run: _Run) -> tuple[SparkChild, int]:
-        rounds = [committer.round.to_json() for committer in run.committers]
+        rounds = [committer.compaction.to_json() for committer in run.committers]
         with self._lock:
             self._require_available()
             child = self._child
@@ -193,7 +193,7 @@ class SparkProcess:
         return min(share, _TABLE_BYTES_MAX)
 
     def _watching(self, run: _Run, child: SparkChild, number: int) -> Callable[[], bool]:
-        """Says whether a run goes on; one that was given up and does not end is ended."""
+        """Whether a run continues; a cancelled run that does not end is ended."""
         given_up_at: list[float] = []
 
         def is_executing() -> bool:
@@ -206,7 +206,7 @@ class SparkProcess:
                 if not given_up_at:
                     given_up_at.append(now)
                 elif now - given_up_at[0] > self._grace_s:
-                    child.kill("a round that was given up did not end")
+                    child.kill("a cancelled round did not end")
             return True
 
         return is_executing
@@ -242,7 +242,7 @@ class SparkProcess:
             run.owner.fail(message["name"], error)
         elif kind == "ended":
             if message["gave_up"]:  # what its tasks do is anybody's guess: `over` when they ended
-                child.kill("Spark gave a job up", kind="died")
+                child.kill("Spark failed a job", kind="died")
             else:
                 run.over.set()
 
@@ -275,7 +275,7 @@ class SparkProcess:
             if trouble is not None:
                 self._note_trouble(*trouble)
         for run in runs:
-            kind, why = trouble or ("", "it was told to")
+            kind, why = trouble or ("", "it was stopped")
             run.error = (
                 EngineUnavailableError(why)
                 if kind == "unavailable"
@@ -296,18 +296,18 @@ class SparkProcess:
             _log.debug("Spark is still %s: %s", kind, why)
         elif kind == "unavailable":
             _log.error(
-                "Spark is not available, so no log is compacted: %s. It is tried again in %.0f s, "
+                "Spark is not available, so no log is compacted: %s. It is retried in %.0f s, "
                 "and then from time to time",
                 why,
                 wait_s,
             )
         else:
-            _log.warning("The Spark process ended: %s. It is started again when needed", why)
+            _log.warning("The Spark process ended: %s. It is restarted when needed", why)
 
     # ---- what others ask
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Takes other settings; a child with another number of cores ends when it is idle."""
+        """Applies other settings; a child with another number of cores ends when it is idle."""
         with self._lock:
             old, self._settings = self._settings, settings
             if old.threads != settings.threads:

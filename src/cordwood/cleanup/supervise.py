@@ -1,7 +1,7 @@
 """The half of an engine that belongs to the owner of the logs: it puts groups in place meanwhile.
 
 The other half executes rounds, in another thread or another process, and calls an `Owner`: what it
-says of a round is noted in the round's committer. Whoever executes needs compiled code; this half
+says of a round is noted in the round's committer. The other half needs compiled code; this half
 does not.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cordwood.cleanup.commit import IndexStats, RoundCommitter
-from cordwood.cleanup.round_values import Manifest
+from cordwood.cleanup.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.compaction_values import Manifest
 from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError, EngineError
 
@@ -20,7 +20,7 @@ _POLL_MAX_S = 0.1
 
 
 class Owner(Protocol):
-    """Whom those who execute rounds tell what comes of them; rounds go by name."""
+    """Receives the progress and the results of rounds, by the rounds' names."""
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """A phase over so many bytes begins, of which `done` count as done."""
@@ -35,17 +35,17 @@ class Owner(Protocol):
         """A round went wrong; the first error counts."""
 
     def is_wanted(self, name: str) -> bool:
-        """Whether a round is to go on."""
+        """Whether a round may continue."""
 
 
 class CommittersOwner:
     """An `Owner` that notes all in the committers of rounds that are executed in this process."""
 
-    def __init__(self, committers: Sequence[RoundCommitter]) -> None:
-        self._by_name = {committer.round.name: committer for committer in committers}
+    def __init__(self, committers: Sequence[CompactionCommitter]) -> None:
+        self._by_name = {committer.compaction.name: committer for committer in committers}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
-        """Of no interest here."""
+        """Ignored."""
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
         """As `Owner.skip`."""
@@ -56,7 +56,7 @@ class CommittersOwner:
         self._by_name[name].result.index = index
 
     def fail(self, name: str, error: Exception) -> None:
-        """As `Owner.fail`; a task that was told to end has nothing new to say."""
+        """As `Owner.fail`; an error after the task was stopped is ignored."""
         result = self._by_name[name].result
         result.error = result.error or error
 
@@ -65,8 +65,8 @@ class CommittersOwner:
         return self._by_name[name].result.error is None
 
 
-def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
-    """Lets the tasks of rounds start; those that can be executed.
+def begin_all(committers: Sequence[CompactionCommitter]) -> list[CompactionCommitter]:
+    """Starts the rounds; returns those that can be executed.
 
     A round that cannot begin has its error in its result.
     """
@@ -81,10 +81,10 @@ def begin_all(committers: Sequence[RoundCommitter]) -> list[RoundCommitter]:
     return begun
 
 
-def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
-    """Puts in place what is ready, of every round; whether anything was.
+def commit_ready(committers: Sequence[CompactionCommitter]) -> bool:
+    """Commits the groups that are ready, of every round; returns whether there was one.
 
-    A round that cannot go on is given up, and its tasks are told.
+    A round that cannot continue is cancelled, and its tasks are notified.
     """
     moved = False
     for committer in committers:
@@ -101,13 +101,13 @@ def commit_ready(committers: Sequence[RoundCommitter]) -> bool:
 
 
 def supervise(
-    committers: Sequence[RoundCommitter],
+    committers: Sequence[CompactionCommitter],
     is_executing: Callable[[], bool],
     *,
     tick: Callable[[], None] = lambda: None,
     sparing: bool = False,
 ) -> None:
-    """Puts groups in place until the execution has ended.
+    """Commits groups until the execution has ended.
 
     Args:
         committers: of the rounds.
@@ -126,8 +126,8 @@ def supervise(
     commit_ready(committers)
 
 
-def require_word(committers: Sequence[RoundCommitter]) -> None:
+def require_word(committers: Sequence[CompactionCommitter]) -> None:
     """Notes, where a round's execution has ended with neither success nor error, that it has."""
     for committer in committers:
         if not committer.done and committer.result.error is None:
-            committer.result.error = EngineError("its task ended without a word")
+            committer.result.error = EngineError("its task ended without a result")

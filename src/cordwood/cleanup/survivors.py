@@ -2,7 +2,7 @@
 
 The key of every record of the dirty section goes into a table that keeps its newest record. Within
 a chunk (some consecutive segments that one task reads) records are numbered by their order: the
-*ordinal*, which starts anew at a multiple of 8 at each segment so that the bits of a segment are
+*ordinal*, which starts again at a multiple of 8 at each segment so that the bits of a segment are
 whole bytes. A chunk whose keys outgrow the table's budget spills: the table is emptied into entries
 by shard, as a *generation*, and filled again. `merge` then finds, over all chunks and generations
 of a shard, the entries that a newer one supersedes.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.round_values import BATCH_BYTES_MAX, SegmentSource
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
 from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
@@ -44,19 +44,19 @@ _HORIZON = 0x40
 _TABLE_SLOTS_MIN = 1 << 12
 #: Bytes of one entry of a spill.
 ENTRY_BYTES = key_table.SLOT_BYTES
-# A table is made with room for so many keys at most; beyond that it grows as keys come.
+# A table is made with space for so many keys at most; beyond that it grows as keys come.
 _ENTRIES_AT_FIRST = 1 << 21
 
 Progress = Callable[[int], None]
 
 
 def no_progress(_bytes: int) -> None:
-    """Tells nobody."""
+    """Ignores progress."""
 
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """What a walk over a segment found.
+    """The result of a walk over a segment.
 
     `keep` and `nulls` hold one bit a record, in order, lowest bit first: survives by its key, and
     has a null value. Control records and records of aborted transactions are never in `keep`.
@@ -76,7 +76,7 @@ class SegmentFacts:
 
 @dataclass(slots=True)
 class Secrets:
-    """What keys the hashes of one run; `words` is uint64[9], the last one a mask (all ones)."""
+    """The secrets of the hashes of one run; `words` is uint64[9], the last a mask (all ones)."""
 
     words: npt.NDArray[np.uint64]
 
@@ -141,7 +141,7 @@ class Walk:
     def index(
         self, segments: Sequence[SegmentSource], *, entries_max: int | None = None, shards: int = 1
     ) -> Generator[Spill, None, list[SegmentFacts]]:
-        """Puts the keys of `segments` into the table, and says which records are newest so far.
+        """Inserts the keys of `segments` into the table; returns the newest records so far.
 
         Args:
             segments: in offset order.

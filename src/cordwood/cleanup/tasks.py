@@ -27,9 +27,9 @@ from cordwood.cleanup.announcements import (
     staging_errors,
     write_progress,
 )
+from cordwood.cleanup.compaction_values import Manifest, SegmentSource
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import GroupRewriter, Output, RewriteSpec, SurvivingSegment
-from cordwood.cleanup.round import Round
-from cordwood.cleanup.round_values import Manifest, SegmentSource
 from cordwood.cleanup.scan import SegmentReader
 from cordwood.cleanup.survivors import (
     Progress,
@@ -77,20 +77,22 @@ def count_set(bits: bytes) -> int:
     return int.from_bytes(bits, "little").bit_count()
 
 
-def walk_of(round_: Round, progress: Progress = no_progress, *, fs: FileSystem = OS) -> Walk:
+def walk_of(
+    compaction: LogCompaction, progress: Progress = no_progress, *, fs: FileSystem = OS
+) -> Walk:
     """A walk over a round's segments."""
     return Walk(
-        first_dirty=round_.first_dirty,
-        aborted=AbortedTransactions(round_.aborted),
-        secrets=Secrets.from_seed(round_.seed),
-        batch_bytes_max=round_.batch_bytes_max,
+        first_dirty=compaction.first_dirty,
+        aborted=AbortedTransactions(compaction.aborted),
+        secrets=Secrets.from_seed(compaction.seed),
+        batch_bytes_max=compaction.batch_bytes_max,
         progress=progress,
         fs=fs,
     )
 
 
 def index_chunk(
-    round_: Round,
+    compaction: LogCompaction,
     segments: Sequence[SegmentSource],
     *,
     shards: int,
@@ -104,13 +106,13 @@ def index_chunk(
     With `clean`, the keys of records below the first dirty offset, to be looked up; else those of
     records at or above it.
     """
-    walk = walk_of(round_, progress, fs=fs)
+    walk = walk_of(compaction, progress, fs=fs)
     step = walk.spill_clean if clean else walk.index
     return (yield from step(segments, entries_max=entries_max, shards=shards))
 
 
 def probe_chunk(
-    round_: Round,
+    compaction: LogCompaction,
     segments: Sequence[SegmentSource],
     identities: npt.NDArray[np.uint64],
     *,
@@ -118,23 +120,23 @@ def probe_chunk(
     fs: FileSystem = OS,
 ) -> list[SegmentFacts]:
     """The facts of some clean segments, looked up among the keys of the dirty section."""
-    walk = walk_of(round_, progress, fs=fs)
+    walk = walk_of(compaction, progress, fs=fs)
     walk.load_entries(identities)
     return walk.probe(segments)
 
 
 def find_survivors(
-    round_: Round, progress: Progress = no_progress, *, fs: FileSystem = OS
+    compaction: LogCompaction, progress: Progress = no_progress, *, fs: FileSystem = OS
 ) -> Survivors:
     """Index and probe in one task, for a log whose keys fit its memory."""
-    walk = walk_of(round_, progress, fs=fs)
-    dirty = _returned(walk.index(still_to_do(round_, round_.dirty)))
-    clean = walk.probe(still_to_do(round_, round_.clean))
+    walk = walk_of(compaction, progress, fs=fs)
+    dirty = _returned(walk.index(still_to_do(compaction, compaction.dirty)))
+    clean = walk.probe(still_to_do(compaction, compaction.clean))
     return replace(combine([*clean, *dirty]), keys=int(walk.used[0]))
 
 
 def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[SegmentFacts]:
-    """What a walk returns that keeps all its keys in memory, and so yields nothing."""
+    """The result of a walk that keeps all keys in memory, and so yields nothing."""
     try:
         next(steps)
     except StopIteration as stop:
@@ -143,11 +145,13 @@ def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[Segment
     raise AssertionError("a walk without a limit spilled")
 
 
-def still_to_do(round_: Round, segments: Sequence[SegmentSource]) -> list[SegmentSource]:
-    """Those of `segments` whose groups are not in place yet."""
-    if round_.groups_done >= len(round_.groups):
+def still_to_do(
+    compaction: LogCompaction, segments: Sequence[SegmentSource]
+) -> list[SegmentSource]:
+    """Those of `segments` whose groups are not committed yet."""
+    if compaction.groups_done >= len(compaction.groups):
         return []
-    first = round_.groups[round_.groups_done][0]
+    first = compaction.groups[compaction.groups_done][0]
     return [s for s in segments if s.base_offset >= first]
 
 
@@ -170,19 +174,19 @@ def combine(facts: Sequence[SegmentFacts]) -> Survivors:
     return Survivors(facts=by_base)
 
 
-def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]:
-    """What each group still to be done needs, by number; those that stay as they are left out."""
+def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, RewriteSpec]:
+    """The input of each remaining group, by number, except unchanged groups."""
     specs = {}
-    before = TransactionSummary.from_json(round_.before)
-    for number in range(round_.groups_done, len(round_.groups)):
-        group = round_.group(number)
+    before = TransactionSummary.from_json(compaction.before)
+    for number in range(compaction.groups_done, len(compaction.groups)):
+        group = compaction.group(number)
         facts = [survivors.facts[s.base_offset] for s in group]
         if not survivors.unchanged(group):
             specs[number] = RewriteSpec(
                 staged=StagedSegment(
-                    directory=round_.directory,
+                    directory=compaction.directory,
                     base_offset=group[0].base_offset,
-                    token=round_.attempt,
+                    token=compaction.attempt,
                 ),
                 segments=tuple(
                     SurvivingSegment(
@@ -194,25 +198,25 @@ def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]
                     )
                     for source, fact in zip(group, facts, strict=True)
                 ),
-                upper_bound=round_.first_uncleanable,
-                now_ms=round_.now_ms,
-                delete_retention_ms=round_.delete_retention_ms,
-                index_interval_bytes=round_.index_interval_bytes,
-                legacy_horizon_ms=round_.legacy_horizon_ms,
-                producers=round_.producers,
+                upper_bound=compaction.first_uncleanable,
+                now_ms=compaction.now_ms,
+                delete_retention_ms=compaction.delete_retention_ms,
+                index_interval_bytes=compaction.index_interval_bytes,
+                legacy_horizon_ms=compaction.legacy_horizon_ms,
+                producers=compaction.producers,
                 aborted=tuple(
                     e
-                    for e in round_.aborted
+                    for e in compaction.aborted
                     if e.last_offset >= group[0].base_offset
                     and e.first_offset < group[-1].next_base_offset
                 ),
                 before=before,
                 after=before,
-                model=round_.model,
-                space_max=round_.space_max,
-                one_at_a_time=round_.one_at_a_time,
-                verify=round_.verify,
-                batch_bytes_max=round_.batch_bytes_max,
+                model=compaction.model,
+                space_max=compaction.space_max,
+                one_at_a_time=compaction.one_at_a_time,
+                verify=compaction.verify,
+                batch_bytes_max=compaction.batch_bytes_max,
             )
         for fact in facts:
             before = before.followed_by(fact.transactions)
@@ -222,13 +226,13 @@ def rewrite_specs(round_: Round, survivors: Survivors) -> dict[int, RewriteSpec]
 
 
 def unchanged_manifest(
-    round_: Round, group: Sequence[SegmentSource], survivors: Survivors
+    compaction: LogCompaction, group: Sequence[SegmentSource], survivors: Survivors
 ) -> Manifest:
     """The manifest of a group that stays as it is."""
     facts = survivors.facts[group[0].base_offset]
     return Manifest(
         base_offset=group[0].base_offset,
-        token=round_.attempt,
+        token=compaction.attempt,
         unchanged=True,
         log_bytes=group[0].size_bytes,
         bytes_before=group[0].size_bytes,
@@ -378,7 +382,7 @@ class Publisher:
                 del self._under_way[0]
                 continue
             if clock.monotonic_s() > deadline:
-                raise EngineError("nobody puts rewritten segments in place any more")
+                raise EngineError("the owner of the round has ended")
             pause(_WAIT_S)
 
     def _finish(self, spec: RewriteSpec, output: Output) -> Path:
@@ -533,7 +537,7 @@ class Indexed:
 
 
 def clean_whole(
-    round_: Round,
+    compaction: LogCompaction,
     progress: Progress = no_progress,
     wrote: Progress = no_progress,
     *,
@@ -542,17 +546,17 @@ def clean_whole(
     """A whole round in one task: every group is announced, also one that stays as it is."""
     clock = SystemClock()
     begun = clock.monotonic_s()
-    survivors = find_survivors(round_, progress, fs=fs)
+    survivors = find_survivors(compaction, progress, fs=fs)
     indexed = Indexed(elapsed_s=clock.monotonic_s() - begun, keys=survivors.keys)
-    specs = rewrite_specs(round_, survivors)
-    directory = Path(round_.directory)
-    publisher = Publisher(directory, round_.attempt, progress=progress, wrote=wrote, fs=fs)
+    specs = rewrite_specs(compaction, survivors)
+    directory = Path(compaction.directory)
+    publisher = Publisher(directory, compaction.attempt, progress=progress, wrote=wrote, fs=fs)
     try:
-        for number in range(round_.groups_done, len(round_.groups)):
+        for number in range(compaction.groups_done, len(compaction.groups)):
             if number in specs:
                 publisher.publish(specs[number])
             else:
-                manifest = unchanged_manifest(round_, round_.group(number), survivors)
+                manifest = unchanged_manifest(compaction, compaction.group(number), survivors)
                 announce(directory, manifest, fs=fs)
         publisher.close()
     finally:

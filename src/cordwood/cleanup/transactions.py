@@ -53,7 +53,7 @@ class AbortedTransactions:
 
 @dataclass(slots=True)
 class TransactionSummary:
-    """What a stretch of batches did to the tracker's state.
+    """The change that a sequence of batches makes to the tracker's state.
 
     `committed` says, per producer, whether a committed batch was seen after the last COMMIT marker
     of the stretch; a producer without batch or marker is absent. `observed` holds (producer id,

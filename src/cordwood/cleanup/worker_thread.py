@@ -1,7 +1,8 @@
 """A thread that works, rests for a while of the clock, and works again, until it is stopped.
 
-The clock may be one that tests or operators move: whoever moves it says so, and a rest that is over
-by the new time ends at once. Without being told, the thread sees it within a second.
+The clock may be one that tests or operators move: the caller that moves it calls `clock_moved`, and
+a rest that is over by the new time ends immediately. Without the call, the thread notices within a
+second.
 
 Source: org.apache.kafka.server.util.ShutdownableThread.
 """
@@ -40,7 +41,7 @@ class WorkerThread:
             name: of the thread, also for what is logged.
             work: one step; returns for how many ms to rest.
             clock: measures rests.
-            ends_it: errors by which `work` says that it was told to stop.
+            ends_it: errors that `work` raises when it is stopped.
         """
         self.name = name
         self.failed = False
@@ -58,7 +59,7 @@ class WorkerThread:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether it was asked to stop."""
         return self._stopping
 
     @property
@@ -77,7 +78,7 @@ class WorkerThread:
             self._condition.notify_all()
 
     def clock_moved(self) -> None:
-        """Lets it look at the clock."""
+        """Wakes the thread to check the clock."""
         with self._condition:
             self._condition.notify_all()
 
@@ -100,7 +101,7 @@ class WorkerThread:
             return self._condition.wait_for(lambda: self._has_rested, timeout_s)
 
     def stop(self) -> None:
-        """Tells it to stop, and returns at once."""
+        """Asks it to stop, and returns immediately."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
@@ -130,7 +131,7 @@ class WorkerThread:
             _log.info("[%s]: Stopped", self.name)
 
     def _may_begin(self) -> bool:
-        """Waits while it is held; whether it may go on then."""
+        """Waits while it is held; returns whether it may continue then."""
         with self._condition:
             self._condition.wait_for(lambda: self._stopping or not self._holders)
             self._is_working = not self._stopping

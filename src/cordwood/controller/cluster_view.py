@@ -18,9 +18,9 @@ from cordwood.metadata.image import (
     PartitionImage,
 )
 from cordwood.metadata.records import has_elr
-from cordwood.model.chance import Chance
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from cordwood.model.rng import Rng
 
 #: More records in one operation are refused. Source: QuorumController.MAX_RECORDS_PER_USER_OP.
 RECORDS_MAX = 10_000
@@ -32,7 +32,7 @@ class ClusterView:
 
     image: MetadataImage
     settings: ControllerSettings
-    chance: Chance
+    rng: Rng
 
     def is_active(self, broker_id: int) -> bool:
         """Whether a broker is registered, unfenced and not shutting down."""
@@ -111,7 +111,7 @@ class ClusterView:
                 f"only {total} broker(s) are registered or some brokers have all their log "
                 "directories cordoned."
             )
-        start = self.chance.below(len(unfenced)) if len(unfenced) > 1 else 0
+        start = self.rng.below(len(unfenced)) if len(unfenced) > 1 else 0
         placed = []
         for number in range(count):
             turn = (start + number) % len(unfenced)

@@ -19,7 +19,7 @@ from typing import Self
 
 from cordwood.controller import configs, features, partitions, quotas, registration, topics
 from cordwood.controller.cluster_view import ClusterView
-from cordwood.controller.registration import ListenerAddress, Node
+from cordwood.controller.registration import ListenerAddress, NodeRegistration
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import (
@@ -39,16 +39,16 @@ from cordwood.metadata.formatting import read_bootstrap_records
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.metadata_log import BATCH_RECORDS_MAX, MetadataLog
 from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_transactions
-from cordwood.metadata.uuids import fresh_uuid
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
 from cordwood.model.pauses import in_steps
+from cordwood.model.uuids import fresh_uuid
+from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
-from cordwood.storage.room_reserve import RoomReserve
 from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,11 @@ class Controller:
     """
 
     def __init__(
-        self, log: MetadataLog, node: Node, settings: ControllerSettings, reserve: RoomReserve
+        self,
+        log: MetadataLog,
+        node: NodeRegistration,
+        settings: ControllerSettings,
+        reserve: DiskReserve,
     ) -> None:
         """Use `open`."""
         self.image = MetadataImage()
@@ -121,7 +125,7 @@ class Controller:
         """
         settings = settings or ControllerSettings()
         context = context or LogContext(clock=clock, resources=ResourceCache(fs=fs))
-        reserve = RoomReserve(metadata_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
+        reserve = DiskReserve(metadata_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
         reserve.release()
         log = MetadataLog(
             metadata_dir,
@@ -130,7 +134,7 @@ class Controller:
             context=context,
             settings=settings,
         )
-        node = Node(
+        node = NodeRegistration(
             node_id=node_id,
             cluster_id=cluster_id,
             directory_ids=tuple(directory_ids),
@@ -138,8 +142,8 @@ class Controller:
             endpoints=registration.endpoints_of(listeners),
             controller_endpoints=registration.endpoints_of(controller_listeners),
             rack=rack,
-            incarnation_id=fresh_uuid(context.chance),
-            controller_incarnation_id=fresh_uuid(context.chance),
+            incarnation_id=fresh_uuid(context.rng),
+            controller_incarnation_id=fresh_uuid(context.rng),
             previous_broker_epoch=previous_broker_epoch,
         )
         controller = cls(log, node, settings, reserve)
@@ -512,7 +516,7 @@ class Controller:
         )
 
     def _view(self) -> ClusterView:
-        return ClusterView(image=self.image, settings=self.settings, chance=self.context.chance)
+        return ClusterView(image=self.image, settings=self.settings, rng=self.context.rng)
 
     def _commit(self, records: Sequence[ApiRecord]) -> None:
         """Writes records as one batch; the image has them when they are on disk."""

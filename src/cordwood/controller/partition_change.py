@@ -14,7 +14,6 @@ from typing import Any
 
 from cordwood.metadata.image import NO_LEADER, RECOVERING, PartitionImage
 from cordwood.metadata.records import ApiRecord, has_directories, partition_version
-from cordwood.metadata.uuids import text_of, texts_of
 
 #: From this level of metadata.version on, a smaller ISR needs no new leader epoch (KAFKA-15021).
 _NO_BUMP_ON_SHRINK = 14
@@ -86,7 +85,7 @@ class PartitionChange:
         self._put_assignment(fields)
         if not fields:
             return None
-        fields.update(partitionId=self.number, topicId=text_of(self.topic_id))
+        fields.update(partitionId=self.number, topicId=self.topic_id)
         version = partition_version(self.context.metadata_version)
         return ApiRecord("PartitionChangeRecord", version, fields)
 
@@ -197,7 +196,7 @@ class PartitionChange:
         if self.replicas != list(old.replicas):
             fields["replicas"] = self.replicas
             if has_directories(self.context.metadata_version):
-                fields["directories"] = texts_of(self._directories())
+                fields["directories"] = list(self._directories())
         if self.removing != list(old.removing_replicas):
             fields["removingReplicas"] = self.removing
         if self.adding != list(old.adding_replicas):

@@ -14,7 +14,6 @@ from cordwood.controller.partition_change import Election, PartitionChange, reas
 from cordwood.metadata.controller_requests import ElectionResult, Reassignment
 from cordwood.metadata.image import PartitionImage, TopicImage
 from cordwood.metadata.records import ApiRecord, Records, partition_version
-from cordwood.metadata.uuids import text_of, texts_of
 from cordwood.model.kafka_errors import (
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
@@ -193,9 +192,9 @@ def assign_directories(
         known[broker_id] = directory
         directories = [known.get(each) or view.directory_of(each) for each in partition.replicas]
         fields = {
-            "topicId": text_of(topic_id),
+            "topicId": topic_id,
             "partitionId": number,
-            "directories": texts_of(directories),
+            "directories": list(directories),
         }
         records.append(ApiRecord("PartitionChangeRecord", version, fields))
     return records

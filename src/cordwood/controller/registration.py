@@ -39,7 +39,6 @@ from cordwood.metadata.records import (
     register_controller_record,
     registration_change,
 )
-from cordwood.metadata.uuids import texts_of
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
 
 ListenerAddress = tuple[str, str, int, int]
@@ -51,7 +50,7 @@ _DEFAULT_CONTROLLER_PORT = 9093
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeRegistration:
     """This process, as it registers."""
 
     node_id: int
@@ -67,8 +66,8 @@ class Node:
 
 
 def with_known_endpoints(
-    node: Node, image: MetadataImage, voters: Sequence[Mapping[str, Any]]
-) -> Node:
+    node: NodeRegistration, image: MetadataImage, voters: Sequence[Mapping[str, Any]]
+) -> NodeRegistration:
     """The node with the recorded endpoints of its controller, if it was given none."""
     if node.controller_endpoints:
         return node
@@ -88,7 +87,7 @@ def with_known_endpoints(
     return replace(node, controller_endpoints=endpoints)
 
 
-def registering(view: ClusterView, node: Node, end_offset: int) -> Iterator[Records]:
+def registering(view: ClusterView, node: NodeRegistration, end_offset: int) -> Iterator[Records]:
     """The records of a start, in the batches that Kafka writes them in.
 
     `end_offset` is that of the log: the broker's epoch is the offset of the first record that
@@ -173,7 +172,7 @@ def directories_failed(
     changes = _Changes(view, lambda each: each != broker_id and view.is_active(each))
     changes.leaving = broker_id
     left = [each for each in broker.log_dirs if each not in failed]
-    return [*changes.of(lies_there), registration_change(broker, 2, logDirs=texts_of(left))]
+    return [*changes.of(lies_there), registration_change(broker, 2, logDirs=list(left))]
 
 
 def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid.UUID]) -> Records:
@@ -182,7 +181,7 @@ def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid
         broker.cordoned_log_dirs or ()
     ):
         return []
-    return [registration_change(broker, 3, cordonedLogDirs=texts_of(directories))]
+    return [registration_change(broker, 3, cordonedLogDirs=list(directories))]
 
 
 def unregistering(view: ClusterView, broker_id: int) -> Records:

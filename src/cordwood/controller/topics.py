@@ -21,7 +21,6 @@ from cordwood.metadata.records import (
     partition_record,
     topic_record,
 )
-from cordwood.metadata.uuids import fresh_uuid, text_of
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import (
     InvalidConfigError,
@@ -36,6 +35,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import NewTopicNames, is_reserved
+from cordwood.model.uuids import fresh_uuid
 
 MIN_ISR = "min.insync.replicas"
 CheckConfigs = Callable[[Mapping[str, str]], None]
@@ -97,7 +97,7 @@ def _create_topic(view: ClusterView, topic: NewTopic, records: Records) -> Creat
     partitions = (
         _assigned_partitions(view, topic) if topic.assignments else _placed_partitions(view, topic)
     )
-    topic_id = fresh_uuid(view.chance)
+    topic_id = fresh_uuid(view.rng)
     records.append(topic_record(topic.name, topic_id))
     records += _config_records(view, topic)
     level = view.image.metadata_version
@@ -264,7 +264,7 @@ def delete_topics(
             error = UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         results.append(error)
         if error is None:
-            records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": text_of(topic_id)}))
+            records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": topic_id}))
     _require_bounded(records)
     return records, results
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.coordinator.effects import Answer
-from cordwood.coordinator.timers import Cancellable
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.timers import Timer
 
 
 @dataclass(eq=False, slots=True)
@@ -20,7 +20,7 @@ class DeferredAnswers:
 
     offset: int
     answers: Sequence[Answer]
-    timeout: Cancellable | None = None
+    timeout: Timer | None = None
 
     def send(self) -> None:
         """Sends the answers."""

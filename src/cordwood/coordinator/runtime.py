@@ -31,7 +31,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue, DeferredAnswers
 from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
 from cordwood.coordinator.timeline import Timeline
-from cordwood.coordinator.timers import Cancellable, Timers
+from cordwood.coordinator.timers import Timers
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import (
@@ -41,6 +41,7 @@ from cordwood.model.kafka_errors import (
     RequestTimedOutError,
 )
 from cordwood.model.pauses import in_steps, is_pausing
+from cordwood.model.timers import Timer
 
 _BATCH_KEY_BYTES_MAX = 256 * 1024
 _LOADED_AT_ONCE_BYTES = 64 * 1024
@@ -159,7 +160,7 @@ class RuntimeHost(Protocol):
     def call_soon(self, run: Callable[[], object], /) -> object:
         """From any thread: calls a function on the thread that owns the broker's state."""
 
-    def call_later_ms(self, delay_ms: int, run: Callable[[], object], /) -> Cancellable:
+    def call_later_ms(self, delay_ms: int, run: Callable[[], object], /) -> Timer:
         """Schedules a function on that thread after `delay_ms` of wall-clock time."""
 
     def after_input(self, run: Callable[[], None], /) -> None:

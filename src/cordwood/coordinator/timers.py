@@ -8,19 +8,8 @@ all input that has arrived, and fires only if it is still set after that.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Protocol
 
-
-class Cancellable(Protocol):
-    """A scheduled call that can be cancelled."""
-
-    def cancel(self) -> object:
-        """Makes it not happen; without effect afterwards."""
-
-
-CallLater = Callable[[int, Callable[[], None]], Cancellable]
-"""Schedules a function after a delay of wall-clock time (ms), on the broker's thread."""
-
+from cordwood.model.timers import CallLater, Timer
 
 AfterInput = Callable[[Callable[[], None]], None]
 """Calls a function when the requests that have arrived by now have been read."""
@@ -37,7 +26,7 @@ class Timers:
     def __init__(self, call_later_ms: CallLater, after_input: AfterInput = at_once) -> None:
         self._call_later_ms = call_later_ms
         self._after_input = after_input
-        self._pending: dict[Hashable, Cancellable] = {}
+        self._pending: dict[Hashable, Timer] = {}
 
     def __len__(self) -> int:
         return len(self._pending)

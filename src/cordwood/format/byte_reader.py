@@ -25,17 +25,17 @@ _FLOAT64 = struct.Struct(">d")
 class ByteReader:
     """Reads big-endian values one after another; `CorruptError` where the bytes run out."""
 
-    __slots__ = ("_buffer", "position")
+    __slots__ = ("buffer", "position")
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
-        self._buffer = memoryview(buffer)
+        self.buffer = memoryview(buffer)
         # Invariant: 0 <= position; the next read starts here.
         self.position = position
 
     @property
     def remaining(self) -> int:
         """Bytes not read yet."""
-        return max(0, len(self._buffer) - self.position)
+        return max(0, len(self.buffer) - self.position)
 
     def take(self, size_bytes: int) -> bytes:
         """The next `size_bytes` bytes, copied.
@@ -52,7 +52,7 @@ class ByteReader:
                 position=start,
             )
         self.position = start + size_bytes
-        return bytes(self._buffer[start : self.position])
+        return bytes(self.buffer[start : self.position])
 
     def fixed(self, size_bytes: int) -> bytes:
         """The `size_bytes` bytes of a value that always takes as many.
@@ -61,16 +61,16 @@ class ByteReader:
             CutOffError: fewer remain.
         """
         start = self._advance(size_bytes)
-        return bytes(self._buffer[start : self.position])
+        return bytes(self.buffer[start : self.position])
 
     def int8(self) -> int:
         """A signed byte."""
-        value = self._buffer[self._advance(1)]
+        value = self.buffer[self._advance(1)]
         return value - 256 if value > 127 else value
 
     def uint8(self) -> int:
         """An unsigned byte."""
-        return self._buffer[self._advance(1)]
+        return self.buffer[self._advance(1)]
 
     def int16(self) -> int:
         """Two bytes, signed."""
@@ -95,22 +95,22 @@ class ByteReader:
     def float64(self) -> float:
         """Eight bytes, IEEE 754."""
         start = self._advance(_FLOAT64.size)
-        value: float = _FLOAT64.unpack_from(self._buffer, start)[0]
+        value: float = _FLOAT64.unpack_from(self.buffer, start)[0]
         return value
 
     def varint(self) -> int:
         """A zigzag-coded int32."""
-        value, self.position = decode_varint(self._buffer, self.position)
+        value, self.position = decode_varint(self.buffer, self.position)
         return value
 
     def varlong(self) -> int:
         """A zigzag-coded int64."""
-        value, self.position = decode_varlong(self._buffer, self.position)
+        value, self.position = decode_varlong(self.buffer, self.position)
         return value
 
     def unsigned_varint(self) -> int:
         """An unsigned varint, 0 .. 2^32-1."""
-        value, self.position = decode_unsigned_varint(self._buffer, self.position)
+        value, self.position = decode_unsigned_varint(self.buffer, self.position)
         return value
 
     def text(self, size_bytes: int) -> str:
@@ -130,12 +130,12 @@ class ByteReader:
 
     def _unpack(self, layout: struct.Struct) -> int:
         start = self._advance(layout.size)
-        value: int = layout.unpack_from(self._buffer, start)[0]
+        value: int = layout.unpack_from(self.buffer, start)[0]
         return value
 
     def _advance(self, size_bytes: int) -> int:
         start = self.position
-        if start < 0 or size_bytes > len(self._buffer) - start:
+        if start < 0 or size_bytes > len(self.buffer) - start:
             raise CutOffError(
                 f"{size_bytes} bytes are needed, {self.remaining} remain", position=start
             )

@@ -1,55 +1,35 @@
-"""Kafka's own messages, described in text and decoded by one generic reader.
+"""Messages kept in records, as values by the schema's names, and as the JSON of Kafka's tools.
 
-A schema is a few lines:
-
-    message PartitionRecord key=3 versions=0-2 flexible=0+
-      partitionId int32 default=-1
-      directories []uuid 1+
-      eligibleLeaderReplicas []int32? 2+ tag=1 default=null
-      endPoints []{}
-        name string
-
-A field is its name, its type (`[]` an array, `{}` a struct whose fields follow, indented, `?`
-nullable in all versions, `?2+` in some), the versions that have it when not all do, its tag when it
-lives in the tag section, and its default when that is not the type's zero.
-
-Flexible versions use compact lengths (unsigned varint of length + 1, 0 for null) and end every
-struct with a tag section; the others use int16 lengths for strings, int32 for bytes and arrays, -1
-for null. A nullable struct follows a byte (-1 null, 1 there), in the tag section an unsigned varint
-(0, 1). uuids are given as Kafka prints them: 22 characters of URL-safe base64.
-
-Source: KIP-482 and Kafka's message generator (org.apache.kafka.message).
+Requests and responses are objects of typed classes (`cordwood.protocol.messages`). Records are
+dicts by field name: Kafka's tools print them by those names, and a record's kind is known only when
+its key has been read.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from typing import Any
+from uuid import UUID
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.message_codec import (
-    ALL_VERSIONS,
-    STRING_BYTES_MAX,
-    ZERO_UUID,
-    Codec,
+from cordwood.format.messages.codec import codec_of
+from cordwood.format.messages.primitives import STRING_BYTES_MAX
+from cordwood.format.messages.schema import (
     Field,
+    MessageSchema,
     VersionRange,
-    codec_of,
     default_of,
-    uuid_bytes,
-    uuid_text,
+    schemas,
 )
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
+from cordwood.model.errors import CorruptError, EncodingError
+from cordwood.model.uuids import uuid_text
 
 __all__ = [
     "STRING_BYTES_MAX",
-    "ZERO_UUID",
     "Field",
     "MessageSchema",
     "MessageValue",
@@ -60,36 +40,7 @@ __all__ = [
     "read_message",
     "require_readable",
     "schemas",
-    "uuid_bytes",
-    "uuid_text",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSchema:
-    """A message with the versions that can be read; `flexible` are those with tag sections."""
-
-    name: str
-    key: int
-    versions: VersionRange
-    flexible: VersionRange
-    fields: tuple[Field, ...]
-    codecs: dict[int, Codec] = dataclass_field(default_factory=dict, compare=False, repr=False)
-
-    def codec(self, version: int) -> Codec:
-        """What reads and writes that version.
-
-        Raises:
-            UnsupportedVersionError: the version is not one of the schema's.
-        """
-        found = self.codecs.get(version)
-        if found is None:
-            if version not in self.versions:
-                raise UnsupportedVersionError(f"{self.name} of version {version}")
-            found = self.codecs[version] = codec_of(
-                self.fields, version, is_flexible=version in self.flexible
-            )
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,26 +50,6 @@ class MessageValue:
     schema: MessageSchema
     version: int
     fields: dict[str, Any]
-
-
-def schemas(text: str) -> dict[str, MessageSchema]:
-    """The schemas that `text` describes, by name."""
-    found: dict[str, MessageSchema] = {}
-    lines = [line for line in text.splitlines() if line.strip()]
-    position = 0
-    while position < len(lines):
-        word, name, *settings = lines[position].split()
-        assert word == "message", lines[position]
-        options = dict(setting.split("=", 1) for setting in settings)
-        fields, position = _parse_fields(lines, position + 1, "  ")
-        found[name] = MessageSchema(
-            name=name,
-            key=int(options.get("key", "-1")),
-            versions=VersionRange.parse(options["versions"]),
-            flexible=VersionRange.parse(options["flexible"]),
-            fields=fields,
-        )
-    return found
 
 
 def decode_message(
@@ -145,7 +76,8 @@ def read_message(schema: MessageSchema, version: int, reader: ByteReader) -> Mes
         UnsupportedVersionError: the version is not one of the schema's.
         CorruptError: the bytes are malformed.
     """
-    return MessageValue(schema=schema, version=version, fields=schema.codec(version).read(reader))
+    fields, reader.position = codec_of(schema, version).read(reader.buffer, reader.position)
+    return MessageValue(schema=schema, version=version, fields=fields)
 
 
 def encode_message(schema: MessageSchema, version: int, fields: Mapping[str, Any]) -> bytes:
@@ -157,11 +89,7 @@ def encode_message(schema: MessageSchema, version: int, fields: Mapping[str, Any
             where there must be a value, a number out of range.
     """
     out = bytearray()
-    codec = schema.codec(version)
-    try:
-        codec.write(out, fields)
-    except (struct.error, AttributeError, TypeError, UnicodeError, CorruptError) as error:
-        raise EncodingError(f"{schema.name} of version {version}: {error}") from error
+    codec_of(schema, version).write(out, fields)
     return bytes(out)
 
 
@@ -178,9 +106,9 @@ def require_readable(
         found = decode_message(schema, version, data).fields
     except CorruptError as error:
         raise EncodingError(f"{what} cannot be read back: {error}") from error
-    codec = schema.codec(version)
-    for name in codec.names:
-        if name in fields and not _is_same(fields[name], found[name]):
+    for field in schema.fields:
+        name = field.name
+        if version in field.versions and name in fields and not _is_same(fields[name], found[name]):
             raise EncodingError(f"{what} reads back with another {name}")
 
 
@@ -205,54 +133,6 @@ def message_json(value: MessageValue) -> dict[str, Any]:
     Source: the generated *JsonConverter classes.
     """
     return _struct_json(value.schema.fields, value.version, value.fields)
-
-
-def _parse_fields(lines: list[str], position: int, indent: str) -> tuple[tuple[Field, ...], int]:
-    fields: list[Field] = []
-    while position < len(lines) and lines[position].startswith(indent):
-        name, kind, *settings = lines[position].split()
-        children, position = _parse_fields(lines, position + 1, indent + "  ")
-        versions, options = ALL_VERSIONS, {}
-        for setting in settings:
-            key, separator, value = setting.partition("=")
-            if separator:
-                options[key] = value
-            else:
-                versions = VersionRange.parse(setting)
-        kind, question, nullable = kind.partition("?")
-        is_array = kind.startswith("[]")
-        kind = kind.removeprefix("[]")
-        field_kind = "struct" if kind == "{}" else kind
-        fields.append(
-            Field(
-                name=name,
-                kind=field_kind,
-                is_array=is_array,
-                versions=versions,
-                nullable=VersionRange.parse(nullable or "0+") if question else None,
-                tag=int(options["tag"]) if "tag" in options else None,
-                default=_parse_default(field_kind, is_array, options.get("default")),
-                fields=children,
-            )
-        )
-    return tuple(fields), position
-
-
-def _parse_default(kind: str, is_array: bool, text: str | None) -> Any:
-    if text == "null":
-        return None
-    if is_array:
-        return []
-    if kind in {"string", "bytes"}:
-        assert text is None, text
-        return "" if kind == "string" else b""
-    if kind == "uuid":
-        return ZERO_UUID
-    if kind == "struct":
-        return {}
-    if kind == "bool":
-        return text == "true"
-    return 0.0 if kind == "float64" else int(text or "0")
 
 
 # ---- JSON
@@ -282,4 +162,6 @@ def _element_json(field: Field, version: int, value: Any) -> Any:
         return _struct_json(field.fields, version, value)
     if field.kind == "bytes":
         return base64.b64encode(value).decode()
+    if isinstance(value, UUID):
+        return uuid_text(value)
     return value

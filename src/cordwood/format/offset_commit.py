@@ -9,12 +9,13 @@ Source: OffsetCommitKey, OffsetCommitValue of org.apache.kafka.coordinator.group
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 from typing import NamedTuple
+from uuid import UUID
 
-from cordwood.format.message_schema import STRING_BYTES_MAX, ZERO_UUID, uuid_bytes, uuid_text
+from cordwood.format.messages.primitives import STRING_BYTES_MAX
 from cordwood.format.varint import decode_unsigned_varint, encode_unsigned_varint
 from cordwood.model.errors import CorruptError, EncodingError
+from cordwood.model.uuids import ZERO_UUID, uuid_of_bytes
 
 KEY_TYPE = 1
 VERSION = 4
@@ -40,18 +41,14 @@ class OffsetCommitKey(NamedTuple):
 
 
 class OffsetCommitValue(NamedTuple):
-    """The offset; times in ms, -1 for none. `topic_id` is as Kafka prints it."""
+    """The offset; times in ms, -1 for none."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp: int
     expire_timestamp: int
-    topic_id: str
-
-
-_text_of = lru_cache(maxsize=4096)(uuid_text)
-_bytes_of = lru_cache(maxsize=4096)(uuid_bytes)
+    topic_id: UUID
 
 
 def encode_offset_commit_key(key: OffsetCommitKey) -> bytes:
@@ -89,7 +86,7 @@ def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
                 _END_WITH_EXPIRY.pack(value.commit_timestamp, value.expire_timestamp),
             )
         )
-    tags = _NO_TAGS if value.topic_id == ZERO_UUID else _TOPIC_ID_TAG + _bytes_of(value.topic_id)
+    tags = _NO_TAGS if value.topic_id == ZERO_UUID else _TOPIC_ID_TAG + value.topic_id.bytes
     return b"".join(
         (
             _START.pack(VERSION, value.offset, value.leader_epoch),
@@ -154,9 +151,9 @@ def decode_offset_commit_value(data: bytes) -> OffsetCommitValue | None:
     return OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp, -1, topic_id)
 
 
-def _topic_id(tags: bytes) -> str | None:
+def _topic_id(tags: bytes) -> UUID | None:
     if tags == _NO_TAGS:
         return ZERO_UUID
     if tags.startswith(_TOPIC_ID_TAG) and len(tags) == len(_TOPIC_ID_TAG) + _UUID_BYTES:
-        return _text_of(tags[len(_TOPIC_ID_TAG) :])
+        return uuid_of_bytes(tags[len(_TOPIC_ID_TAG) :])
     return None

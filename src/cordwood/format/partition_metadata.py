@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cordwood.format.message_schema import ZERO_UUID, uuid_bytes
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError
+from cordwood.model.uuids import ZERO_UUID, parse_uuid
 
 VERSION = 0
 
@@ -42,8 +42,7 @@ def parse_partition_metadata(data: Buffer | str) -> PartitionMetadata:
     topic_id = re.fullmatch(r"topic_id:\s+(\S+)", lines[1])
     if version is None or topic_id is None:
         raise CorruptError(f"malformed partition.metadata: {text[:100]!r}")
-    uuid_bytes(topic_id[1])
-    if topic_id[1] == ZERO_UUID:
+    if parse_uuid(topic_id[1]) == ZERO_UUID:
         raise CorruptError("partition.metadata holds the zero topic id")
     return PartitionMetadata(version=int(version[1]), topic_id=topic_id[1])
 
@@ -54,5 +53,5 @@ def build_partition_metadata(topic_id: str) -> bytes:
     Raises:
         CorruptError: the id is no uuid.
     """
-    uuid_bytes(topic_id)
+    parse_uuid(topic_id)
     return f"version: {VERSION}\ntopic_id: {topic_id}".encode()

@@ -6,10 +6,12 @@ Source: org.apache.kafka.metadata.KRaftMetadataCache, Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from uuid import UUID
 
-from cordwood.metadata.feature_levels import KRAFT_VERSION, served_level
+from cordwood.metadata.feature_levels import KRAFT_VERSION, SUPPORTED_FEATURES, served_level
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.publisher import MetadataUpdate
+from cordwood.model.kafka_errors import UnknownTopicIdError
 
 
 class MetadataCache:
@@ -27,6 +29,22 @@ class MetadataCache:
     def on_metadata_update(self, update: MetadataUpdate) -> None:
         """As `MetadataPublisher`."""
         self.image = update.after
+
+    def topic_name(self, topic_id: UUID) -> str:
+        """The name of a topic.
+
+        Raises:
+            UnknownTopicIdError: no topic has that id.
+        """
+        name = self.image.topic_names.get(topic_id)
+        if name is None:
+            raise UnknownTopicIdError("This server does not host this topic ID.")
+        return name
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        """The lowest and highest supported level of each feature, both inclusive."""
+        return SUPPORTED_FEATURES
 
     def finalized_features(self) -> Mapping[str, int]:
         """The finalized levels as ApiVersions shows them, `kraft.version` among them.

@@ -24,9 +24,9 @@ from cordwood.metadata.image import (
     TopicImage,
 )
 from cordwood.metadata.persistent_map import PersistentMap
-from cordwood.metadata.uuids import uuid_of
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import CorruptError
+from cordwood.model.uuids import uuid_text
 
 _UNCHANGED_LEADER = -2
 _UNCHANGED_STATE = -1
@@ -186,15 +186,15 @@ class ImageDelta:
     # ---- topics
 
     def _topic(self, fields: Fields) -> None:
-        topic_id = uuid_of(fields["topicId"])
+        topic_id = fields["topicId"]
         self._names.put(topic_id, fields["name"])
         self._open(TopicImage(name=fields["name"], topic_id=topic_id))
 
     def _remove_topic(self, fields: Fields) -> None:
-        topic_id = uuid_of(fields["topicId"])
+        topic_id = fields["topicId"]
         name = self._names.get(topic_id)
         if name is None:
-            raise CorruptError(f"a topic is removed that is not there: {fields['topicId']}")
+            raise CorruptError(f"a missing topic is removed: {uuid_text(fields['topicId'])}")
         self._names.remove(topic_id)
         self._topics.remove(name)
         self._configs.remove((ConfigResource.TOPIC, name))
@@ -202,7 +202,7 @@ class ImageDelta:
 
     def _partition(self, fields: Fields) -> None:
         replicas = tuple(fields["replicas"])
-        directories = tuple(uuid_of(each) for each in fields["directories"])
+        directories = tuple(fields["directories"])
         self._partitions_of(fields)[fields["partitionId"]] = PartitionImage(
             replicas=replicas,
             isr=tuple(fields["isr"]),
@@ -222,13 +222,13 @@ class ImageDelta:
         old = partitions.get(fields["partitionId"])
         if old is None:
             raise CorruptError(
-                f"partition {fields['partitionId']} of topic {fields['topicId']} changes, "
-                "and is not there"
+                f"partition {fields['partitionId']} of topic {uuid_text(fields['topicId'])} "
+                "changes, and is not there"
             )
         partitions[fields["partitionId"]] = changed_partition(old, fields)
 
     def _partitions_of(self, fields: Fields) -> dict[int, PartitionImage]:
-        topic_id = uuid_of(fields["topicId"])
+        topic_id = fields["topicId"]
         partitions = self._open_topics.get(topic_id)
         if partitions is not None:
             return partitions
@@ -236,7 +236,7 @@ class ImageDelta:
         topic = None if name is None else self._topics.get(name)
         if topic is None:
             raise CorruptError(
-                f"partition {fields['partitionId']} of topic {fields['topicId']}, "
+                f"partition {fields['partitionId']} of topic {uuid_text(fields['topicId'])}, "
                 "and there is no such topic"
             )
         return self._open(topic)
@@ -253,7 +253,7 @@ class ImageDelta:
         for name in names:
             topic = self._topics.get(name)
             if topic is None:
-                raise CorruptError(f"eligible leader replicas of a topic that is not there: {name}")
+                raise CorruptError(f"eligible leader replicas of a missing topic: {name}")
             cleared = {
                 number: replace(each, elr=(), last_known_elr=())
                 for number, each in topic.partitions.items()
@@ -308,14 +308,14 @@ class ImageDelta:
             BrokerImage(
                 broker_id=fields["brokerId"],
                 epoch=fields["brokerEpoch"],
-                incarnation_id=uuid_of(fields["incarnationId"]),
+                incarnation_id=fields["incarnationId"],
                 rack=fields["rack"],
                 fenced=fields["fenced"],
                 in_controlled_shutdown=fields["inControlledShutdown"],
-                log_dirs=tuple(uuid_of(each) for each in fields["logDirs"]),
+                log_dirs=tuple(fields["logDirs"]),
                 endpoints=_endpoints(fields["endPoints"]),
                 features=_features(fields["features"]),
-                cordoned_log_dirs=None if cordoned is None else _uuids(cordoned),
+                cordoned_log_dirs=None if cordoned is None else tuple(cordoned),
                 is_migrating_zk_broker=fields["isMigratingZkBroker"],
             ),
         )
@@ -334,10 +334,8 @@ class ImageDelta:
                 fenced={_FENCE: True, _UNFENCE: False}.get(fields["fenced"], broker.fenced),
                 in_controlled_shutdown=broker.in_controlled_shutdown
                 or fields["inControlledShutdown"] == 1,
-                log_dirs=_uuids(fields["logDirs"]) or broker.log_dirs,
-                cordoned_log_dirs=broker.cordoned_log_dirs
-                if cordoned is None
-                else _uuids(cordoned),
+                log_dirs=tuple(fields["logDirs"]) or broker.log_dirs,
+                cordoned_log_dirs=broker.cordoned_log_dirs if cordoned is None else tuple(cordoned),
             ),
         )
 
@@ -356,7 +354,7 @@ class ImageDelta:
             fields["controllerId"],
             ControllerImage(
                 controller_id=fields["controllerId"],
-                incarnation_id=uuid_of(fields["incarnationId"]),
+                incarnation_id=fields["incarnationId"],
                 zk_migration_ready=fields["zkMigrationReady"],
                 endpoints=_endpoints(fields["endPoints"]),
                 features=_features(fields["features"]),
@@ -370,7 +368,7 @@ class ImageDelta:
 
     def _remove_acl(self, fields: Fields) -> None:
         if self._acls.get(fields["id"]) is None:
-            raise CorruptError(f"an ACL is removed that is not there: {fields['id']}")
+            raise CorruptError(f"a missing ACL is removed: {uuid_text(fields['id'])}")
         self._acls.remove(fields["id"])
 
     def _scram(self, fields: Fields) -> None:
@@ -404,7 +402,7 @@ def changed_partition(old: PartitionImage, fields: Fields) -> PartitionImage:
         leader=fields["leader"] if has_election else old.leader,
         leader_epoch=old.leader_epoch + has_election,
         partition_epoch=old.partition_epoch + 1,
-        directories=_directories(old, replicas) if directories is None else _uuids(directories),
+        directories=_directories(old, replicas) if directories is None else tuple(directories),
         removing_replicas=_changed(fields["removingReplicas"], old.removing_replicas),
         adding_replicas=_changed(fields["addingReplicas"], old.adding_replicas),
         elr=_changed(fields["eligibleLeaderReplicas"], old.elr),
@@ -423,10 +421,6 @@ def _directories(old: PartitionImage, replicas: tuple[int, ...]) -> tuple[uuid.U
 
 def _changed(new: Sequence[_Item] | None, old: tuple[_Item, ...]) -> tuple[_Item, ...]:
     return old if new is None else tuple(new)
-
-
-def _uuids(texts: Sequence[str]) -> tuple[uuid.UUID, ...]:
-    return tuple(uuid_of(each) for each in texts)
 
 
 def _endpoints(points: Sequence[Fields]) -> tuple[Endpoint, ...]:

@@ -23,10 +23,10 @@ from cordwood.metadata.image import Endpoint
 from cordwood.metadata.records import ApiRecord, feature_record
 from cordwood.metadata.replay import read_snapshot_records
 from cordwood.metadata.snapshot_file import kraft_controls, snapshot_batches, write_snapshot
-from cordwood.metadata.uuids import fresh_uuid, text_of, uuid_of
-from cordwood.model.chance import Chance, SystemChance
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.rng import Rng, SystemRng
+from cordwood.model.uuids import ZERO_UUID, fresh_uuid, parse_uuid, uuid_text
 from cordwood.storage.filesystem import OS, FileSystem
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
@@ -44,7 +44,7 @@ def format_directories(
     metadata_dir: Path | None = None,
     has_dynamic_voters: bool = True,
     on_format: Callable[[Path], object] = lambda _: None,
-    chance: Chance | None = None,
+    rng: Rng | None = None,
     fs: FileSystem = OS,
 ) -> list[uuid.UUID]:
     """Formats directories for a node that is broker and the only controller; returns their ids.
@@ -61,14 +61,14 @@ def format_directories(
         CorruptError: a directory's `meta.properties` cannot be read.
         NoSpaceError, OSError: the disk returned an error.
     """
-    chance = chance or SystemChance()
+    rng = rng or SystemRng()
     ids: list[uuid.UUID] = []
     new: list[Path] = []
     for log_dir in log_dirs:
         found = read_directory(log_dir, fs=fs)
         if found is None:
             new.append(log_dir)
-            ids.append(fresh_uuid(chance))
+            ids.append(fresh_uuid(rng))
         else:
             require_own(log_dir, found, node_id=node_id, cluster_id=cluster_id)
             ids.append(_directory_id(found, log_dir))
@@ -82,7 +82,7 @@ def format_directories(
             _write_voters(log_dir / CLUSTER_METADATA_DIR, voter, clock.now_ms(), fs)
         _write_bootstrap(log_dir, features, clock.now_ms(), fs)
         properties = MetaProperties(
-            version=1, cluster_id=cluster_id, node_id=node_id, directory_id=text_of(directory_id)
+            version=1, cluster_id=cluster_id, node_id=node_id, directory_id=uuid_text(directory_id)
         )
         # Last, because it marks the directory as formatted.
         fs.replace_durably(log_dir / META_PROPERTIES, build_meta_properties(properties))
@@ -187,7 +187,7 @@ def build_quorum_state(
             "leaderId": leader_id,
             "leaderEpoch": leader_epoch,
             "votedId": voted_id,
-            "votedDirectoryId": text_of(uuid.UUID(int=0)),
+            "votedDirectoryId": uuid_text(ZERO_UUID),
             "data_version": 1,
         }
     return json.dumps(state, separators=(",", ":")).encode()
@@ -196,13 +196,13 @@ def build_quorum_state(
 def _directory_id(properties: MetaProperties, log_dir: Path) -> uuid.UUID:
     if properties.directory_id is None:
         raise ConfigError(f"{log_dir}/{META_PROPERTIES} has no directory.id")
-    return uuid_of(properties.directory_id)
+    return parse_uuid(properties.directory_id)
 
 
 def _voter(node_id: int, directory_id: uuid.UUID, endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     return {
         "voterId": node_id,
-        "voterDirectoryId": text_of(directory_id),
+        "voterDirectoryId": directory_id,
         "endpoints": [
             {"name": each.name, "host": each.host, "port": each.port} for each in endpoints
         ],

@@ -30,7 +30,6 @@ from cordwood.metadata.records import ApiRecord
 from cordwood.metadata.replay import Replay, replay_metadata_log, valid_batches
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import ControlRecord, control_batch, data_batch, kraft_controls
-from cordwood.metadata.uuids import text_of
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import (
@@ -43,6 +42,7 @@ from cordwood.model.kafka_errors import PolicyViolationError, StorageError, Unkn
 from cordwood.model.pauses import background
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
@@ -89,7 +89,7 @@ class MetadataLog:
                 topic_partition=TOPIC_PARTITION,
                 config=_log_config(settings),
                 context=context,
-                topic_id=text_of(TOPIC_ID),
+                topic_id=uuid_text(TOPIC_ID),
             )
         )
         self.replay = self._read()
@@ -251,8 +251,8 @@ class MetadataLog:
 
     def _require_sole_voter(self, state: Mapping[str, Any], directory_id: uuid.UUID) -> None:
         if self.kraft_version:
-            found = [(each["voterId"], each["voterDirectoryId"]) for each in self.voters]
-            own = [(self._node_id, text_of(directory_id))]
+            found = [(each["voterId"], uuid_text(each["voterDirectoryId"])) for each in self.voters]
+            own = [(self._node_id, uuid_text(directory_id))]
         else:
             found = [(each["voterId"], "") for each in state.get("currentVoters") or ()]
             own = [(self._node_id, "")]
@@ -294,7 +294,7 @@ def _values_of(records: Sequence[ApiRecord]) -> list[bytes]:
     except EncodingError as error:
         _log.error("A change of the cluster's metadata was refused: %s", error)
         raise UnknownServerError(
-            f"the metadata log cannot hold a value, and nothing was changed: {error}"
+            f"a value does not fit the metadata log, and nothing was changed: {error}"
         ) from error
 
 

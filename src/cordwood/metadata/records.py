@@ -19,7 +19,6 @@ from cordwood.metadata.image import (
     PartitionImage,
     QuotaEntity,
 )
-from cordwood.metadata.uuids import text_of, texts_of
 
 #: Levels of metadata.version from which on something is written.
 LATEST_METADATA_VERSION = 30
@@ -91,7 +90,7 @@ def partition_version(metadata_version: int) -> int:
 
 def topic_record(name: str, topic_id: uuid.UUID) -> ApiRecord:
     """A new topic."""
-    return ApiRecord("TopicRecord", 0, {"name": name, "topicId": text_of(topic_id)})
+    return ApiRecord("TopicRecord", 0, {"name": name, "topicId": topic_id})
 
 
 def partition_record(
@@ -101,7 +100,7 @@ def partition_record(
     version = partition_version(metadata_version)
     fields: dict[str, Any] = {
         "partitionId": number,
-        "topicId": text_of(topic_id),
+        "topicId": topic_id,
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
         "removingReplicas": list(partition.removing_replicas),
@@ -112,7 +111,7 @@ def partition_record(
         "leaderRecoveryState": partition.recovery_state,
     }
     if version >= 1:
-        fields["directories"] = texts_of(partition.directories)
+        fields["directories"] = list(partition.directories)
     if version >= 2:
         fields["eligibleLeaderReplicas"] = list(partition.elr) or None
         fields["lastKnownElr"] = list(partition.last_known_elr) or None
@@ -162,7 +161,7 @@ def register_broker_record(broker: BrokerImage, metadata_version: int) -> ApiRec
         version = 4
     fields: dict[str, Any] = {
         "brokerId": broker.broker_id,
-        "incarnationId": text_of(broker.incarnation_id),
+        "incarnationId": broker.incarnation_id,
         "brokerEpoch": broker.epoch,
         "endPoints": _endpoints(broker.endpoints),
         "features": _features(broker.features),
@@ -173,9 +172,9 @@ def register_broker_record(broker: BrokerImage, metadata_version: int) -> ApiRec
     if version >= 2:
         fields["isMigratingZkBroker"] = broker.is_migrating_zk_broker
     if version >= 3:
-        fields["logDirs"] = texts_of(broker.log_dirs)
+        fields["logDirs"] = list(broker.log_dirs)
     if version >= 4 and broker.cordoned_log_dirs is not None:
-        fields["cordonedLogDirs"] = texts_of(broker.cordoned_log_dirs)
+        fields["cordonedLogDirs"] = list(broker.cordoned_log_dirs)
     return ApiRecord("RegisterBrokerRecord", version, fields)
 
 
@@ -186,7 +185,7 @@ def register_controller_record(controller: ControllerImage) -> ApiRecord:
         0,
         {
             "controllerId": controller.controller_id,
-            "incarnationId": text_of(controller.incarnation_id),
+            "incarnationId": controller.incarnation_id,
             "zkMigrationReady": controller.zk_migration_ready,
             "endPoints": _endpoints(controller.endpoints),
             "features": _features(controller.features),

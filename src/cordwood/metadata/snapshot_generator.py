@@ -100,7 +100,7 @@ class SnapshotGenerator:
         try:
             self.write()
         except StorageError as error:
-            _log.warning("No snapshot at the stop: %s", error)
+            _log.warning("Cannot write a metadata snapshot at shutdown: %s", error)
 
     def write(self) -> Path:
         """Writes a snapshot of the image.

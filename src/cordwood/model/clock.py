@@ -28,6 +28,21 @@ class SystemClock:
         return time.monotonic()
 
 
+class FixedClock:
+    """One moment: for work that is done as of a time that the caller chooses."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self._now_ms
+
+    def monotonic_s(self) -> float:
+        """Seconds from an arbitrary start; always the same."""
+        return 0.0
+
+
 class MovableClock:
     """The machine's clock, some time ahead of it: for trying out what happens in a week."""
 

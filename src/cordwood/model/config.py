@@ -41,6 +41,13 @@ class BrokerName:
     name: str
     factor: int = 1
 
+    def scaled(self, value: Value | None) -> Value | None:
+        """A value of the broker setting in the unit of the topic setting."""
+        if self.factor == 1:
+            return value
+        assert isinstance(value, int), self.name
+        return value * self.factor
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSetting:
@@ -131,7 +138,7 @@ def _timed(name: str, rule: Rule, default: int, doc: str, *broker: tuple[str, in
 
 _TOPIC_TABLE = (
     _topic("cleanup.policy", "log.cleanup.policy", _POLICY, ("delete",), "",
-           "What becomes of old segments: deleted, compacted, both, or (empty) neither."),
+           "How old segments are cleaned: deleted, compacted, both, or (empty) neither."),
     _timed("retention.ms", _long(-1), 168 * _HOUR_MS,
            "How long records are retained by the delete policy; -1 for ever.",
            ("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS),
@@ -146,7 +153,7 @@ _TOPIC_TABLE = (
            "Time that a segment's records may span before the next one is started.",
            ("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
     _timed("segment.jitter.ms", _long(0), 0,
-           "Up to how much is taken off segment.ms at random, so that not all roll at once.",
+           "Maximum random reduction of segment.ms, so that not all segments roll together.",
            ("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
     _topic("segment.index.bytes", "log.index.size.max.bytes", _int(4), 10 * _MIB, "bytes",
            "Largest size of an index file, and the size a new one is preallocated with."),
@@ -174,11 +181,11 @@ _TOPIC_TABLE = (
     _topic("message.timestamp.type", "log.message.timestamp.type", _TIMESTAMP_TYPE, "CreateTime",
            "", "Whose time a record bears: its producer's or the broker's."),
     _topic("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", _long(0),
-           LONG_MAX, "ms", "How far in the past a producer's timestamp may lie."),
+           LONG_MAX, "ms", "How far in the past a producer's timestamp may be."),
     _topic("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", _long(0),
-           _HOUR_MS, "ms", "How far in the future a producer's timestamp may lie."),
+           _HOUR_MS, "ms", "How far in the future a producer's timestamp may be."),
     _topic("preallocate", "log.preallocate", _BOOLEAN, False, "",
-           "Whether a new segment's .log takes its full size at once."),
+           "Whether a new segment's .log is allocated with its full size."),
     _topic("flush.messages", "log.flush.interval.messages", _long(1), LONG_MAX, "records",
            "Records appended between two flushes to disk."),
     _timed("flush.ms", _long(0), LONG_MAX, "Time between two flushes to disk.",
@@ -296,7 +303,7 @@ _BROKER_TABLE = (
     _broker("num.partitions", _int(1), 1, "partitions", "Partitions of a new topic."),
     _broker("default.replication.factor", _int(), 1, "replicas", "Replicas of a new topic."),
     _broker("auto.create.topics.enable", _BOOLEAN, True, "",
-            "Whether a topic is created when it is first asked for."),
+            "Whether a topic is created when it is first requested."),
     _broker("delete.topic.enable", _BOOLEAN, True, "", "Whether topics may be deleted."),
     _broker("log.dir.failure.timeout.ms", _long(1), 30_000, "ms",
             "How long a failed directory may stay unknown to the controller."),
@@ -494,6 +501,18 @@ class BrokerConfig:
             if name not in values and older in values:
                 fields[name.replace(".", "_")] = values[older]
         return cls(**fields)  # type: ignore[arg-type]
+
+
+def _require_settings(
+    fields: Iterable[str], settings: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting]
+) -> None:
+    """Asserts that each field is named after a setting: no other would ever be given a value."""
+    unnamed = set(fields) - {name.replace(".", "_") for name in settings}
+    assert not unnamed, f"fields without a setting of that name: {sorted(unnamed)}"
+
+
+_require_settings(LogConfig.__dataclass_fields__, TOPIC_SETTINGS)
+_require_settings(BrokerConfig.__dataclass_fields__, BROKER_SETTINGS)
 
 
 def _whole(value: Value) -> int:

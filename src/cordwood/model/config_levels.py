@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
@@ -42,6 +41,7 @@ from cordwood.model.config_names import (
     advise_on_topic_name,
     is_misnamed_broker_setting,
 )
+from cordwood.model.config_resolver import Level, broker_name_of, merge
 from cordwood.model.config_values import Value, format_value
 from cordwood.model.errors import ConfigError
 from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION
@@ -52,16 +52,6 @@ CREATION = "as Kafka creates it"
 KAFKA = "Kafka"
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-class Level(StrEnum):
-    """The level at which a value was found, in order of precedence."""
-
-    TOPIC = "topic"
-    DYNAMIC_BROKER = "dynamic broker"
-    DYNAMIC_DEFAULT = "dynamic cluster default"
-    STATIC_BROKER = "static broker"
-    DEFAULT = "default"
 
 
 class MetadataSettings(Protocol):
@@ -218,14 +208,12 @@ def _find(
 ) -> tuple[Value, Origin] | None:
     if override is not None:
         return override.parsed, override.origin
-    for name in setting.broker_names:
-        given = broker.get(name.name)
-        if given is None:
-            continue
-        if name.factor == 1:
-            return given.parsed, given.origin
-        assert isinstance(given.parsed, int), name
-        return given.parsed * name.factor, given.origin
+    name = broker_name_of(setting, broker)
+    if name is not None:
+        given = broker[name.name]
+        value = name.scaled(given.parsed)
+        assert value is not None, name
+        return value, given.origin
     if setting.default is None:
         return None
     return setting.default, Origin(
@@ -282,11 +270,12 @@ def _broker_settings(
     sources: Sources, node_id: int | None, *, with_set: bool, warnings: list[str]
 ) -> dict[str, _Given]:
     """The broker's settings of all levels merged, by name."""
-    merged = _static_settings(sources, with_set=with_set)
-    layers = [(Level.DYNAMIC_DEFAULT, "")]
+    levels = [(Level.STATIC_BROKER, _static_settings(sources, with_set=with_set))]
+    dynamic = [(Level.DYNAMIC_DEFAULT, "")]
     if node_id is not None:
-        layers.append((Level.DYNAMIC_BROKER, str(node_id)))
-    for level, name in layers:
+        dynamic.append((Level.DYNAMIC_BROKER, str(node_id)))
+    for level, name in dynamic:
+        given: dict[str, _Given] = {}
         where = f"{METADATA_LOG}, {f'broker {name}' if name else 'all brokers'}"
         for key, value in _recorded(sources, ConfigResource.BROKER, name).items():
             setting = BROKER_SETTINGS.get(key)
@@ -296,12 +285,12 @@ def _broker_settings(
                 warnings.append(f"{where}: {key} cannot be changed dynamically, and is ignored")
                 continue
             parsed = _parse(setting, value, where=f"{where}, {key}={value}")
-            for other in _forms_of(key):
-                merged.pop(other, None)
-            merged[key] = _Given(
+            given[key] = _Given(
                 parsed=parsed,
                 origin=Origin(value=value, level=level, source=METADATA_LOG, key=key),
             )
+        levels.insert(0, (level, given))
+    merged = merge(levels)
     _require_sound_broker(merged, lags=False)
     return merged
 
@@ -438,15 +427,6 @@ def _bears_on_topics(key: str) -> bool:
     return key in BROKER_NAME_OF_TOPIC_SETTING or any(
         key == name.name for setting in TOPIC_SETTINGS.values() for name in setting.broker_names
     )
-
-
-def _forms_of(broker_name: str) -> tuple[str, ...]:
-    """All broker settings that set the same thing as `broker_name`, itself among them."""
-    for setting in TOPIC_SETTINGS.values():
-        names = tuple(name.name for name in setting.broker_names)
-        if broker_name in names:
-            return names
-    return (broker_name,)
 
 
 def _parse_topic_setting(key: str, value: str, *, where: str) -> Value:

@@ -97,7 +97,7 @@ class UnsupportedSettingError(ConfigError):
     """
 
     def __init__(self, name: str, value: str, *, source: str, remedy: str) -> None:
-        super().__init__(f"{source}: {name}={value} is not served by Cordwood; {remedy}")
+        super().__init__(f"{source}: {name}={value} is not supported by Cordwood; {remedy}")
         self.name = name
         self.value = value
         self.source = source

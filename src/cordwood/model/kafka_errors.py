@@ -9,125 +9,144 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError, NoSpaceError
 
 
 class KafkaError(CordwoodError):
     """An error with a code that clients know."""
 
-    code: int = -1
+    code: int = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class UnknownServerError(KafkaError):
-    """What a broker did not expect; clients are told no more."""
+    """An error that the broker did not expect; clients get no details."""
 
 
 class OffsetOutOfRangeError(KafkaError):
     """An offset outside the log, or above the high watermark where it must not be."""
 
-    code = 1
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class CorruptMessageError(KafkaError):
     """A batch whose CRC, size or records are not what its header says."""
 
-    code = 2
+    code = ErrorCode.CORRUPT_MESSAGE
 
 
 class UnknownTopicOrPartitionError(KafkaError):
     """A topic or partition that does not exist."""
 
-    code = 3
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class NotLeaderOrFollowerError(KafkaError):
     """A partition that another broker leads."""
 
-    code = 6
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class RequestTimedOutError(KafkaError):
     """A request whose records were not committed in time."""
 
-    code = 7
+    code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class ReplicaNotAvailableError(KafkaError):
     """A partition of which this broker has no replica."""
 
-    code = 9
+    code = ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 class CoordinatorLoadInProgressError(KafkaError):
     """A coordinator that is still reading its records."""
 
-    code = 14
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class NotCoordinatorError(KafkaError):
     """A coordinator that another broker is, or whose records cannot be read."""
 
-    code = 16
+    code = ErrorCode.NOT_COORDINATOR
 
 
 class RecordTooLargeError(KafkaError):
     """A batch larger than max.message.bytes."""
 
-    code = 10
+    code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class RecordBatchTooLargeError(KafkaError):
     """More bytes in one append than segment.bytes allows."""
 
-    code = 18
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class InvalidTimestampError(KafkaError):
     """A record whose timestamp lies outside the topic's bounds."""
 
-    code = 32
+    code = ErrorCode.INVALID_TIMESTAMP
 
 
 class PolicyViolationError(KafkaError):
     """A request that the topic's policy forbids."""
 
-    code = 44
+    code = ErrorCode.POLICY_VIOLATION
 
 
 class UnsupportedForMessageFormatError(KafkaError):
     """A request that the magic of the log's batches does not allow."""
 
-    code = 43
+    code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 class OutOfOrderSequenceError(KafkaError):
     """A producer's batch that does not follow its last one."""
 
-    code = 45
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpochError(KafkaError):
     """A producer's batch with an epoch older than the one known."""
 
-    code = 47
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTxnStateError(KafkaError):
     """A batch that the producer's transaction does not allow."""
 
-    code = 48
+    code = ErrorCode.INVALID_TXN_STATE
 
 
 class TransactionCoordinatorFencedError(KafkaError):
     """A marker of a coordinator that has been replaced."""
 
-    code = 52
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class TopicAuthorizationError(KafkaError):
+    """The client may not do this to the topic."""
+
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class GroupAuthorizationError(KafkaError):
+    """The client may not do this to the group."""
+
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+class ClusterAuthorizationError(KafkaError):
+    """The client may not do this to the cluster."""
+
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class TransactionalIdAuthorizationError(KafkaError):
     """A transactional id that the client may not use, or none where one is needed."""
 
-    code = 53
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class StorageError(KafkaError):
@@ -136,7 +155,7 @@ class StorageError(KafkaError):
     Source: org.apache.kafka.common.errors.KafkaStorageException.
     """
 
-    code = 56
+    code = ErrorCode.KAFKA_STORAGE_ERROR
 
     @property
     def is_out_of_space(self) -> bool:
@@ -154,151 +173,151 @@ class NotCaughtUpError(StorageError):
 class FencedLeaderEpochError(KafkaError):
     """A request with a leader epoch older than the log's."""
 
-    code = 74
+    code = ErrorCode.FENCED_LEADER_EPOCH
 
 
 class UnsupportedCompressionTypeError(KafkaError):
     """A codec that the log or the request does not allow."""
 
-    code = 76
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class InvalidRecordError(KafkaError):
     """A batch or record that breaks a rule of its topic."""
 
-    code = 87
+    code = ErrorCode.INVALID_RECORD
 
 
 class InconsistentTopicIdError(KafkaError):
     """A partition's directory that belongs to another topic of the same name."""
 
-    code = 103
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 class UnknownLeaderEpochError(KafkaError):
     """A request with a leader epoch newer than the log's."""
 
-    code = 75
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class UnknownTopicIdError(KafkaError):
     """A topic id that no topic has."""
 
-    code = 100
+    code = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 class FetchSessionIdNotFoundError(KafkaError):
     """A fetch session that is not, or no longer, kept."""
 
-    code = 70
+    code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class FetchSessionTopicIdError(KafkaError):
     """A fetch session that goes from topic names to ids, or the other way round."""
 
-    code = 106
+    code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
 class InvalidFetchSessionEpochError(KafkaError):
     """A request of a fetch session out of its order."""
 
-    code = 71
+    code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 class InvalidRequestError(KafkaError):
     """A request whose fields contradict each other."""
 
-    code = 42
+    code = ErrorCode.INVALID_REQUEST
 
 
 class InvalidTopicError(KafkaError):
     """A topic name that is not allowed, or collides with another."""
 
-    code = 17
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 class TopicAlreadyExistsError(KafkaError):
     """A topic of that name is there."""
 
-    code = 36
+    code = ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 class InvalidPartitionsError(KafkaError):
     """A number of partitions that cannot be."""
 
-    code = 37
+    code = ErrorCode.INVALID_PARTITIONS
 
 
 class InvalidReplicationFactorError(KafkaError):
     """A replication factor that the brokers there are do not allow."""
 
-    code = 38
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 class InvalidReplicaAssignmentError(KafkaError):
     """Replicas on brokers that cannot hold them."""
 
-    code = 39
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 class InvalidConfigError(KafkaError):
     """A setting that is unknown, or a value that it does not take."""
 
-    code = 40
+    code = ErrorCode.INVALID_CONFIG
 
 
 class NotControllerError(KafkaError):
     """A request to a controller that is not, or no longer, the active one."""
 
-    code = 41
+    code = ErrorCode.NOT_CONTROLLER
 
 
 class TopicDeletionDisabledError(KafkaError):
     """Topics cannot be deleted: delete.topic.enable is false."""
 
-    code = 73
+    code = ErrorCode.TOPIC_DELETION_DISABLED
 
 
 class StaleBrokerEpochError(KafkaError):
-    """A broker that has registered anew since."""
+    """A broker that has registered again since."""
 
-    code = 77
+    code = ErrorCode.STALE_BROKER_EPOCH
 
 
 class PreferredLeaderNotAvailableError(KafkaError):
     """An election of a preferred leader that is not eligible."""
 
-    code = 80
+    code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
 class EligibleLeadersNotAvailableError(KafkaError):
     """An election without a replica that may lead."""
 
-    code = 83
+    code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 class ElectionNotNeededError(KafkaError):
     """An election that would change nothing."""
 
-    code = 84
+    code = ErrorCode.ELECTION_NOT_NEEDED
 
 
 class NoReassignmentInProgressError(KafkaError):
     """A reassignment to be cancelled that is not under way."""
 
-    code = 85
+    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 class InvalidUpdateVersionError(KafkaError):
     """A feature level that cannot be set."""
 
-    code = 95
+    code = ErrorCode.INVALID_UPDATE_VERSION
 
 
 class BrokerIdNotRegisteredError(KafkaError):
     """A broker that is not registered."""
 
-    code = 102
+    code = ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 class UnsupportedRequestError(KafkaError):
@@ -307,7 +326,7 @@ class UnsupportedRequestError(KafkaError):
     Source: org.apache.kafka.common.errors.UnsupportedVersionException.
     """
 
-    code = 35
+    code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class OffsetsOutOfOrderError(KafkaError):

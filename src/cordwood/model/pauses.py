@@ -2,8 +2,8 @@
 
 Code that may run for long calls `pause` in its loops, and does blocking work that does not use the
 broker's state in a `background` block. Both have an effect only on a thread on which
-`broker.slices` runs a request's work; elsewhere they do nothing. Never call either while holding a
-lock: the other work may need that lock.
+`cordwood.network.slices` runs a request's work; elsewhere they do nothing. Never call either while
+holding a lock: the other work may need that lock.
 """
 
 from __future__ import annotations

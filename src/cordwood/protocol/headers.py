@@ -10,8 +10,10 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from cordwood.format.messages import primitives
+from cordwood.format.messages.primitives import bytes_error
+from cordwood.model.errors import CorruptError
 from cordwood.model.utf8 import decode_utf8
-from cordwood.protocol.fields import LengthError, bytes_error, read_uvarint
 from cordwood.protocol.messages import MalformedMessageError
 
 API_VERSIONS = 18
@@ -40,9 +42,9 @@ def parse_start(frame: memoryview) -> RequestHeader:
         api_key, version, correlation_id, length = _START.unpack_from(frame)
         end = _START.size + max(length, 0)
         if end > len(frame):
-            raise bytes_error(length, len(frame) - _START.size)
+            raise bytes_error(length, _START.size, len(frame))
         client_id = None if length < 0 else decode_utf8(frame[_START.size : end])
-    except (struct.error, LengthError) as error:
+    except (struct.error, CorruptError) as error:
         raise MalformedMessageError(f"a request's header: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id, end)
 
@@ -54,18 +56,9 @@ def skip_tags(frame: memoryview, at: int) -> int:
         MalformedMessageError: they do not end within the frame.
     """
     try:
-        if not frame[at]:
-            return at + 1
-        count, at = read_uvarint(frame, at)
-        for _ in range(count):
-            _, at = read_uvarint(frame, at)
-            size, at = read_uvarint(frame, at)
-            if not 0 <= size <= len(frame) - at:
-                raise bytes_error(size, len(frame) - at)
-            at += size
-    except (LengthError, IndexError) as error:
+        return at + 1 if not frame[at] else primitives.skip_tags(frame, at)
+    except (CorruptError, IndexError) as error:
         raise MalformedMessageError(f"a request's header: {error}") from error
-    return at
 
 
 def response_header(correlation_id: int, *, flexible: bool) -> bytes:

@@ -10,21 +10,12 @@ keys for each append; an operation leaves all watch lists when it completes, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from cordwood.model.timers import CallLater, Timer
+
 K = TypeVar("K", bound=Hashable)
-
-
-class Cancellable(Protocol):
-    """A timer that can be cancelled."""
-
-    def cancel(self) -> object:
-        """Has it not happen; without effect afterwards."""
-
-
-CallLater = Callable[[int, Callable[[], None]], Cancellable]
-"""Schedules a function after a delay of wall-clock time (ms), on the purgatory's thread."""
 
 
 class Operation(Protocol):
@@ -52,11 +43,11 @@ class Delayed(Generic[K]):
     def __init__(self, purgatory: Purgatory[K], operation: Operation) -> None:
         self._purgatory = purgatory
         self._operation = operation
-        self._timer: Cancellable | None = None
+        self._timer: Timer | None = None
         self.keys: list[K] = []
         self.is_completed = False
 
-    def start_timer(self, timer: Cancellable) -> None:
+    def start_timer(self, timer: Timer) -> None:
         """Keeps the timer of the operation's timeout."""
         self._timer = timer
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 
@@ -28,7 +28,7 @@ _FULL_REPORT_PERIOD_S = 60.0
 
 
 class FailureChannel:
-    """Which log directories are offline, and who wants to hear of it.
+    """The offline log directories, and the listeners for failures.
 
     `clock` says how long ago a full disk was last reported.
     """
@@ -49,11 +49,11 @@ class FailureChannel:
             return dict(self._offline)
 
     def subscribe(self, listener: Callable[[Path, str], None]) -> None:
-        """Has `listener` called, once for each directory that fails, with the reason."""
+        """Registers `listener`, called once for each directory that fails, with the reason."""
         self._listeners.append(listener)
 
     def fail(self, log_dir: Path, reason: str) -> None:
-        """Takes a directory offline; the first reason stays."""
+        """Takes a directory offline; the first reason is kept."""
         with self._lock:
             if log_dir in self._offline:
                 return
@@ -74,7 +74,7 @@ class FailureChannel:
             unlogged = self._full_unlogged.pop(log_dir, 0)
         _log.warning(
             "The disk of log directory %s is full: writes that do not fit are refused until there "
-            "is space, reads go on. Delete topics or records, lower retention.ms or "
+            "is space, reads continue. Delete topics or records, lower retention.ms or "
             "retention.bytes, or enlarge the disk. %s%s",
             log_dir,
             reason,
@@ -100,6 +100,17 @@ class FailureChannel:
                 offline; or the disk is full, and the directory stays online.
         """
         return _Guard(self, log_dir, doing, what)
+
+
+class RaisedFailures(FailureChannel):
+    """For logs that no broker serves: errors of files reach the caller as they are.
+
+    No directory goes offline: what fails in one log says nothing about the others.
+    """
+
+    def guard(self, log_dir: Path, doing: str, what: object = "") -> AbstractContextManager[None]:
+        """Guards nothing."""
+        return nullcontext()
 
 
 class _Guard:

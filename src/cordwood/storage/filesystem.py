@@ -39,7 +39,7 @@ _FLOCK = "hhqqi4x"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What a directory says of a file."""
+    """The metadata of a file."""
 
     size_bytes: int
     modified_ms: int
@@ -111,7 +111,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def entries_in(self, directory: Path) -> list[Entry]:
-        """What a directory holds, by name."""
+        """The entries of a directory, by name."""
 
     @abstractmethod
     def exists(self, path: Path) -> bool:
@@ -131,7 +131,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def free_bytes(self, path: Path) -> int:
-        """What may still be written to the file system that holds `path`."""
+        """The free bytes of the file system of `path`."""
 
     def open_files_max(self) -> int:
         """How many files this process may have open at a time."""
@@ -142,7 +142,7 @@ class FileSystem(ABC):
         return -1, self.free_bytes(path)
 
     def identity_of(self, path: Path) -> object:
-        """What two paths have in common exactly if they lead to the same file or directory.
+        """A key that is equal for two paths exactly if they are the same file or directory.
 
         Raises:
             OSError: it cannot be reached.
@@ -203,7 +203,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def take_after(self, path: Path, model: FileFacts) -> None:
-        """Gives `path` the owner, group and mode of `model`; changing the owner needs root."""
+        """Sets the owner, group and mode of `path` to those of `model`; the owner needs root."""
 
     @abstractmethod
     def lock(self, directory: Path) -> Lock:
@@ -269,7 +269,7 @@ class FileSystem(ABC):
             file.close()
 
     def take_after_directory(self, path: Path, directory: Path) -> None:
-        """Gives a file the owner and group of its directory; needs root, else does nothing."""
+        """Sets a file's owner and group to those of its directory; does nothing unless root."""
         owner, own = self.facts_of(directory), self.facts_of(path)
         self.take_after(
             path,
@@ -324,7 +324,7 @@ class FileWriter:
         self.size_bytes += view.nbytes
 
     def close(self, *, durably: bool = True) -> None:
-        """Closes the file, after fsync unless told otherwise."""
+        """Closes the file, by default after an fsync."""
         try:
             if durably:
                 self._file.sync()

@@ -44,13 +44,13 @@ Logs = Callable[[], Iterable[PartitionLog]]
 
 
 class LoadProgress(Protocol):
-    """Hears how far the loading of a directory is."""
+    """Receives the progress of loading a directory."""
 
     def begin(self, log_dir: Path, total: int) -> None:
         """`total` logs are about to be loaded from `log_dir`."""
 
     def advance(self, log_dir: Path, name: str) -> None:
-        """One of them is loaded."""
+        """Called when a log is loaded."""
 
     def segment(self, name: str, number: int, total: int) -> None:
         """Segment `number` of `total` of a log is about to be recovered."""
@@ -186,7 +186,7 @@ class LogDirectory:
             if self.path not in self._context.failures.offline:
                 raise
         except CorruptError as error:
-            # Whose log it is cannot be told: no reason for the other directories to stay down.
+            # The log's partition is unknown; the other directories can be served all the same.
             if error.path is None or Path(error.path).name != PARTITION_METADATA:
                 raise
             self._context.failures.fail(self.path, f"Error while reading {error}")
@@ -249,7 +249,7 @@ class LogDirectory:
         self._fs.write_durably(self.path / CLEAN_SHUTDOWN, build_clean_shutdown(broker_epoch))
 
     def release(self) -> None:
-        """Lets go of the lock; its file may stay where the disk has failed."""
+        """Releases the lock; its file may remain if the disk has failed."""
         try:
             self._lock.release()
         except (OSError, NoSpaceError) as error:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def _reported(log: PartitionLog, doing: str) -> Iterator[None]:
-    """Lets one log's trouble not stop work on the others."""
+    """Logs the error of one log, so that work on the others continues."""
     try:
         yield
     except CordwoodError:
@@ -50,8 +50,8 @@ def _quiet_failure() -> Iterator[None]:
 class LogManager(LogSet):
     """Every log of this process, by partition; one that is being moved has a future log beside it.
 
-    `on_removed` hears of partitions that are about to be deleted, were moved away from a directory,
-    or are gone with it, so that whoever cleans them stops.
+    `on_removed` is called with partitions that will be deleted, were moved away from a directory,
+    or were lost with it, so that their cleaning is stopped.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LogManager(LogSet):
         topic_config: Callable[[str], LogConfig | None] = lambda _: None,
         context: LogContext | None = None,
     ) -> None:
-        """Takes the directories, which are made where there are none.
+        """Opens the log directories; missing ones are created.
 
         Raises:
             DirectoryInUseError: another process holds one.
@@ -90,7 +90,7 @@ class LogManager(LogSet):
         Args:
             is_stray: whether a log that was found belongs to no replica of this broker; its
                 directory is renamed `-stray`, and left.
-            progress: hears how far it is.
+            progress: called with the progress.
 
         Raises:
             CordwoodError: a partition lies in two directories, or no directory is left.
@@ -128,7 +128,7 @@ class LogManager(LogSet):
         if suffix == DELETE_DIR_SUFFIX:
             self._queue_for_deletion(log)
         elif is_stray(log):
-            name = directory_names.stray_directory_name(partition, self.context.chance.unique_id())
+            name = directory_names.stray_directory_name(partition, self.context.rng.unique_id())
             _log.info("Found stray log dir %s: moving it to %s", log, name)
             log.rename_directory(log.log_dir / name)
             log.close_handlers()
@@ -139,7 +139,7 @@ class LogManager(LogSet):
         other = self._table.get(log.topic_partition, future=future)
         if other is not None and has_mark(other) != has_mark(log):
             old, log = (log, other) if has_mark(other) else (other, log)
-            self._retire(old)
+            self._mark_deleted(old)
         elif other is not None:
             raise CordwoodError(
                 f"Duplicate log directories for {log.topic_partition} are found in both "
@@ -156,7 +156,7 @@ class LogManager(LogSet):
         log.update_config(self._config_of(log.topic_partition.topic))
 
     def start_tasks(self) -> None:
-        """Puts the checkpoints, the flush of old appends and deletions on the schedule.
+        """Schedules the checkpoints, the flush of old appends, and deletions.
 
         Source: LogManager.startupWithConfigOverrides.
         """
@@ -191,7 +191,7 @@ class LogManager(LogSet):
     # ---- the logs
 
     def update_topic_config(self, topic: str, config: LogConfig) -> list[PartitionLog]:
-        """Puts other settings in force for a topic's logs; those whose compaction this ends."""
+        """Applies other settings to a topic's logs; returns logs that are no longer compacted."""
         ended = []
         for log in self._table.of_topic(topic):
             old = log.update_config(config)
@@ -244,8 +244,8 @@ class LogManager(LogSet):
         """Cuts logs off at these offsets, after their lower recovery points were made to last.
 
         Were a recovery point written only afterwards, a power loss in between could leave what was
-        cut off and written anew below it, where no recovery looks. What is being moved is cut off
-        in both places: a future log never has what the current one has not.
+        truncated and written again below it, where no recovery looks. What is being moved is cut
+        off in both places: a future log never has what the current one has not.
 
         Raises:
             StorageError: a directory is offline, or has just failed.
@@ -273,7 +273,7 @@ class LogManager(LogSet):
         log_start_offset: int | None = None,
         future: bool = False,
     ) -> None:
-        """Empties a log, which goes on at `offset`; its recovery point is made to last first.
+        """Empties a log, which continues at `offset`; its recovery point is synced first.
 
         Raises:
             StorageError: its directory is offline, or has just failed.
@@ -306,7 +306,7 @@ class LogManager(LogSet):
             current = self.require(partition)
             if current.log_dir == absolute(log_dir):
                 raise StorageError(f"{partition} lies in {log_dir} already")
-            name = directory_names.future_directory_name(partition, self.context.chance.unique_id())
+            name = directory_names.future_directory_name(partition, self.context.rng.unique_id())
             future = self._create(partition, name, current.topic_id, log_dir, None)
             with self.context.failures.guard(future.log_dir, "creating a log in"):
                 self.context.fs.sync_directory(future.log_dir)
@@ -316,7 +316,7 @@ class LogManager(LogSet):
     def replace_current_with_future(
         self, partition: TopicPartition, catch_up: Callable[[], object] = lambda: None
     ) -> PartitionLog:
-        """Puts the future log in the place of the current one, whose directory is to be deleted.
+        """Replaces the current log with the future log; the old directory will be deleted.
 
         `catch_up` is called when nobody can write any more.
 
@@ -334,14 +334,15 @@ class LogManager(LogSet):
                     raise NotCaughtUpError(f"the future log of {partition} has not caught up")
                 hand_over(current, future)
                 future.flush(force_active=True)
-                # A crash between the renames leaves two live logs: the mark tells which is new.
+                # A crash between the renames leaves two current logs: the mark says which one is
+                # new.
                 remove_mark(current)
                 set_mark(future)
                 future.rename_directory(future.log_dir / str(partition))
                 self._table.pop(partition, future=True)
                 self._table.put(future)
-                self._retire(current)
-                # Whoever still holds it, to append to it, is to look for the new one.
+                self._mark_deleted(current)
+                # An appender that still holds it has to look for the new one.
                 current.close_handlers()
                 remove_mark(future)
         self._tell_removed(partition, source)
@@ -351,7 +352,7 @@ class LogManager(LogSet):
     # ---- deletion
 
     def delete(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
-        """Takes a log out of service; its files are removed after log.segment.delete.delay.ms.
+        """Closes a log for deletion; its files are removed after log.segment.delete.delay.ms.
 
         Raises:
             StorageError: its directory is offline, or has just failed.
@@ -363,7 +364,7 @@ class LogManager(LogSet):
             # Before the rename, and without the lock: a cleaner first lets go of the log.
             self._tell_removed(partition, log.log_dir)
         with self._lock:
-            self._retire(log)
+            self._mark_deleted(log)
         self._checkpoint_all()
         return log
 
@@ -380,7 +381,7 @@ class LogManager(LogSet):
             with _reported(log, "deleting"):
                 self._tell_removed(partition, log.log_dir)
                 with self._lock:
-                    self._retire(log, sync_name=False)
+                    self._mark_deleted(log, sync_name=False)
                 renamed.add(log.log_dir)
         for log_dir in renamed:
             with _quiet_failure(), self.context.failures.guard(log_dir, "deleting logs of"):
@@ -397,10 +398,10 @@ class LogManager(LogSet):
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
 
-    def _retire(self, log: PartitionLog, *, sync_name: bool = True) -> None:
+    def _mark_deleted(self, log: PartitionLog, *, sync_name: bool = True) -> None:
         """Renames a log's directory to be deleted in a while."""
         name = directory_names.delete_directory_name(
-            log.topic_partition, self.context.chance.unique_id()
+            log.topic_partition, self.context.rng.unique_id()
         )
         log.rename_directory(log.log_dir / name, sync_name=sync_name)
         self._queue_for_deletion(log)
@@ -431,7 +432,7 @@ class LogManager(LogSet):
     # ---- failure and shutdown
 
     def _directory_failed(self, log_dir: Path, reason: str) -> None:
-        """Takes the logs of a failed directory out of service, and writes nothing there."""
+        """Closes the logs of a failed directory, without a write."""
         gone = self._table.pop_directory(log_dir)
         for log in gone:
             log.close_handlers()

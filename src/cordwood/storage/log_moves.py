@@ -22,10 +22,10 @@ _COPY_BYTES = 1 << 20
 
 
 class LogMove:
-    """One partition on its way; `advance` until it has caught up, then `finish`."""
+    """The move of one partition; call `advance` until it has caught up, then `finish`."""
 
     def __init__(self, manager: LogManager, partition: TopicPartition, log_dir: Path) -> None:
-        """Begins the move, or goes on with one that a restart has interrupted.
+        """Begins the move, or continues one that a restart has interrupted.
 
         A crash may have cut off the current log where it did not cut off the future one, and other
         records may have been appended since: leader epochs tell.
@@ -58,14 +58,14 @@ class LogMove:
             future.truncate_to(current.log_end_offset)
         if future.log_end_offset < current.log_start_offset:
             future.truncate_fully_and_start_at(current.log_start_offset)
-        generation = current.generation
+        truncation_count = current.truncation_count
         fetched = current.read(
             future.log_end_offset, max_bytes, isolation=Isolation.LOG_END, min_one=True
         )
         with current.guard("reading from"):
             data = fetched.read()
         with future.lock:
-            if current.generation != generation:
+            if current.truncation_count != truncation_count:
                 return False  # it was cut off: what was read may be gone
             if data:
                 future.append_as_follower(data)
@@ -77,7 +77,7 @@ class LogMove:
         return future.log_end_offset >= current.log_end_offset
 
     def finish(self, *, catch_up: bool = False) -> PartitionLog:
-        """Puts the future log in the place of the current one.
+        """Replaces the current log with the future log.
 
         Args:
             catch_up: first copy what was written since `advance`, one part at most.

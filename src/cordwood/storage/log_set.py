@@ -52,7 +52,7 @@ class LogSet:
         topic_config: Callable[[str], LogConfig | None],
         context: LogContext | None,
     ) -> None:
-        """Takes the directories, as `LogManager` says."""
+        """Opens the log directories, as `LogManager` does."""
         self.defaults = defaults or LogConfig()
         self.context = context or LogContext()
         self._topic_config = topic_config

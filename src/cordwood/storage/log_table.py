@@ -1,7 +1,7 @@
 """Which logs a process serves: current and future ones by partition, and those to be deleted.
 
-The lock here is held for a moment only, and nothing else is taken meanwhile. Whoever holds a log's
-lock may come here: a directory that fails takes its logs out in the thread that found it out.
+The lock here is held for a moment only, and no other lock is taken under it. Code that holds a
+log's lock may call this: a directory that fails takes its logs out in the thread that found it out.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LogTable:
             raise StorageError(f"The log dir {log.log_dir} of {log.topic_partition} has failed")
 
     def pop(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
-        """Takes a log out; None if there is none."""
+        """Removes and returns a log; None if there is none."""
         with self._lock:
             return self._pop(self._logs(future=future), partition)
 
@@ -80,7 +80,7 @@ class LogTable:
             return due, min((at_ms for _, at_ms in self._to_delete), default=None)
 
     def pop_directory(self, log_dir: Path) -> list[PartitionLog]:
-        """Takes out all logs of a directory, which gets none any more; those that were served."""
+        """Removes all logs of a directory and blocks new ones; returns those that were served."""
         with self._lock:
             self._failed.add(log_dir)
             gone = []

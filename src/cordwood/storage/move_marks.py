@@ -2,7 +2,7 @@
 
 A move ends with a rename in either directory, and a crash may come between. Two live logs of one
 partition are found then; Kafka leaves the choice to people. The mark is a file beside the segments,
-which Kafka passes over: the log that has it is the new one, complete and on disk.
+which Kafka ignores: the log that has it is the new one, complete and on disk.
 
 Source: org.apache.kafka.storage.internals.log.LogManager.replaceCurrentWithFutureLog.
 """
@@ -15,7 +15,7 @@ MARK_NAME = "cordwood.moved"
 
 
 def hand_over(current: PartitionLog, future: PartitionLog) -> None:
-    """Tells a log, which has all the records of the current one, what else that one has.
+    """Copies the state of the current log, other than records, to a log that has all its records.
 
     Raises:
         StorageError: the disk refused.
@@ -38,7 +38,7 @@ def set_mark(log: PartitionLog) -> None:
 
 
 def remove_mark(log: PartitionLog) -> None:
-    """Takes the mark away, if there is one, durably.
+    """Removes the mark durably, if there is one.
 
     Raises:
         StorageError: the disk refused.

@@ -20,7 +20,7 @@ from cordwood.storage.filesystem import OS, Entry, File, FileFacts, FileSystem, 
 class _Content:
     """A file's bytes: the beginning of one on disk, and what was added in memory.
 
-    `path` is that of the file on disk, None without one. It is opened by whoever reads it, so that
+    `path` is that of the file on disk, None without one. The reader opens it, so that
     no more descriptors are held than there are readers.
     """
 
@@ -241,5 +241,5 @@ class OverlayFileSystem(FileSystem):
         """Owners are those of the disk."""
 
     def lock(self, directory: Path) -> Lock:
-        """No lock: the other process goes on."""
+        """No lock: the owner of the directory keeps running."""
         return _NoLock()

@@ -1,4 +1,4 @@
-"""Puts rewritten segments in the place of their sources, so that every crash point recovers.
+"""Replaces segments with rewritten ones, so that recovery works at every crash point.
 
 The steps of one group, and what is found after a crash behind each:
 
@@ -11,9 +11,9 @@ The steps of one group, and what is found after a crash behind each:
    the renames is done.
 5. `.deleted` files are removed, or moved to the trash.
 
-Kafka itself, started after a crash at any point, comes to the same segments by its own rules; the
-journal and staged files have names it passes over. The journal is there so that the next run goes
-on with the round, group by group, as the first one had planned it: groups are put in place in
+Kafka itself, started after a crash at any point, ends with the same segments by its own rules; the
+journal and staged files have names it ignores. The journal is there so that the next run
+continues the round, group by group, as the first one had planned it: groups are put in place in
 ascending order, so that those left still have all the newer records that supersede theirs.
 
 Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, LogLoader.
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.segment_facts import next_offset_of
+from cordwood.storage.segment.batch_walk import iter_heads
 
 STAGED_SUFFIX = ".staged"
 JOURNAL_NAME = "cordwood.round"
@@ -68,7 +69,7 @@ class StagedSegment:
         }
 
 
-class RoundJournal:
+class CompactionJournal:
     """The plan of a round under way, and how far it has come; one JSON document a line."""
 
     def __init__(self, directory: Path, *, fs: FileSystem = OS) -> None:
@@ -81,7 +82,7 @@ class RoundJournal:
         self._fs.take_after_directory(self.path, self.path.parent)
 
     def intend(self, group: int, token: str, after: list[Any]) -> None:
-        """Says that a group is about to be put in place from the files staged under `token`."""
+        """Records the intent to replace a group with the files staged under `token`."""
         line = json.dumps({"group": group, "token": token, "after": after}).encode() + b"\n"
         self._fs.append_durably(self.path, line)
 
@@ -118,7 +119,7 @@ class RoundJournal:
                     raise TypeError(f"intent {number} is of a group without an offset")
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise CorruptError(
-                f"not a round's journal ({error}); remove it to have the round planned anew",
+                f"not a round's journal ({error}); remove it to have the round planned again",
                 path=str(self.path),
             ) from error
         return plan, intents
@@ -142,7 +143,7 @@ def put_in_place(
     assert sources[0] == staged.base_offset, f"{staged} begins with source {sources[0]}"
     suffixes = swap_in(staged, fs=fs)
     directory = Path(staged.directory)
-    retire(directory, sources, keep_first_snapshot=True, fs=fs)
+    mark_deleted(directory, sources, keep_first_snapshot=True, fs=fs)
     finish_swap(staged, suffixes, fs=fs)
     dispose_deleted(directory, dispose, fs=fs)
 
@@ -179,14 +180,14 @@ def finish_swap(staged: StagedSegment, suffixes: Sequence[str], *, fs: FileSyste
     fs.sync_directory(directory)
 
 
-def retire(
+def mark_deleted(
     directory: Path,
     sources: Sequence[int],
     *,
     keep_first_snapshot: bool = False,
     fs: FileSystem = OS,
 ) -> None:
-    """Gives the files of segments the `.deleted` suffix, producer snapshots included."""
+    """Adds the `.deleted` suffix to the files of segments, including producer snapshots."""
     for number, source in enumerate(sources):
         suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
         if number or not keep_first_snapshot:
@@ -208,7 +209,7 @@ def dispose_deleted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What `recover_directory` found: the round under way, if any, and the groups done of it.
+    """The result of `recover_directory`: the unfinished round, if any, and its finished groups.
 
     `after` is what was recorded with the last group done.
     """
@@ -229,7 +230,7 @@ def recover_directory(
 
     Source: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
-    journal = RoundJournal(directory, fs=fs)
+    journal = CompactionJournal(directory, fs=fs)
     found = journal.read()
     names = fs.names_in(directory)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -239,13 +240,13 @@ def recover_directory(
     if found is not None:
         plan, intents = found
         done = _groups_done(plan, intents, undone)
-        # First of all, for without its files it could no longer be told from one carried out.
+        # First, because without its files it could no longer be distinguished from a finished one.
         journal.keep(len(done))
         if done and len(done) == len(intents):
             group = plan["groups"][done[-1]["group"]]
             # Logs take their final names first: once that is done, the sources are gone.
             if segment_file_name(group[0], LOG_SUFFIX + SWAP_SUFFIX) in swaps:
-                retire(directory, group, keep_first_snapshot=True, fs=fs)
+                mark_deleted(directory, group, keep_first_snapshot=True, fs=fs)
     cleaned_bases = [base_offset_of(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
     # A swap that is undone goes before the files that say so.
     invalid = [
@@ -298,7 +299,7 @@ def _remove_replaced(
     if not logs:
         return
     first = min(base_offset_of(name) for name in logs)
-    end = max(next_offset_of(directory / name, base_offset_of(name), fs=fs) for name in logs)
+    end = max(_next_offset_of(directory / name, fs) for name in logs)
     for name in names:
         path = directory / name
         if name.endswith(SWAP_SUFFIX) or not fs.exists(path):
@@ -308,6 +309,15 @@ def _remove_replaced(
                 fs.remove(path)
         except CorruptError:  # a file that is no segment's
             continue
+
+
+def _next_offset_of(log: Path, fs: FileSystem) -> int:
+    """The offset after the last batch of a log file, its base offset when it is empty."""
+    next_offset = base_offset_of(log.name)
+    with closing(fs.open(log)) as file:
+        for head in iter_heads(file, 0, file.size(), path=log, is_strict=False):
+            next_offset = head.last_offset + 1
+    return next_offset
 
 
 def _name(directory: Path, base_offset: int, suffix: str) -> Path:

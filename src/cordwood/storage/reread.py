@@ -17,7 +17,7 @@ _PAUSE_S = 0.02
 
 
 def reread(read: Callable[[], T], *, directory: Path | None = None, fs: FileSystem = OS) -> T:
-    """What `read` gives, tried again where a file vanished, or looked damaged, under it.
+    """The result of `read`, which is retried if a file vanished or seemed damaged.
 
     A file that a broker is appending to may end in half a batch for a moment. With `directory` the
     names in that directory must be the same before and after.

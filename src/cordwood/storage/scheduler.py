@@ -1,6 +1,6 @@
-"""Work put off to a later moment of the clock: flushes, removals, checkpoints, retention.
+"""Delayed work, by the clock: flushes, removals, checkpoints, retention.
 
-Nothing runs by itself: whoever owns the scheduler calls `run_due`, a broker from its loop, a test
+Nothing runs by itself: the owner of the scheduler calls `run_due`, a broker from its loop, a test
 after it has moved the clock. So a day of delays takes no longer than the work in it.
 
 Source: org.apache.kafka.server.util.Scheduler, MockScheduler.
@@ -37,7 +37,7 @@ class Task:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Sees to it that it does not run again."""
+        """Cancels the task."""
         self._cancelled = True
 
 
@@ -62,13 +62,13 @@ class Scheduler:
         self._queue: list[tuple[int, int, Task]] = []
 
     def schedule_once(self, name: str, run: Callable[[], object], *, delay_ms: int = 0) -> Task:
-        """Has `run` called once, `delay_ms` from now."""
+        """Schedules `run` once, in `delay_ms`."""
         return self._put(Task(name, run, None), self._clock.now_ms() + delay_ms)
 
     def schedule(
         self, name: str, run: Callable[[], object], *, delay_ms: int, period_ms: int
     ) -> Task:
-        """Has `run` called `delay_ms` from now, and every `period_ms` after that."""
+        """Schedules `run` in `delay_ms`, and then every `period_ms`."""
         return self._put(Task(name, run, period_ms), self._clock.now_ms() + delay_ms)
 
     def _put(self, task: Task, due_ms: int) -> Task:
@@ -144,7 +144,7 @@ class SchedulerThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Looks anew at what is due: the clock was moved."""
+        """Checks again what is due: the clock was advanced."""
         self._changed.set()
 
     def stop(self) -> None:

@@ -1,1 +1,1 @@
-"""What people touch."""
+"""User interfaces: command line, HTTP endpoint, metrics, dumps and settings."""

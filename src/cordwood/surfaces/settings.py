@@ -19,7 +19,7 @@ from cordwood.storage.filesystem import OS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingOptions:
-    """The options of the command line that say where settings come from."""
+    """The options of the command line that are sources of settings."""
 
     log_dirs: Sequence[Path]
     set_options: Sequence[str] = ()
@@ -92,7 +92,7 @@ def read_settings(options: SettingOptions) -> Settings:
     warnings = [*sources.warnings, *broker.warnings]
     if metadata is not None and metadata.may_have_uncommitted_suffix:
         warnings.append(
-            "the metadata log is one of several voters' and was read to its end: its last records "
+            "the metadata log has several voters and was read to its end: its last records "
             "may not have been committed"
         )
     return Settings(

@@ -24,17 +24,17 @@ from types import TracebackType
 from typing import Self, TypeVar
 from uuid import uuid4
 
-from cordwood.broker import turns
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import ConfigError, NotCompactedError
+from cordwood.network import turns
 from cordwood.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
 
 _START_S = 60.0
 _ADVICE = (
-    "The clock was moved, and everything else that is due by then is done. Give `compact=False` to "
+    "The clock was advanced, and all other work that is due was done. Use `compact=False` to "
     "leave compaction out."
 )
 
@@ -122,7 +122,7 @@ class RunningBroker:
             self._thread.start()
             node = self._started.result(_START_S)
             # Else that pass would come at any later moment, and remove records with old timestamps.
-            node.broker.cleaner.wait_for_first_retention(_START_S)
+            node.cleaner.wait_for_first_retention(_START_S)
         except BaseException:
             self.stop()
             raise

@@ -247,29 +247,29 @@ class ByChance(Outcome):
     a program is often one change lost, or one kept.
     """
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._leaning = chance.choice((0.1, 0.5, 0.9))
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._leaning = rng.choice((0.1, 0.5, 0.9))
 
     def _kept(self) -> bool:
-        return self._chance.random() < self._leaning
+        return self._rng.random() < self._leaning
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
         """As `Outcome.names_kept`."""
         kept = {}
         for node_id, node in _with_pending_names(nodes):
             count = len(node.pending)
-            if self._chance.random() < 0.5:
+            if self._rng.random() < 0.5:
                 kept[node_id] = count if self._kept() else 0
             else:
-                kept[node_id] = self._chance.randint(0, count)
+                kept[node_id] = self._rng.randint(0, count)
         return kept
 
     def content_of(self, file: FileNode) -> Content:
         """As `Outcome.content_of`."""
         if not file.pending and not file.damaged:
             return file.durable
-        if self._chance.random() < 0.4:
+        if self._rng.random() < 0.4:
             content = file.synced().durable if self._kept() else file.durable
         else:
             content = file.durable
@@ -278,18 +278,18 @@ class ByChance(Outcome):
                     content = change.on(content) if self._kept() else content
                 else:
                     content = self._written(content, file, change.position, change.data)
-        if content.size < file.live.size and self._chance.random() < 0.3:
-            between = self._chance.randint(content.size, file.live.size)
-            content = content.resized(self._chance.choice((between, file.live.size)))
+        if content.size < file.live.size and self._rng.random() < 0.3:
+            between = self._rng.randint(content.size, file.live.size)
+            content = content.resized(self._rng.choice((between, file.live.size)))
         return content
 
     def _written(self, content: Content, file: FileNode, position: int, data: bytes) -> Content:
         """The state of one write after the power loss."""
-        if self._chance.random() < 0.6:
+        if self._rng.random() < 0.6:
             return content.written(position, data) if self._kept() else content
-        fate = self._chance.randrange(4)
+        fate = self._rng.randrange(4)
         if fate == 0:  # torn at any byte
-            return content.written(position, data[: self._chance.randint(0, len(data))])
+            return content.written(position, data[: self._rng.randint(0, len(data))])
         if fate == 1:  # torn in sectors, in any order
             at = 0
             while at < len(data):
@@ -302,7 +302,7 @@ class ByChance(Outcome):
             return content.resized(max(content.size, position + len(data)))
         # The old content of the blocks: an older content of the file, or anything.
         old = file.durable.read(position, len(data))
-        return content.written(position, old + self._chance.randbytes(len(data) - len(old)))
+        return content.written(position, old + self._rng.randbytes(len(data) - len(old)))
 
 
 def after_power_loss(nodes: Mapping[int, Node], outcome: Outcome) -> Nodes:

@@ -127,7 +127,7 @@ class SimulatedFileSystem(FileSystem):
 
     # ---- copies
 
-    def crash_images(self, limit: int, chance: random.Random) -> Iterator[SimulatedFileSystem]:
+    def crash_images(self, limit: int, rng: random.Random) -> Iterator[SimulatedFileSystem]:
         """File systems in the states that are possible after a power loss at this moment.
 
         First the one where only synced changes persisted, then the one where all changes did, then
@@ -136,10 +136,10 @@ class SimulatedFileSystem(FileSystem):
         """
         with self._mutex:
             nodes = reachable(self._tree.nodes, [ROOT])
-        return self._images(nodes, limit, chance)
+        return self._images(nodes, limit, rng)
 
     def _images(
-        self, nodes: Nodes, limit: int, chance: random.Random
+        self, nodes: Nodes, limit: int, rng: random.Random
     ) -> Iterator[SimulatedFileSystem]:
         open_to_chance = unsettled(nodes)
         sure: tuple[Outcome, ...] = (NothingLasted(), EverythingLasted())
@@ -153,7 +153,7 @@ class SimulatedFileSystem(FileSystem):
         for _ in range(tries):
             if made >= limit:
                 return
-            found = after_power_loss(nodes, ByChance(chance))
+            found = after_power_loss(nodes, ByChance(rng))
             mark = fingerprint(found, open_to_chance)
             if mark not in seen:
                 seen.add(mark)

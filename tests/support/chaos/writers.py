@@ -1,4 +1,4 @@
-"""Idempotent producers, each in a thread, that go on whatever happens to the broker."""
+"""Idempotent producers, each in a thread, that continue whatever happens to the broker."""
 
 from __future__ import annotations
 

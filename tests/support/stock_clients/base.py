@@ -37,7 +37,7 @@ class Start(NamedTuple):
 
 
 class NoOffsetError(CordwoodError):
-    """The client found its position outside the log and was told not to reset it."""
+    """The client found its position outside the log and may not reset it."""
 
 
 class TopicExistsError(CordwoodError):

@@ -104,13 +104,13 @@ def numbered(count: int, *, first: int = 0, timestamp: int | None = None) -> lis
 
 
 def _codec(bench: Bench, codec: Codec) -> None:
-    chance = random.Random(7)  # noqa: S311
+    rng = random.Random(7)  # noqa: S311
     words = [b"ash", b"birch", b"cedar", b"oak"]
     bench.round_trip(
         [
             StockRecord(
                 key=b"key-%d" % (number % 7),
-                value=b" ".join(chance.choice(words) for _ in range(chance.randrange(200))),
+                value=b" ".join(rng.choice(words) for _ in range(rng.randrange(200))),
                 headers=(("kind", b"wood"),),
             )
             for number in range(100)
@@ -167,8 +167,8 @@ def _timestamps(bench: Bench) -> None:
 
 
 def _big(bench: Bench) -> None:
-    chance = random.Random(5)  # noqa: S311
-    big = chance.randbytes(BIG_BYTES // 2).hex().encode()
+    rng = random.Random(5)  # noqa: S311
+    big = rng.randbytes(BIG_BYTES // 2).hex().encode()
     bench.round_trip(
         [*numbered(2), StockRecord(b"big", big), *numbered(2, first=2)],
         configs={"max.message.bytes": str(BIG_BYTES + 2**16)},
@@ -310,9 +310,9 @@ def _append_time(bench: Bench) -> None:
 
 def _many_segments(bench: Bench) -> None:
     topic = bench.neutral.topic({"segment.bytes": str(2**20)})
-    chance = random.Random(3)  # noqa: S311
+    rng = random.Random(3)  # noqa: S311
     records = [
-        StockRecord(b"%d" % number, chance.randbytes(600).hex().encode()) for number in range(3000)
+        StockRecord(b"%d" % number, rng.randbytes(600).hex().encode()) for number in range(3000)
     ]
     for first in range(0, len(records), 500):
         writer = bench.neutral.write if first % 1000 else bench.client.produce
@@ -324,9 +324,9 @@ def _many_segments(bench: Bench) -> None:
 
 def _too_large(bench: Bench) -> None:
     topic = bench.neutral.topic({"max.message.bytes": "2000"})
-    chance = random.Random(4)  # noqa: S311
+    rng = random.Random(4)  # noqa: S311
     with pytest.raises(Exception, match=r"(?i)larger|large|size"):
-        bench.client.produce(topic, [StockRecord(b"k", chance.randbytes(3000).hex().encode())])
+        bench.client.produce(topic, [StockRecord(b"k", rng.randbytes(3000).hex().encode())])
     bench.client.produce(topic, numbered(1))
     assert [record.offset for record in bench.neutral.read(topic, 1)] == [0]
 

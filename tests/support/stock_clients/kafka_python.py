@@ -18,7 +18,7 @@ from support.stock_clients.base import (
 )
 
 with warnings.catch_warnings():
-    # It still uses what the standard library tells others not to use.
+    # It still uses what the standard library has deprecated.
     warnings.simplefilter("ignore")
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType

@@ -103,7 +103,7 @@ class Neutral:
 
     @contextmanager
     def member(self, topic: str, group: str) -> Iterator[Callable[[], set[int]]]:
-        """A member of a group, which commits nothing; what it yields tells its partitions."""
+        """A member of a group that commits nothing; yields a function for its partitions."""
         settings = {
             "bootstrap.servers": self.bootstrap_servers,
             "log_level": 0,

@@ -308,7 +308,7 @@ JS_CANNOT_WRITE: Final[Mapping[str, str]] = {
 SPARK_LACKS: Final[Mapping[str, str]] = {
     "reset_earliest_from_past_the_end": "Spark never begins past the end",
     "reset_latest": "a batch ends where the log does",
-    "reset_by_duration": "Spark goes on at the log start",
+    "reset_by_duration": "Spark continues at the log start",
     "start_from_now": "a batch ends where the log does",
     "admin": "Spark makes no topics",
     "group": "Spark keeps its offsets itself",

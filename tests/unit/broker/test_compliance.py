@@ -68,20 +68,22 @@ def test_records_are_deleted_at_the_ages_that_the_settings_promise(
     ages: list[int] = []
     with RunningBroker(properties, clock=Still(), engine=NoEngine) as running:
         created = asyncio.run_coroutine_threadsafe(
-            running.broker.auto_create_topics(["steady"]), running.broker.loop
+            running.broker.topic_creation.create(["steady"]), running.broker.thread.loop
         )
         assert created.result(120) == [None]
 
         def write(broker: Broker) -> None:
             now_ms = running.clock.now_ms()
-            broker.append("steady", 0, build_batch([Record(0, now_ms, None, b"x")], base_offset=0))
+            broker.replicas.append(
+                "steady", 0, build_batch([Record(0, now_ms, None, b"x")], base_offset=0)
+            )
             written.append(now_ms)
 
         for step in range(_DAYS * _DAY // _CHECK):
             if step % (_HOUR // _CHECK) == 0:
                 running.call(write)
             running.advance(compact=False, milliseconds=_CHECK)
-            start = running.call(lambda broker: broker.log("steady", 0).log_start_offset)
+            start = running.call(lambda broker: broker.replicas.log("steady", 0).log_start_offset)
             now_ms = running.clock.now_ms()
             ages += [now_ms - each for each in written[len(ages) : start]]
     assert len(ages) > 24 * (_DAYS - 10), "hardly anything was deleted"

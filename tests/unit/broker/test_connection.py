@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker import server as server_module
 from cordwood.broker.broker import Broker
-from cordwood.broker.server import PortInUseError, Server, ServerLimits
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.network import server as server_module
+from cordwood.network.server import PortInUseError, Server, ServerLimits
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 from support.no_engine import NoEngine
@@ -227,7 +227,7 @@ def _state(running: RunningBroker) -> tuple[int, int]:
     """How many connections are open, and how many fetches wait."""
 
     def look(broker: Broker) -> tuple[int, int]:
-        return running.node.server.connection_count, broker.delayed.fetch.delayed_count
+        return running.node.server.connection_count, broker.replicas.delayed.fetch.delayed_count
 
     return running.call(look)
 
@@ -315,7 +315,7 @@ def test_what_a_client_sent_before_it_left_is_done(running: RunningBroker, wire:
         body = request_body(PRODUCE, 9, _produced("last", records) | {"acks": 0})
         client.sendall(request_frame(PRODUCE, 9, 1, "c", body) * 20)
     deadline = time.monotonic() + HANGS_S
-    while running.call(lambda broker: broker.partition("last", 0).log.log_end_offset) < 20:
+    while running.call(lambda broker: broker.replicas.partition("last", 0).log.log_end_offset) < 20:
         assert time.monotonic() < deadline
 
 
@@ -327,7 +327,7 @@ def test_a_wait_that_outlasts_the_idle_time_is_closed() -> None:
             _until(running, (2, 1))
             running.call(_aged(running))
             server = running.node.server
-            running.call(lambda broker: server.close_idle(broker.loop.time()))
+            running.call(lambda broker: server.close_idle(broker.thread.loop.time()))
             assert is_closed(client)
             assert _state(running) == (0, 0)
 
@@ -369,7 +369,7 @@ def test_a_client_that_takes_its_answer_slowly_is_not_idle() -> None:
             assert before > 0
             while _unsent(running) == before:
                 assert slow.recv(1 << 20)
-            running.call(lambda broker: server.close_idle(broker.loop.time()))
+            running.call(lambda broker: server.close_idle(broker.thread.loop.time()))
             assert _unsent(running) > 0, "closed while its answer was on the way"
 
 
@@ -410,13 +410,13 @@ def test_without_a_bound_of_silence_no_connection_is_idle() -> None:
         sock.sendall(frame(1))
         assert answers(sock, 1) == [1]
         server = running.node.server
-        running.call(lambda broker: server.close_idle(broker.loop.time() + 10**6))
+        running.call(lambda broker: server.close_idle(broker.thread.loop.time() + 10**6))
         sock.sendall(frame(2))
         assert answers(sock, 1) == [2]
 
 
 def _unfinished(running: RunningBroker) -> int:
-    return running.call(lambda broker: broker.slices.unfinished_count)
+    return running.call(lambda broker: broker.thread.slices.unfinished_count)
 
 
 def _unsent(running: RunningBroker) -> int:

@@ -40,7 +40,7 @@ def test_a_client_that_goes_away_does_not_end_the_move_that_it_asked_for(tmp_pat
         with Wire(running.port) as wire:
             asked = {"name": "t", "num_partitions": 1, "replication_factor": 1}
             wire.ask("create_topics", 5, {"timeout": 5000, "topics": [asked]})
-        logs = running.broker.logs
+        logs = running.broker.replicas.logs
         partition = TopicPartition("t", 0)
         (source,) = [log.log_dir for log in logs.logs() if log.topic_partition == partition]
         (target,) = [each for each in directories if each != source]
@@ -65,6 +65,6 @@ def test_a_client_that_goes_away_does_not_end_the_move_that_it_asked_for(tmp_pat
 
 def _is_in(running: RunningBroker, partition: TopicPartition, directory: Path) -> bool:
     def look(broker: Broker) -> bool:
-        return broker.log(partition.topic, partition.partition).log_dir == directory
+        return broker.replicas.log(partition.topic, partition.partition).log_dir == directory
 
     return running.call(look)

@@ -10,31 +10,32 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.error_answers import error_answer
 from cordwood.broker.handlers import served_apis
-from cordwood.protocol.fields import fields_of
-from cordwood.protocol.messages import build, encode, request_class, response_class
+from cordwood.format.messages.codec import MessageCodec
+from cordwood.network.error_answers import error_answer
+from cordwood.protocol.messages import build, encode, request_codec, response_codec
 from cordwood.testing.broker import RunningBroker
+from support.message_fields import nested
 from support.wire import Wire
 
 _LONG = "x" * 32_767
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
 
 
-def one_of_each(message: Any) -> dict[str, Any]:
+def one_of_each(message: MessageCodec) -> dict[str, Any]:
     """A message with one element in each array, and no field at its default."""
     values: dict[str, Any] = {}
-    for field in fields_of(message):
+    for field in message.fields:
         value: Any = 1
-        if field.kind is None:
-            value = one_of_each(field.message)
+        if field.kind == "struct":
+            value = one_of_each(nested(message, field))
         elif field.kind == "string":
-            value = field.name
+            value = field.attribute
         elif field.kind in {"bytes", "records"}:
             value = b"b"
         elif field.kind == "uuid":
             value = UUID(int=5)
-        values[field.name] = [value] if field.is_array else value
+        values[field.attribute] = [value] if field.is_array else value
     return values
 
 
@@ -49,21 +50,21 @@ def names_an_error(values: Any) -> bool:
 def test_every_api_can_say_that_a_request_failed() -> None:
     for key, api in served_apis().items():
         for version in range(api.min_version, api.max_version + 1):
-            request = build(request_class(key, version), one_of_each(request_class(key, version)))
+            request = build(request_codec(key, version), one_of_each(request_codec(key, version)))
             answer = error_answer(key, version, request, -1, "why")
             assert names_an_error(answer), (api.name, version)
             assert answer is not None
             assert "why" not in str(answer)
-            encode(response_class(key, version), answer)
+            encode(response_codec(key, version), answer)
 
 
 def test_an_error_is_that_of_each_thing_that_was_asked_about() -> None:
     request = build(
-        request_class(20, 6), {"topics": [{"name": "a"}, {"name": None, "topic_id": UUID(int=3)}]}
+        request_codec(20, 6), {"topics": [{"name": "a"}, {"name": None, "topic_id": UUID(int=3)}]}
     )
     assert error_answer(20, 6, request, 44, "no") == {
         "responses": [
-            {"name": "a", "topic_id": None, "error_code": 44, "error_message": "no"},
+            {"name": "a", "topic_id": UUID(int=0), "error_code": 44, "error_message": "no"},
             {"name": None, "topic_id": UUID(int=3), "error_code": 44, "error_message": "no"},
         ]
     }
@@ -71,7 +72,7 @@ def test_an_error_is_that_of_each_thing_that_was_asked_about() -> None:
 
 def test_a_produce_request_that_wants_no_answer_gets_none() -> None:
     for acks, has_answer in ((0, False), (-1, True)):
-        request = build(request_class(0, 9), {"acks": acks, "topic_data": []})
+        request = build(request_codec(0, 9), {"acks": acks, "topic_data": []})
         answer = error_answer(0, 9, request, -1, None)
         assert (answer is not None) is has_answer
 

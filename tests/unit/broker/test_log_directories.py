@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.broker import Broker
-from cordwood.format.message_schema import uuid_text
 from cordwood.metadata.image import NO_LEADER, PartitionImage
+from cordwood.model.uuids import uuid_text
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import DeadDisk, break_directory, mend_directory
 from support.kafka import poll_until
@@ -57,15 +57,17 @@ def wire(running: RunningBroker) -> Iterator[WireClient]:
 
 
 def partition(broker: RunningBroker, topic: str, index: int) -> PartitionImage:
-    return broker.call(lambda it: it.image.topics[topic].partitions[index])
+    return broker.call(lambda it: it.metadata.image.topics[topic].partitions[index])
 
 
 def registered(broker: RunningBroker) -> set[str]:
-    return broker.call(lambda it: {uuid_text(d.bytes) for d in it.image.brokers[1].log_dirs})
+    return broker.call(lambda it: {uuid_text(d) for d in it.metadata.image.brokers[1].log_dirs})
 
 
 def ids(broker: RunningBroker) -> dict[Path, str]:
-    return broker.call(lambda it: {d.path: d.directory_id or "" for d in it.logs.directories})
+    return broker.call(
+        lambda it: {d.path: d.directory_id or "" for d in it.replicas.logs.directories}
+    )
 
 
 def waits(broker: RunningBroker, seen: Callable[[Broker], bool], what: str) -> None:
@@ -99,8 +101,8 @@ def test_partitions_go_where_the_fewest_are_and_the_controller_is_told(
     known = ids(running)
 
     def is_told(broker: Broker) -> bool:
-        images = broker.image.topics["t"].partitions
-        return all(uuid_text(images[n].directories[0].bytes) == known[d] for n, d in where.items())
+        images = broker.metadata.image.topics["t"].partitions
+        return all(uuid_text(images[n].directories[0]) == known[d] for n, d in where.items())
 
     waits(running, is_told, "the controller knows where all are")
     assert partition(running, "t", 0).leader_epoch == 0
@@ -142,8 +144,8 @@ def test_retention_finds_a_dead_directory_out_and_goes_on_with_the_others(
         wire.produce("old", batch_of(b"x"), index)
     where = {index: Path(wire.place_of(f"old-{index}")) for index in range(PARTITIONS)}
     break_directory(place.directories[1])
-    running.node.broker.cleaner.retention_once_now()
-    assert set(running.node.broker.logs.context.failures.offline) == {place.directories[1]}
+    running.node.cleaner.retention_once_now()
+    assert set(running.node.broker.replicas.logs.context.failures.offline) == {place.directories[1]}
     for index, directory in where.items():
         if directory != place.directories[1]:
             assert wire.fetch("old", index)["error_code"] == "offset_out_of_range"
@@ -159,7 +161,7 @@ def test_what_the_controller_writes_of_a_dead_directory(
     assert registered(running) == {known[d] for d in place.directories if d != dead}
     for index, directory in where.items():
         image = partition(running, "t", index)
-        assert uuid_text(image.directories[0].bytes) == known[directory]
+        assert uuid_text(image.directories[0]) == known[directory]
         if directory == dead:
             assert (image.leader, image.isr, image.elr) == (NO_LEADER, (), (1,))
             assert image.last_known_elr == (1,)
@@ -217,7 +219,7 @@ def test_a_fetch_that_waits_is_answered_when_its_directory_fails(
 
     thread = threading.Thread(target=wait)
     thread.start()
-    waits(running, lambda it: it.delayed.fetch.delayed_count == 1, "the fetch waits")
+    waits(running, lambda it: it.replicas.delayed.fetch.delayed_count == 1, "the fetch waits")
     fail(running, place.directories[1])
     thread.join(120)
     assert answers == [STORAGE_ERROR]
@@ -234,7 +236,7 @@ def test_a_failed_fsync_takes_the_directory_offline(
         answer = wire.produce("t", batch_of(b"x"), index)["error_code"]
         if is_dead is not None:
             assert answer == (STORAGE_ERROR if is_dead else "none")
-    waits(running, lambda it: len(it.image.brokers[1].log_dirs) == 2, "the loss is told")
+    waits(running, lambda it: len(it.metadata.image.brokers[1].log_dirs) == 2, "the loss is told")
     codes = [each["error_code"] for each in wire.partitions("t").values()]
     assert sorted(codes) == 2 * ["leader_not_available"] + 4 * ["none"]
 
@@ -274,9 +276,10 @@ def test_metrics_and_the_cleaner_forget_a_dead_directory(
             )
             assert value == (directory == place.directories[1])
         assert scrape.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
-    kept = running.call(lambda it: set(it.cleaner.manager.all_cleaner_checkpoints()))
+    kept = set(running.node.cleaner.manager.all_cleaner_checkpoints())
     assert all(
-        log.log_dir != place.directories[1] for log in running.call(lambda it: it.logs.logs())
+        log.log_dir != place.directories[1]
+        for log in running.call(lambda it: it.replicas.logs.logs())
     )
     assert not kept
 
@@ -288,15 +291,15 @@ def test_a_move_to_a_directory_that_turns_out_to_be_dead_is_refused(
     index = next(index for index, directory in where.items() if directory == place.directories[0])
     break_directory(place.directories[1])
     assert wire.move("t", [index], place.directories[1]) == {index: STORAGE_ERROR}
-    waits(running, lambda it: len(it.image.brokers[1].log_dirs) == 2, "the loss is told")
+    waits(running, lambda it: len(it.metadata.image.brokers[1].log_dirs) == 2, "the loss is told")
     assert Path(wire.place_of(f"t-{index}")) == place.directories[0]
     assert wire.produce("t", batch_of(b"more"), index)["base_offset"] == 1
     assert wire.move("t", [index], place.directories[2]) == {index: "none"}
     known = ids(running)[place.directories[2]]
 
     def is_told(broker: Broker) -> bool:
-        image = broker.image.topics["t"].partitions[index]
-        return uuid_text(image.directories[0].bytes) == known
+        image = broker.metadata.image.topics["t"].partitions[index]
+        return uuid_text(image.directories[0]) == known
 
     waits(running, is_told, "the move is over, and told")
     assert [each.value for each in wire.records("t", index)] == [b"%d" % index, b"more"]
@@ -333,7 +336,7 @@ def test_a_node_goes_on_while_one_directory_is_left(
     assert set(written_topic(wire).values()) == {place.directories[0]}
     # Told where it is at once: there is no other place.
     assert partition(running, "t", 0).directories == tuple(
-        running.call(lambda it: it.image.brokers[1].log_dirs)
+        running.call(lambda it: it.metadata.image.brokers[1].log_dirs)
     )
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.turns import TurnWatch
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.pauses import background, in_steps, is_pausing
+from cordwood.network.turns import TurnWatch
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
@@ -43,9 +43,9 @@ def running() -> Iterator[RunningBroker]:
 @contextmanager
 def short_turns(running: RunningBroker) -> Iterator[None]:
     """Fails if a turn of the event loop took more than `TURN_CPU_S` of processor time."""
-    running.call(lambda broker: broker.turns.take_longest())
+    running.call(lambda broker: broker.thread.turns.take_longest())
     yield
-    longest = running.call(lambda broker: broker.turns.longest_cpu_s)
+    longest = running.call(lambda broker: broker.thread.turns.longest_cpu_s)
     assert longest < TURN_CPU_S
 
 
@@ -70,7 +70,7 @@ def test_turns_are_short_while_a_topic_of_many_partitions_is_created_and_describ
         assert errors(create(wire, ("wide", 400))) == {"none"}
         described = wire.ask("metadata", 12, {"topics": None})
         assert len(described["topics"][0]["partitions"]) == 400
-        assert running.call(lambda broker: broker.led_count) == 400
+        assert running.call(lambda broker: broker.replicas.led_count) == 400
 
 
 def test_turns_are_short_while_many_topics_are_refused(running: RunningBroker) -> None:
@@ -284,15 +284,15 @@ def test_work_in_slices_takes_turns_with_the_event_loop(running: RunningBroker) 
         return total
 
     def begin(broker: Any) -> Any:
-        future = broker.slices.run(work)
-        broker.loop.call_soon(seen.append, "loop")
+        future = broker.thread.slices.run(work)
+        broker.thread.loop.call_soon(seen.append, "loop")
         return future
 
     future = running.call(begin)
     poll_until(lambda: running.call(lambda _: future.done()), timeout_s=120, what="the work")
     assert future.result() == sum(range(100_000))
     assert seen == ["loop", "work"]
-    assert running.call(lambda broker: broker.slices.count) > 1
+    assert running.call(lambda broker: broker.thread.slices.count) > 1
 
 
 def test_changes_of_the_metadata_follow_one_another(running: RunningBroker) -> None:
@@ -311,7 +311,7 @@ def test_changes_of_the_metadata_follow_one_another(running: RunningBroker) -> N
     counts = [each["error_code"] for each in answers]
     assert counts.count("none") == len(names)
     assert counts.count("topic_already_exists") == len(names)
-    assert running.call(lambda broker: broker.led_count) == 40 * len(names)
+    assert running.call(lambda broker: broker.replicas.led_count) == 40 * len(names)
 
 
 def test_turns_before_a_broker_serves_are_not_counted() -> None:
@@ -334,7 +334,7 @@ def test_turns_before_a_broker_serves_are_not_counted() -> None:
 def test_long_turns_are_counted_and_logged_once_a_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "cordwood.broker.turns")
+    caplog.set_level(logging.INFO, "cordwood.network.turns")
     now = [100.0]
     watch = TurnWatch(lambda: now[0])
     for taken_s in (0.049, 0.06, 0.07, 0.08, 1.0):

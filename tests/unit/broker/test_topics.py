@@ -40,7 +40,7 @@ def metadata(wire: Wire, *names: str) -> dict[str, str]:
 def test_nobody_waits_while_a_topic_of_many_partitions_is_deleted() -> None:
     with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
         create(wire, "wide", 20)
-        held = running.broker.logs.logs()[0]
+        held = running.broker.replicas.logs.logs()[0]
         answers: list[Plain] = []
 
         def delete() -> None:
@@ -165,16 +165,16 @@ def test_producers_that_ask_at_the_same_time_get_ids_of_one_block() -> None:
                     held.set()
                     assert let_go.wait(120)
 
-            return broker.slices.run(change)
+            return broker.thread.slices.run(change)
 
         def ask(broker: Broker) -> list[Task[int]]:
-            return [broker.loop.create_task(broker.producer_ids.next_id()) for _ in range(3)]
+            return [broker.thread.loop.create_task(broker.producer_ids.next_id()) for _ in range(3)]
 
         running.call(hold)
         assert held.wait(120)
         asked = running.call(ask)
         poll_until(
-            lambda: running.call(lambda broker: broker.slices.unfinished_count) >= 2,
+            lambda: running.call(lambda broker: broker.thread.slices.unfinished_count) >= 2,
             timeout_s=120,
             what="a request that waits for the change",
         )
@@ -200,7 +200,7 @@ def test_metadata_never_creates_a_topic_with_the_name_of_the_metadata_log(
         (topic,) = wire.ask("metadata", version, asked)["topics"]
         assert topic["error_code"] == "unknown_topic_or_partition"
         assert not topic["partitions"]
-    assert METADATA_LOG not in running.call(lambda broker: broker.image.topics)
+    assert METADATA_LOG not in running.call(lambda broker: broker.metadata.image.topics)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_metadata_creates_internal_topics_as_their_coordinators_need_them(
     }
     with RunningBroker(properties, engine=NoEngine) as running, Wire(running.port) as wire:
         assert metadata(wire, name) == {name: "unknown_topic_or_partition"}
-        image = running.call(lambda broker: broker.image)
+        image = running.call(lambda broker: broker.metadata.image)
     assert len(image.topics[name].partitions) == partitions
     assert list(image.topic_config(name).items()) == list(configs.items())
 
@@ -271,7 +271,7 @@ def test_a_topic_with_the_name_of_the_metadata_log_is_deleted_at_start(
         RunningBroker(log_dir=tmp_path, engine=NoEngine) as running,
         Wire(running.port) as wire,
     ):
-        assert list(running.call(lambda broker: broker.image.topics)) == ["kept"]
+        assert list(running.call(lambda broker: broker.metadata.image.topics)) == ["kept"]
         assert metadata(wire, "kept", METADATA_LOG) == {
             "kept": "none",
             METADATA_LOG: "unknown_topic_or_partition",
@@ -279,7 +279,7 @@ def test_a_topic_with_the_name_of_the_metadata_log_is_deleted_at_start(
         assert metadata_log.is_dir()
     assert f"reserved name {METADATA_LOG}" in caplog.text
     with RunningBroker(log_dir=tmp_path, engine=NoEngine) as running:
-        assert list(running.call(lambda broker: broker.image.topics)) == ["kept"]
+        assert list(running.call(lambda broker: broker.metadata.image.topics)) == ["kept"]
 
 
 def reserved_topic() -> list[ApiRecord]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, iter_batches
 from cordwood.model.config import LogConfig
@@ -228,7 +228,7 @@ def test_two_cleaners_and_a_truncating_leader_change_disturb_no_reader(
     first, second = Writer(logs, log), Writer(logs, other)
 
     def clean(number: int) -> Callable[[threading.Event], None]:
-        cleaner = LiveCleaner(logs.cleaning, InProcessEngine(), number=number)
+        cleaner = OnlineCleaner(logs.cleaning, InProcessEngine(), number=number)
 
         def work(stop: threading.Event) -> None:
             while not stop.is_set():

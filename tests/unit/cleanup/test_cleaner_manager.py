@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_manager import (
     Aborted,
@@ -21,7 +22,6 @@ from cordwood.cleanup.cleaner_manager import (
     LogToClean,
     Paused,
 )
-from cordwood.cleanup.live import live_view
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
@@ -59,7 +59,7 @@ def grabbed(logs: RunningLogs) -> str | None:
 def section(logs: RunningLogs, log: PartitionLog) -> Cleanable:
     """What could be cleaned of a log now."""
     line = logs.cleaning.all_cleaner_checkpoints().get(log.topic_partition)
-    return plan_cleanable(live_view(log, line), now_ms=logs.clock.now_ms())
+    return plan_cleanable(view_of(log, line), now_ms=logs.clock.now_ms())
 
 
 def dirty_range(logs: RunningLogs, log: PartitionLog) -> tuple[int, int]:

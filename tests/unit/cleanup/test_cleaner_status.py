@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
@@ -27,8 +27,8 @@ class Rounds(InProcessEngine):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
-        self.names += [committer.round.name for committer in committers]
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
+        self.names += [committer.compaction.name for committer in committers]
         super().run(committers)
 
 

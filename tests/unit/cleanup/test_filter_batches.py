@@ -16,9 +16,9 @@ import pytest
 from cordwood.cleanup import tasks
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.cleanup.rewrite import GroupRewriter
-from cordwood.cleanup.round import plan_round
-from cordwood.cleanup.round_values import Manifest
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import (
     HEADER_BYTES,
@@ -56,12 +56,12 @@ def filtered(
     config = LogConfig(cleanup_policy=frozenset({"compact"}), delete_retention_ms=1)
     captured = log.capture(directory, config)
     plan = plan_compaction(captured.view, plan_cleanable(captured.view, now_ms=NOW_MS, force=True))
-    round_ = plan_round(captured, plan, now_ms=NOW_MS, seed=5)
-    spec = tasks.rewrite_specs(round_, tasks.find_survivors(round_))[0]
+    compaction = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
+    spec = tasks.rewrite_specs(compaction, tasks.find_survivors(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     manifest = GroupRewriter().rewrite(spec)
     data = spec.staged.paths()[".log"].read_bytes()
-    assert data == clean_by_reference(round_)[0].files[".log"]
+    assert data == clean_by_reference(compaction)[0].files[".log"]
     found = [batch for _, batch in iter_batches(data)]
     assert all(isinstance(batch, RecordBatch) and batch.is_valid() for batch in found)
     return manifest, found[:-1]  # type: ignore[return-value]

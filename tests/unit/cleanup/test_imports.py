@@ -12,7 +12,13 @@ HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark")
 
 @pytest.mark.parametrize(
     "module",
-    ["cleaner_manager", "live", "live_round", "log_cleaner", "paused_changes", "retention_task"],
+    [
+        "cleaner_manager",
+        "log_cleaner",
+        "online_compaction",
+        "online_retention",
+        "paused_changes",
+    ],
 )
 def test_a_broker_with_nothing_to_compact_loads_no_compiled_code(module: str) -> None:
     done = subprocess.run(

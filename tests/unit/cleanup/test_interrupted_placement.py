@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.announcements import progress_path
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.request import Engine
 from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from cordwood.model.config import LogConfig
@@ -79,10 +79,10 @@ class Interrupted:
     def __init__(self) -> None:
         self.late: list[Path] = []
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         for committer in committers:
             committer.begin()
-            self.late.append(progress_path(Path(committer.round.directory), "clean"))
+            self.late.append(progress_path(Path(committer.compaction.directory), "clean"))
         raise KeyboardInterrupt
 
     @contextmanager

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.live import LiveSegment, capture_live, live_view, retain
+from cordwood.cleanup.capture import SegmentInUse, capture, view_of
+from cordwood.cleanup.online_retention import retain
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
@@ -296,7 +297,7 @@ def test_a_view_says_what_the_log_says(tmp_path: Path) -> None:
     _, log = running(tmp_path, 12, timestamp=77)
     log.update_high_watermark(11)
     log.maybe_increment_log_start_offset(3, "test")
-    view = live_view(log, 4)
+    view = view_of(log, 4)
     assert [(s.base_offset, s.size_bytes) for s in view.segments] == [
         (s.base_offset, s.size_bytes) for s in log.segments
     ]
@@ -311,7 +312,7 @@ def test_a_view_says_what_the_log_says(tmp_path: Path) -> None:
 
 def test_a_view_stays_as_it_was_while_the_log_grows(tmp_path: Path) -> None:
     logs, log = running(tmp_path, 12)
-    view = live_view(log, None)
+    view = view_of(log, None)
     before = view.size_bytes, view.log_end_offset, len(view.segments)
     for _ in range(10):
         logs.put(log, (b"k", b"v"))
@@ -321,26 +322,25 @@ def test_a_view_stays_as_it_was_while_the_log_grows(tmp_path: Path) -> None:
 
 def test_an_empty_segment_has_no_first_batch(tmp_path: Path) -> None:
     _, log = running(tmp_path, 0)
-    empty = LiveSegment(log.active)
+    empty = SegmentInUse(log.active)
     assert (empty.size_bytes, empty.first_batch_timestamp) == (0, LONG_MAX)
     assert empty.largest_record_timestamp == -1
 
 
 def test_a_capture_holds_the_segments_of_the_round_alone(tmp_path: Path) -> None:
     _, log = running(tmp_path, 15)
-    found = capture_live(log, end=10)
-    captured, sources = found.captured, found.segments
-    assert [facts.base_offset for facts in captured.segments] == [0, 5]
-    assert sources == (log.segments[0], log.segments[1])
+    captured = capture(log, end=10)
+    assert [source.base_offset for source in captured.sources] == [0, 5]
+    assert captured.segments == (log.segments[0], log.segments[1])
     assert len(captured.view.segments) == 3
-    for facts, segment in zip(captured.segments, sources, strict=True):
-        assert facts.path() == segment.path
-        assert facts.size_bytes == segment.size_bytes
-        assert facts.modified_ns == segment.path.stat().st_mtime_ns
+    for source, segment in zip(captured.sources, captured.segments, strict=True):
+        assert source.path == str(segment.path)
+        assert source.size_bytes == segment.size_bytes
+        assert source.modified_ns == segment.path.stat().st_mtime_ns
 
 
 def test_a_closed_log_is_not_captured(tmp_path: Path) -> None:
     _, log = running(tmp_path, 15)
     log.close()
     with pytest.raises(StorageError):
-        capture_live(log, end=10)
+        capture(log, end=10)

@@ -14,17 +14,16 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.cleaner_manager import Aborted, CleanerManager
-from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.live import retain
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.online_cleaner import OnlineCleaner
+from cordwood.cleanup.online_retention import retain, retention_pass, start_retention
 from cordwood.cleanup.paused_changes import (
     PausedMove,
     truncate_fully_paused,
     truncate_paused,
     update_topic_config,
 )
-from cordwood.cleanup.retention_task import retention_pass, start_retention
-from cordwood.cleanup.round import Round
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
@@ -75,20 +74,20 @@ class HookedEngine(InProcessEngine):
     def __init__(
         self,
         *,
-        before: Callable[[RoundCommitter], None] = lambda _: None,
-        after_group: Callable[[RoundCommitter], None] = lambda _: None,
+        before: Callable[[CompactionCommitter], None] = lambda _: None,
+        after_group: Callable[[CompactionCommitter], None] = lambda _: None,
     ) -> None:
-        self.rounds: list[Round] = []
+        self.rounds: list[LogCompaction] = []
         self._before = before
         self._after_group = after_group
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         for committer in committers:
-            self.rounds.append(committer.round)
+            self.rounds.append(committer.compaction)
             self._before(committer)
         super().run(committers)
 
-    def _poll(self, committer: RoundCommitter) -> bool:
+    def _poll(self, committer: CompactionCommitter) -> bool:
         done = len(committer.result.manifests)
         moved = super()._poll(committer)
         if len(committer.result.manifests) > done:
@@ -99,7 +98,7 @@ class HookedEngine(InProcessEngine):
 class OneByOne(HookedEngine):
     """Puts one group in place at a time."""
 
-    def _poll(self, committer: RoundCommitter) -> bool:
+    def _poll(self, committer: CompactionCommitter) -> bool:
         placed = committer._commit
 
         def commit_and_tell(manifest: object) -> None:
@@ -156,12 +155,12 @@ def test_a_log_of_duplicates_shrinks_and_its_map_stays(tmp_path: Path, codec: Co
     assert log.size_bytes < size
     # A batch of just max.message.bytes, and as many duplicates again.
     log.update_config(config)
-    chance = random.Random(1)
+    rng = random.Random(1)
     now = logs.clock.now_ms()
     large = b""
     spare = 200
     while len(large) != limit:
-        value = chance.randbytes(limit - spare)
+        value = rng.randbytes(limit - spare)
         large = build_batch([Record(0, now, b"large", value)], base_offset=0, codec=codec)
         spare += len(large) - limit
     log.append_as_leader(large)
@@ -358,11 +357,11 @@ def test_an_engine_that_fails_is_tried_again_after_the_other_logs(tmp_path: Path
         dups(logs, logs.log(name), 10, times)
     left = [EngineError("no Java"), EngineError("its process ended")]
 
-    def fail(committer: RoundCommitter) -> None:
-        if committer.round.name == "t-0" and left:
+    def fail(committer: CompactionCommitter) -> None:
+        if committer.compaction.name == "t-0" and left:
             raise left.pop()
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     cleaned = []
     for _ in range(6):
         assert cleaner.clean_once() in {True, False}
@@ -389,11 +388,11 @@ def test_a_log_that_finds_the_disk_full_is_set_aside_until_space_is_free(tmp_pat
     log = logs.log()
     dups(logs, log, 10, 20)
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         if disk.free < 20_000_000:
             raise NoSpaceError("the file system is full")
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     assert not cleaner.clean_once()
     assert logs.cleaning.uncleanable_partitions(log.log_dir)[T0] == "the file system is full"
     assert not logs.manager.context.failures.offline
@@ -423,10 +422,10 @@ def test_a_staged_file_that_cannot_be_written_sets_the_log_aside_and_nothing_els
     log = logs.log()
     before = {p.name: p.read_bytes() for p in log.directory.iterdir()}
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         raise StagingError("the staged file x cannot be written: Input/output error")
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     assert not cleaner.clean_once()
     assert "staged file" in logs.cleaning.uncleanable_partitions(log.log_dir)[T0]
     assert not logs.manager.context.failures.offline
@@ -437,10 +436,10 @@ def test_a_file_error_takes_the_directory_offline(tmp_path: Path) -> None:
     logs = groups_of_one(tmp_path)
     log = logs.log()
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         raise OSError(5, "Input/output error", str(log.segments[0].path))
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=fail))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=fail))
     cleaner.clean_once()
     reason = logs.manager.context.failures.offline[log.log_dir]
     assert reason.startswith(f"Failed to clean up log for t-0 in dir {log.log_dir} due to")
@@ -513,7 +512,7 @@ def test_what_is_within_the_min_compaction_lag_is_not_touched(tmp_path: Path, co
 def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_path: Path) -> None:
     logs = RunningLogs(tmp_path, {"t": COMPACT}, log_cleaner_threads=2)
     engine = HookedEngine()
-    cleaner = LiveCleaner(logs.cleaning, engine)
+    cleaner = OnlineCleaner(logs.cleaning, engine)
     for number, rate in enumerate((None, 1e9, 2e9)):
         if rate is not None:
             logs.manager.broker = BrokerConfig(
@@ -521,18 +520,18 @@ def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_pat
             )
         dups(logs, logs.log(), 30, 3, start=number)
         assert cleaner.clean_once()
-    assert [round_.throttle_bytes for round_ in engine.rounds] == [None, 500_000_000, 10**9]
+    assert [compaction.throttle_bytes for compaction in engine.rounds] == [None, 500_000_000, 10**9]
 
 
 def test_every_round_has_secrets_and_a_name_of_its_own(tmp_path: Path) -> None:
     logs = RunningLogs(tmp_path, {"t": COMPACT})
     engine = HookedEngine()
-    cleaner = LiveCleaner(logs.cleaning, engine)
+    cleaner = OnlineCleaner(logs.cleaning, engine)
     for _ in range(3):
         dups(logs, logs.log(), 30, 3)
         assert cleaner.clean_once()
-    assert len({round_.seed for round_ in engine.rounds}) == 3
-    assert len({round_.attempt for round_ in engine.rounds}) == 3
+    assert len({compaction.seed for compaction in engine.rounds}) == 3
+    assert len({compaction.attempt for compaction in engine.rounds}) == 3
 
 
 # ---- old formats
@@ -588,14 +587,14 @@ def test_a_truncation_in_mid_round_stops_it_and_lowers_the_checkpoint(tmp_path: 
     logs.set_checkpoint(0)
     threads: list[threading.Thread] = []
 
-    def truncate(committer: RoundCommitter) -> None:
+    def truncate(committer: CompactionCommitter) -> None:
         if not threads:
             assert len(committer.result.manifests) == 1
             threads.append(in_thread(lambda: truncate_paused(logs.cleaning, {T0: 25})))
             wait_until_aborted(logs.cleaning, threads[0])
             assert log.log_end_offset == 40, "it waits until the cleaner has let go"
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=truncate))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=truncate))
     cleaner.clean_once()
     threads[0].join(120)
     assert log.log_end_offset == 25
@@ -650,13 +649,13 @@ def test_a_deletion_in_mid_round_waits_for_the_cleaner_and_leaves_no_trace(
     log = logs.log()
     threads: list[threading.Thread] = []
 
-    def delete(_: RoundCommitter) -> None:
+    def delete(_: CompactionCommitter) -> None:
         if not threads:
             threads.append(in_thread(lambda: logs.manager.delete(T0)))
             wait_until_aborted(logs.cleaning, threads[0])
             assert log.directory.name == "t-0"
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=delete))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=delete))
     cleaner.clean_once()
     threads[0].join(120)
     assert log.directory.name.endswith("-delete")
@@ -674,13 +673,13 @@ def test_a_policy_without_compact_stops_the_round(tmp_path: Path) -> None:
     log = logs.log()
     threads: list[threading.Thread] = []
 
-    def change(_: RoundCommitter) -> None:
+    def change(_: CompactionCommitter) -> None:
         if not threads:
             config = replace(log.config, cleanup_policy=frozenset({"delete"}))
             threads.append(in_thread(lambda: update_topic_config(logs.cleaning, "t", config)))
             wait_until_aborted(logs.cleaning, threads[0])
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=change))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=change))
     cleaner.clean_once()
     threads[0].join(120)
     assert logs.cleaning.state(T0) is None
@@ -702,10 +701,10 @@ def test_a_directory_that_fails_ends_the_round(tmp_path: Path) -> None:
     logs = groups_of_one(tmp_path)
     log = logs.log()
 
-    def fail(_: RoundCommitter) -> None:
+    def fail(_: CompactionCommitter) -> None:
         logs.manager.context.failures.fail(log.log_dir, "a disk that died")
 
-    cleaner = LiveCleaner(logs.cleaning, OneByOne(after_group=fail))
+    cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=fail))
     cleaner.clean_once()
     assert logs.cleaning.state(T0) is None
     assert logs.manager.get(T0) is None
@@ -757,11 +756,11 @@ def test_a_source_that_retention_took_is_not_retired_twice(tmp_path: Path) -> No
         log.roll()
         log.update_high_watermark(log.log_end_offset)
 
-    def delete_first(_: RoundCommitter) -> None:
+    def delete_first(_: CompactionCommitter) -> None:
         log.maybe_increment_log_start_offset(1, "test")
         assert retain(log, logs.clock.now_ms()) == 1
 
-    cleaner = LiveCleaner(logs.cleaning, HookedEngine(before=delete_first_later(delete_first)))
+    cleaner = OnlineCleaner(logs.cleaning, HookedEngine(before=delete_first_later(delete_first)))
     assert cleaner.clean_once()
     assert len(log.segments) == 2
     assert offsets(log) == [2]
@@ -777,11 +776,11 @@ def test_a_source_that_retention_took_is_not_retired_twice(tmp_path: Path) -> No
 
 
 def delete_first_later(
-    hook: Callable[[RoundCommitter], None],
-) -> Callable[[RoundCommitter], None]:
+    hook: Callable[[CompactionCommitter], None],
+) -> Callable[[CompactionCommitter], None]:
     """Runs a hook when the first group is about to be put in place: its sources have been read."""
 
-    def prepare(committer: RoundCommitter) -> None:
+    def prepare(committer: CompactionCommitter) -> None:
         placed = committer._commit
 
         def commit(manifest: object) -> None:
@@ -798,12 +797,12 @@ def test_a_group_of_which_nothing_is_left_is_dropped(tmp_path: Path) -> None:
     logs = groups_of_one(tmp_path)
     log = logs.log()
 
-    def delete_first_two(_: RoundCommitter) -> None:
+    def delete_first_two(_: CompactionCommitter) -> None:
         log.maybe_increment_log_start_offset(20, "test")
         assert retain(log, logs.clock.now_ms()) == 2
 
     hook = delete_first_later(delete_first_two)
-    assert LiveCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
+    assert OnlineCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
     assert [segment.base_offset for segment in log.segments] == [20, 30, 40]
     assert offsets(log) == [21, 23, 25, 27, 29, 31, 33, 35, 37, 39]
     assert not list(log.directory.glob("*.staged"))
@@ -814,7 +813,7 @@ def test_a_segment_that_was_cut_off_and_written_anew_is_not_replaced(tmp_path: P
     logs = groups_of_one(tmp_path, count=1)
     log = logs.log()
 
-    def rewrite_behind_the_cleaners_back(_: RoundCommitter) -> None:
+    def rewrite_behind_the_cleaners_back(_: CompactionCommitter) -> None:
         log.truncate_to(5)
         for key in range(5):
             logs.put(log, (b"%d" % key, b"anew"))
@@ -822,7 +821,7 @@ def test_a_segment_that_was_cut_off_and_written_anew_is_not_replaced(tmp_path: P
         log.update_high_watermark(log.log_end_offset)
 
     hook = delete_first_later(rewrite_behind_the_cleaners_back)
-    assert not LiveCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
+    assert not OnlineCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
     assert (
         "changed since the round was planned"
         in (logs.cleaning.uncleanable_partitions(log.log_dir)[T0])
@@ -911,7 +910,7 @@ def test_two_cleaners_share_the_logs_between_them(tmp_path: Path) -> None:
     errors: list[BaseException] = []
 
     def work(number: int) -> None:
-        cleaner = LiveCleaner(logs.cleaning, InProcessEngine(), number=number)
+        cleaner = OnlineCleaner(logs.cleaning, InProcessEngine(), number=number)
         try:
             while cleaner.clean_once():
                 pass

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.live import live_view
-from cordwood.cleanup.live_cleaner import CleanerStats
+from cordwood.cleanup.capture import view_of
+from cordwood.cleanup.online_cleaner import CleanerStats
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.legacy import LegacyBatch
@@ -450,7 +450,7 @@ def test_sizes_count_neither_the_active_segment_nor_what_cannot_be_cleaned(
         t.logs.put(t.log, (b"1", bytes(25)))
     sizes = [segment.size_bytes for segment in t.log.segments]
     assert len(sizes) == 6
-    assert live_view(t.log, None).size_bytes - t.log.active.size_bytes == sum(sizes[:-1])
+    assert view_of(t.log, None).size_bytes - t.log.active.size_bytes == sum(sizes[:-1])
     t.log.update_high_watermark(t.bases()[4])
     t.logs.set_checkpoint(t.bases()[2])
     chosen = t.logs.cleaning.grab_filthiest(t.logs.clock.now_ms())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.live import retain
+from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.retention import plan_retention
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import OffsetOutOfRangeError

@@ -20,7 +20,7 @@ from cordwood.cleanup.cleaner_settings import (
     UNCLEANABLE_RETRY_MS,
     CleanerSettings,
 )
-from cordwood.cleanup.commit import RoundCommitter
+from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.supervise import begin_all
 from cordwood.model.config import BrokerConfig, LogConfig
@@ -72,10 +72,10 @@ class Recorder(InProcessEngine):
         self.closed = False
         self.unavailable = False
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         if self.unavailable:
             raise EngineUnavailableError("no Java")
-        self.rounds += [committer.round.name for committer in committers]
+        self.rounds += [committer.compaction.name for committer in committers]
         super().run(committers)
 
     def configure(self, settings: CleanerSettings) -> None:
@@ -96,14 +96,16 @@ class Endless(InProcessEngine):
     def __init__(self) -> None:
         self.running = threading.Event()
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         (committer,) = begin_all(committers)
         self.running.set()
         while committer.result.error is None:
             self._poll(committer)
             time.sleep(0.001)
         with pytest.raises(EngineError, match="given up"):
-            require_wanted(Path(committer.round.directory), committer.round.attempt, fs=OS)
+            require_wanted(
+                Path(committer.compaction.directory), committer.compaction.attempt, fs=OS
+            )
 
 
 @contextmanager
@@ -179,7 +181,7 @@ class Slow(Recorder):
         super().__init__()
         self.running, self.go_on = threading.Event(), threading.Event()
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         if not self.running.is_set():
             self.running.set()
             assert self.go_on.wait(_SECONDS_MAX)
@@ -414,8 +416,8 @@ def test_threads_share_the_rate(tmp_path: Path) -> None:
     seen: list[int | None] = []
 
     class Spy(InProcessEngine):
-        def run(self, committers: Sequence[RoundCommitter]) -> None:
-            seen.extend(committer.round.throttle_bytes for committer in committers)
+        def run(self, committers: Sequence[CompactionCommitter]) -> None:
+            seen.extend(committer.compaction.throttle_bytes for committer in committers)
             super().run(committers)
 
     cleaner_of(logs, Spy(), threads=2, io_max_bytes_per_second=1e6).run_once_now()

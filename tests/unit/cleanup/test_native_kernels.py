@@ -217,12 +217,12 @@ def test_walk_finds_the_keys_and_nulls_that_the_parser_finds(seed: int) -> None:
 def test_walk_over_malformed_records_refuses_only_what_the_parser_refuses(
     seed: int, flips: int
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     log = random_log(seed, Contents(batches=1, roll=0.0, legacy=False, transactions=False))
     data = bytearray(log.segments[0].batches[0])
     for _ in range(flips):
         if len(data) > HEADER_BYTES:
-            data[chance.randrange(HEADER_BYTES, len(data))] = chance.randrange(256)
+            data[rng.randrange(HEADER_BYTES, len(data))] = rng.randrange(256)
     batch = parse_batch(bytes(data))
     assert isinstance(batch, RecordBatch)
     try:
@@ -280,10 +280,10 @@ CODECS = natively.Codecs()
 NATIVE = [codec for codec in Codec if codec in CODECS.native]
 
 
-def payloads(chance: random.Random) -> list[bytes]:
+def payloads(rng: random.Random) -> list[bytes]:
     sizes = [0, 1, 100, 65_535, 65_536, 65_537, 300_000]
     return [
-        chance.randbytes(size) if chance.random() < 0.4 else (b"%d," % chance.randrange(9)) * size
+        rng.randbytes(size) if rng.random() < 0.4 else (b"%d," % rng.randrange(9)) * size
         for size in sizes
     ]
 
@@ -373,10 +373,10 @@ def test_lz4_frame_of_linked_blocks_is_left_to_the_plain_way() -> None:
 @pytest.mark.parametrize("codec", NATIVE)
 @given(seed=st.integers(0, 2**40))
 def test_damaged_payload_gives_a_status_or_bytes_within_the_room(codec: Codec, seed: int) -> None:
-    chance = random.Random(seed)
-    packed = bytearray(compress(codec, b"some text, " * chance.randint(1, 3_000)))
-    for _ in range(chance.randint(1, 4)):
-        packed[chance.randrange(len(packed))] = chance.randrange(256)
-    cut = bytes(packed[: chance.randint(0, len(packed))] if chance.random() < 0.3 else packed)
+    rng = random.Random(seed)
+    packed = bytearray(compress(codec, b"some text, " * rng.randint(1, 3_000)))
+    for _ in range(rng.randint(1, 4)):
+        packed[rng.randrange(len(packed))] = rng.randrange(256)
+    cut = bytes(packed[: rng.randint(0, len(packed))] if rng.random() < 0.3 else packed)
     status, _ = expanded(codec, cut, room=200_000)
     assert status in {0, natively.BAD, natively.NO_ROOM, natively.NOT_HERE}

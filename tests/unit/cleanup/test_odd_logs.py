@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.cleaner_manager import Aborted, Paused
-from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import segment_file_name
 from cordwood.format.legacy import build_legacy_message
@@ -130,7 +130,7 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
     threads: list[threading.Thread] = []
 
     class Stopping(InProcessEngine):
-        def run(self, committers: Sequence[RoundCommitter]) -> None:
+        def run(self, committers: Sequence[CompactionCommitter]) -> None:
             stop = {"abort": logs.cleaning.abort_cleaning, "pause": logs.cleaning.abort_and_pause}
             threads.append(threading.Thread(target=stop[how], args=(T0,), daemon=True))
             threads[0].start()
@@ -138,7 +138,7 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
                 assert threads[0].is_alive(), "it waits for the cleaner"
             super().run(committers)
 
-    LiveCleaner(logs.cleaning, Stopping()).clean_once()
+    OnlineCleaner(logs.cleaning, Stopping()).clean_once()
     threads[0].join(120)
     assert logs.cleaning.state(T0) == (Paused(1) if how == "pause" else None)
     assert {path.name: path.read_bytes() for path in log.directory.glob("*.log")} == before

@@ -9,10 +9,10 @@ import pytest
 
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import begin_attempt, give_up_attempt
-from cordwood.cleanup.commit import RoundCommitter
-from cordwood.cleanup.live_cleaner import LiveCleaner
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.cleanup.rewrite import GroupRewriter
-from cordwood.cleanup.round import Round
 from cordwood.model.clock import MovableClock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import EngineError
@@ -61,20 +61,20 @@ class Counting(InProcessEngine):
     """Notes what a round's task reads and writes, and what its groups take."""
 
     def __init__(self) -> None:
-        self.rounds: list[Round] = []
+        self.rounds: list[LogCompaction] = []
         self.read: list[int] = []
         self.wrote: list[int] = []
 
-    def _run(self, committer: RoundCommitter) -> None:
+    def _run(self, committer: CompactionCommitter) -> None:
         # A stage of its own, so that groups need not be put in place meanwhile.
-        round_ = replace(
-            committer.round, groups=(tuple(b for g in committer.round.groups for b in g),)
+        compaction = replace(
+            committer.compaction, groups=(tuple(b for g in committer.compaction.groups for b in g),)
         )
-        found = tasks.find_survivors(round_)
-        specs = tasks.rewrite_specs(round_, found)
+        found = tasks.find_survivors(compaction)
+        specs = tasks.rewrite_specs(compaction, found)
         rewriter = GroupRewriter(self.read.append, self.wrote.append)
         manifest = rewriter.rewrite(specs[0])
-        assert sum(self.read) == sum(s.size_bytes for s in round_.segments)
+        assert sum(self.read) == sum(s.size_bytes for s in compaction.segments)
         assert sum(self.wrote) == manifest.log_bytes > 0
         super()._run(committer)
 
@@ -87,5 +87,5 @@ def test_a_rewrite_says_how_much_it_wrote(tmp_path: Path) -> None:
     for n in range(100):
         logs.put(logs.log(), (b"%d" % (n % 70), b"%d" % n))
     engine = Counting()
-    assert LiveCleaner(logs.cleaning, engine).clean_once()
+    assert OnlineCleaner(logs.cleaning, engine).clean_once()
     assert engine.wrote

@@ -80,7 +80,7 @@ def test_a_log_that_was_mended_leaves_the_list(
     assert logs.cleaning.uncleanable_count(directory) == 0
     assert logs.cleaning.uncleanable_bytes(directory, logs.clock.now_ms()) == 0
     assert newest(read_records(damaged.log)) == state
-    assert "Partition t-0 is cleaned again: compaction went well after 1 failed" in caplog.text
+    assert "Partition t-0 is cleaned again: compaction succeeded after 1 failed" in caplog.text
 
 
 def test_while_it_is_tried_again_it_counts_as_uncleanable(damaged: Damaged) -> None:
@@ -123,7 +123,7 @@ def test_the_status_says_what_is_wrong_since_when_and_when_it_is_tried_again(
     }
     assert not status["due"]
     assert status["reason"].startswith(f"compaction failed: {why}")
-    assert status["reason"].endswith("; it is tried again in 599 s")
+    assert status["reason"].endswith("; it is retried in 599 s")
     assert damaged.cleaner.status()["order"] == []
 
 

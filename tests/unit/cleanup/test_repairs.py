@@ -29,12 +29,15 @@ COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=
 DELETE = LogConfig(retention_ms=DAY_MS // 2, index_interval_bytes=50)
 
 
-def compacted(name: str = "t-0") -> LogBuilder:
-    """Three segments of two keys each, and an active one; offsets 0 to 6."""
+def compacted(name: str = "t-0", *, third_ms: int = NOW_MS - DAY_MS) -> LogBuilder:
+    """Three segments of two keys each, and an active one; offsets 0 to 6.
+
+    `third_ms` is the timestamp of the third segment's records.
+    """
     log = LogBuilder(name, index_interval_bytes=50)
     for number in range(3):
         for key in (b"a", b"b"):
-            log.put(key, b"%d" % number)
+            log.put(key, b"%d" % number, timestamp=third_ms if number == 2 else NOW_MS - DAY_MS)
         log.roll()
     log.put(b"end", b"v")
     return log
@@ -232,9 +235,8 @@ def test_cut_last_batch_above_the_recovery_point_is_left_to_kafka(tmp_path: Path
 def test_after_an_unclean_stop_nothing_above_the_recovery_point_goes(
     tmp_path: Path, recovery_point: int, gone: list[int]
 ) -> None:
-    log = compacted()
+    log = compacted(third_ms=NOW_MS)
     log.recovery_point = recovery_point
-    log.segments[2].facts = [(size, last, NOW_MS) for size, last, _ in log.segments[2].facts]
     root = write_log_dir(tmp_path / "logs", [log], clean_shutdown=False)
     clean_one(root, DELETE)
     left = sorted(int(path.stem) for path in (root / "t-0").glob("*.log"))

@@ -12,7 +12,7 @@ import pytest
 
 from cordwood.model.errors import CorruptError
 from cordwood.storage.replace import (
-    RoundJournal,
+    CompactionJournal,
     StagedSegment,
     put_in_place,
     recover_directory,
@@ -60,7 +60,7 @@ def all_in(state: str) -> dict[str, str]:
     return dict.fromkeys(SUFFIXES, state)
 
 
-def retire_sources(directory: Path, *, after: int = 99) -> None:
+def mark_sources_deleted(directory: Path, *, after: int = 99) -> None:
     """Sources become `.deleted`, up to so many files."""
     files = [name(base, suffix) for base in GROUP for suffix in SUFFIXES]
     for file in files[:after]:
@@ -106,7 +106,7 @@ def test_originals_win_while_anything_is_cleaned(directory: Path, states: dict[s
 @pytest.mark.parametrize("retired", [0, 1, 2, 3, 5, 6])
 def test_the_cleaned_segment_wins_once_all_is_swap(directory: Path, retired: int) -> None:
     lay_out(directory, all_in(".swap"))
-    retire_sources(directory, after=retired)
+    mark_sources_deleted(directory, after=retired)
     recover_directory(directory)
     assert_new(directory)
     once = content(directory)
@@ -122,7 +122,7 @@ def test_the_cleaned_segment_wins_once_all_is_swap(directory: Path, retired: int
     ],
 )
 def test_renames_cut_short_are_finished(directory: Path, states: dict[str, str]) -> None:
-    retire_sources(directory)
+    mark_sources_deleted(directory)
     lay_out(directory, states)
     recover_directory(directory)
     assert_new(directory)
@@ -131,8 +131,8 @@ def test_renames_cut_short_are_finished(directory: Path, states: dict[str, str])
 # ---- with a round's journal
 
 
-def journal(directory: Path, *, tokens: list[str]) -> RoundJournal:
-    made = RoundJournal(directory)
+def journal(directory: Path, *, tokens: list[str]) -> CompactionJournal:
+    made = CompactionJournal(directory)
     made.begin({"groups": [GROUP, [4]]})
     for group, token in enumerate(tokens):
         made.intend(group, token, ["after", group])
@@ -176,7 +176,7 @@ def test_intent_not_carried_out_is_forgotten_with_its_files(
 def test_intent_whose_swap_is_whole_is_finished(directory: Path, retired: int) -> None:
     made = journal(directory, tokens=["t0"])
     lay_out(directory, all_in(".swap"))
-    retire_sources(directory, after=retired)
+    mark_sources_deleted(directory, after=retired)
     found = recover_directory(directory)
     assert (found.groups_done, found.after) == (1, ["after", 0])
     made.end()
@@ -196,7 +196,7 @@ def test_new_log_that_has_its_name_is_not_taken_for_a_source(
 ) -> None:
     """It was, and a crash between the last renames lost the whole group."""
     made = journal(directory, tokens=["t0"])
-    retire_sources(directory)
+    mark_sources_deleted(directory)
     lay_out(directory, states)
     assert recover_directory(directory).groups_done == 1
     made.end()
@@ -205,7 +205,7 @@ def test_new_log_that_has_its_name_is_not_taken_for_a_source(
 
 def test_files_staged_for_the_next_group_do_not_undo_the_last(directory: Path) -> None:
     made = journal(directory, tokens=["t0"])
-    retire_sources(directory)
+    mark_sources_deleted(directory)
     lay_out(directory, all_in(""))
     (directory / name(4, ".log.t1.staged")).write_bytes(b"half")
     assert recover_directory(directory).groups_done == 1
@@ -215,7 +215,7 @@ def test_files_staged_for_the_next_group_do_not_undo_the_last(directory: Path) -
 
 def test_undone_group_does_not_undo_the_one_before(directory: Path) -> None:
     made = journal(directory, tokens=["t0", "t1"])
-    retire_sources(directory)
+    mark_sources_deleted(directory)
     lay_out(directory, all_in(""))
     (directory / name(4, ".index.cleaned")).write_bytes(b"")
     (directory / name(4, ".log.t1.staged")).write_bytes(b"")
@@ -227,7 +227,7 @@ def test_undone_group_does_not_undo_the_one_before(directory: Path) -> None:
 
 def test_line_torn_by_a_crash_was_not_acted_upon_and_is_cut_off(directory: Path) -> None:
     made = journal(directory, tokens=["t0"])
-    retire_sources(directory)
+    mark_sources_deleted(directory)
     lay_out(directory, all_in(""))
     with made.path.open("ab") as file:
         file.write(b'{"group": 1, "tok')

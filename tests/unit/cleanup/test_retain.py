@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.cleanup.compaction_values import LastRecord
 from cordwood.cleanup.retain import (
     Action,
     Verdict,
@@ -12,7 +13,6 @@ from cordwood.cleanup.retain import (
     should_discard_records,
     should_retain_tombstone,
 )
-from cordwood.cleanup.round_values import LastRecord
 
 NOW_MS = 1_000
 RETENTION_MS = 100

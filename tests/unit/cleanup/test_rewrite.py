@@ -14,9 +14,9 @@ import pytest
 from cordwood.cleanup import tasks
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rewrite import GroupRewriter
-from cordwood.cleanup.round import Round, plan_round
-from cordwood.cleanup.round_values import Manifest
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import build_legacy_message
 from cordwood.format.record_batch import RecordBatch, iter_batches
@@ -29,7 +29,7 @@ from support.reference_cleaner import CleanedSegment, clean_by_reference
 Build = Callable[[LogBuilder], object]
 
 
-def round_of(root: Path, build: Build, *, horizon_ms: int = 1_000) -> Round:
+def compaction_of(root: Path, build: Build, *, horizon_ms: int = 1_000) -> LogCompaction:
     """A round over all that `build` puts into a log, the next segment being active."""
     log = LogBuilder()
     build(log)
@@ -39,28 +39,28 @@ def round_of(root: Path, build: Build, *, horizon_ms: int = 1_000) -> Round:
     captured = log.capture(directory, config)
     cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
     plan = plan_compaction(captured.view, cleanable)
-    return plan_round(captured, plan, now_ms=NOW_MS, seed=5)
+    return prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
 
 
-def rewrite_first(round_: Round) -> tuple[Manifest, bytes, CleanedSegment]:
+def rewrite_first(compaction: LogCompaction) -> tuple[Manifest, bytes, CleanedSegment]:
     """(manifest, the new log, what the reference makes) of the first group."""
-    spec = tasks.rewrite_specs(round_, tasks.find_survivors(round_))[0]
+    spec = tasks.rewrite_specs(compaction, tasks.find_survivors(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     manifest = GroupRewriter().rewrite(spec)
     tasks.read_back(spec, manifest)
-    return manifest, spec.staged.paths()[".log"].read_bytes(), clean_by_reference(round_)[0]
+    return manifest, spec.staged.paths()[".log"].read_bytes(), clean_by_reference(compaction)[0]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batch_larger_than_every_buffer_loses_a_record(tmp_path: Path, codec: Codec) -> None:
-    chance = random.Random(1)
-    big = [(b"a", b"old"), *((b"k%d" % n, chance.randbytes(1 << 20)) for n in range(6))]
+    rng = random.Random(1)
+    big = [(b"a", b"old"), *((b"k%d" % n, rng.randbytes(1 << 20)) for n in range(6))]
 
     def build(log: LogBuilder) -> None:
         log.batch(big, codec=codec)
         log.put(b"a", b"new")
 
-    manifest, data, expected = rewrite_first(round_of(tmp_path, build))
+    manifest, data, expected = rewrite_first(compaction_of(tmp_path, build))
     assert data == expected.files[".log"]
     assert (manifest.records_before, manifest.records_after) == (8, 7)
 
@@ -71,7 +71,7 @@ def test_tombstones_batch_grows_when_it_is_stamped(tmp_path: Path) -> None:
     def build(log: LogBuilder) -> None:
         log.batch([(b"%d" % n, None) for n in range(20_000)])
 
-    _, data, expected = rewrite_first(round_of(tmp_path, build, horizon_ms=10**15))
+    _, data, expected = rewrite_first(compaction_of(tmp_path, build, horizon_ms=10**15))
     assert data == expected.files[".log"]
     ((_, batch),) = iter_batches(data)
     assert isinstance(batch, RecordBatch)
@@ -88,7 +88,7 @@ def test_legacy_entry_that_ends_the_round_and_loses_its_record_leaves_nothing(
         log.put(b"a", b"v")
         log.append(build_legacy_message(offset=1, magic=magic, key=None, value=b"v", timestamp=1))
 
-    manifest, data, expected = rewrite_first(round_of(tmp_path, build))
+    manifest, data, expected = rewrite_first(compaction_of(tmp_path, build))
     assert data == expected.files[".log"]
     assert (manifest.batches_before, manifest.batches_after) == (2, 1)
     assert manifest.discarded.unkeyed == 1
@@ -103,7 +103,7 @@ def test_records_gone_are_counted_by_reason(tmp_path: Path) -> None:
         log.marker((1, 0), commit=False)
         log.put(b"a", b"new")
 
-    manifest, data, expected = rewrite_first(round_of(tmp_path, build))
+    manifest, data, expected = rewrite_first(compaction_of(tmp_path, build))
     assert data == expected.files[".log"]
     gone = manifest.discarded
     assert (gone.superseded, gone.unkeyed, gone.tombstone, gone.aborted, gone.marker) == (
@@ -123,8 +123,8 @@ def test_expired_marker_is_counted_as_a_marker(tmp_path: Path) -> None:
         log.marker((1, 0), commit=True)
         log.put(b"b", b"v", producer=(1, 0))
 
-    round_ = round_of(tmp_path, build, horizon_ms=0)
-    first, _, _ = rewrite_first(round_)
+    compaction = compaction_of(tmp_path, build, horizon_ms=0)
+    first, _, _ = rewrite_first(compaction)
     assert (first.discarded.marker, first.records_after) == (0, 3)
 
 
@@ -133,8 +133,8 @@ def test_source_that_changed_since_it_was_read_is_refused(tmp_path: Path) -> Non
         log.put(b"a", b"old")
         log.put(b"a", b"new")
 
-    round_ = round_of(tmp_path, build)
-    spec = tasks.rewrite_specs(round_, tasks.find_survivors(round_))[0]
+    compaction = compaction_of(tmp_path, build)
+    spec = tasks.rewrite_specs(compaction, tasks.find_survivors(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     path = Path(spec.segments[0].source.path)
     more = LogBuilder()
@@ -156,10 +156,10 @@ def test_full_disk_in_mid_rewrite_leaves_no_staged_file(
             log.put(b"%d" % n, random.Random(n).randbytes(100_000))
         log.put(b"a", b"new")
 
-    round_ = round_of(tmp_path, build)
-    spec = tasks.rewrite_specs(round_, tasks.find_survivors(round_))[0]
+    compaction = compaction_of(tmp_path, build)
+    spec = tasks.rewrite_specs(compaction, tasks.find_survivors(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
-    before = sorted(path.name for path in Path(round_.directory).iterdir())
+    before = sorted(path.name for path in Path(compaction.directory).iterdir())
     write = FileWriter.write
 
     def write_until_full(self: FileWriter, data: bytes | memoryview) -> None:
@@ -170,7 +170,7 @@ def test_full_disk_in_mid_rewrite_leaves_no_staged_file(
     monkeypatch.setattr(FileWriter, "write", write_until_full)
     with pytest.raises(NoSpaceError):
         GroupRewriter().rewrite(spec)
-    assert sorted(path.name for path in Path(round_.directory).iterdir()) == before
+    assert sorted(path.name for path in Path(compaction.directory).iterdir()) == before
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index"])
@@ -183,8 +183,8 @@ def test_read_back_finds_a_staged_file_that_is_not_as_it_was_written(
             log.put(b"%d" % n, b"v" * 100)
         log.put(b"a", b"new")
 
-    round_ = round_of(tmp_path, build)
-    spec = tasks.rewrite_specs(round_, tasks.find_survivors(round_))[0]
+    compaction = compaction_of(tmp_path, build)
+    spec = tasks.rewrite_specs(compaction, tasks.find_survivors(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     manifest = GroupRewriter().rewrite(spec)
     path = spec.staged.paths()[suffix]
@@ -193,7 +193,7 @@ def test_read_back_finds_a_staged_file_that_is_not_as_it_was_written(
     path.write_bytes(data)
     with pytest.raises(CorruptError):
         tasks.read_back(spec, manifest)
-    assert not list(Path(round_.directory).glob("*.staged"))
+    assert not list(Path(compaction.directory).glob("*.staged"))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_old_tombstone_goes_by_the_time_of_its_segment(
     captured = log.capture(directory, config)
     cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
     plan = plan_compaction(captured.view, cleanable)
-    round_ = plan_round(captured, plan, now_ms=NOW_MS, seed=5)
-    _, data, expected = rewrite_first(round_)
+    compaction = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
+    _, data, expected = rewrite_first(compaction)
     assert data == expected.files[".log"]
     assert [*expected.offsets, 3] == left

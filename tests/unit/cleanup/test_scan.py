@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.round_values import SegmentSource
+from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.scan import SegmentReader
 from cordwood.cleanup.survivors import Secrets, Walk
 from cordwood.cleanup.transactions import AbortedTransactions

@@ -38,23 +38,23 @@ def aborted(producer_id: int, first: int, last: int) -> AbortedTransaction:
 
 def history(seed: int) -> tuple[list[Event], list[AbortedTransaction]]:
     """Interleaved transactions; some batches are missing, as a cleaning leaves them."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     events: list[Event] = []
     index: list[AbortedTransaction] = []
     running: dict[int, int] = {}
-    offset = chance.randint(0, 5)
-    for _ in range(chance.randint(1, 60)):
-        producer_id = chance.randrange(4)
-        if chance.random() < 0.65:
-            last = offset + chance.randint(0, 4)
+    offset = rng.randint(0, 5)
+    for _ in range(rng.randint(1, 60)):
+        producer_id = rng.randrange(4)
+        if rng.random() < 0.65:
+            last = offset + rng.randint(0, 4)
             running.setdefault(producer_id, offset)
-            if chance.random() < 0.8:
+            if rng.random() < 0.8:
                 events.append(Event(producer_id, offset, last))
-            offset = last + chance.randint(1, 3)
+            offset = last + rng.randint(1, 3)
             continue
-        kind = chance.choice([ControlType.ABORT, ControlType.COMMIT, ControlType.LEADER_CHANGE])
+        kind = rng.choice([ControlType.ABORT, ControlType.COMMIT, ControlType.LEADER_CHANGE])
         first = running.get(producer_id)
-        if chance.random() < 0.1 and first is None:
+        if rng.random() < 0.1 and first is None:
             events.append(Event(producer_id, offset, offset, control=True))
         else:
             events.append(Event(producer_id, offset, offset, control=True, kind=kind))
@@ -62,7 +62,7 @@ def history(seed: int) -> tuple[list[Event], list[AbortedTransaction]]:
                 running.pop(producer_id, None)
             if kind is ControlType.ABORT and first is not None:
                 index.append(aborted(producer_id, first, offset))
-        offset += chance.randint(1, 3)
+        offset += rng.randint(1, 3)
     return events, index
 
 

@@ -17,9 +17,9 @@ from cordwood.metadata.image import (
     UNASSIGNED_DIRECTORY,
     PartitionImage,
 )
-from cordwood.metadata.uuids import text_of
 from cordwood.model.kafka_errors import StorageError
-from cordwood.storage.room_reserve import RESERVE
+from cordwood.model.uuids import uuid_text, uuid_texts
+from cordwood.storage.disk_reserve import RESERVE
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.controller_under_test import ControllerUnderTest
@@ -55,7 +55,7 @@ def test_a_dead_directory_takes_leaders_away_and_leaves_the_registration(
         "PartitionChangeRecord",
         {
             "partitionId": 1,
-            "topicId": text_of(controller.image.topics["t"].topic_id),
+            "topicId": uuid_text(controller.image.topics["t"].topic_id),
             "isr": [],
             "leader": -1,
             "eligibleLeaderReplicas": [1],
@@ -69,7 +69,7 @@ def test_a_dead_directory_takes_leaders_away_and_leaves_the_registration(
     epoch = controller.broker_epoch
     assert registration == (
         "BrokerRegistrationChangeRecord",
-        {"brokerId": 1, "brokerEpoch": epoch, "logDirs": [text_of(each) for each in left]},
+        {"brokerId": 1, "brokerEpoch": epoch, "logDirs": uuid_texts(left)},
     )
     assert partition(controller, 1).directories == (dead,)
     assert [partition(controller, n).leader for n in range(3)] == [1, NO_LEADER, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.metadata.controller_requests import NewTopic
 from cordwood.metadata.replay import read_metadata_image
-from cordwood.metadata.uuids import text_of
 from cordwood.model.errors import ConfigError, UnsupportedVersionError
+from cordwood.model.uuids import uuid_text
 from support.controller_under_test import ControllerUnderTest, names_of
 
 NO_ELR = {"metadata.version": 22, "group.version": 1}
@@ -83,7 +84,7 @@ def test_a_clean_stop_leaves_partitions_without_a_leader_and_a_start_elects_it(
     epoch = controller.broker_epoch
     place.serve(previous_broker_epoch=epoch).abandon()
     started = place.batches()[count + len(stopped) :]
-    topic_id = text_of(controller.image.topics["t"].topic_id)
+    topic_id = uuid_text(controller.image.topics["t"].topic_id)
     partition = {"partitionId": 0, "topicId": topic_id}
     assert stopped == [
         [
@@ -141,7 +142,7 @@ def test_after_a_crash_the_last_leader_is_elected_uncleanly(place: ControllerUnd
         for name, fields in batch
         if name == "PartitionChangeRecord"
     ]
-    topic_id = text_of(again.image.topics["t"].topic_id)
+    topic_id = uuid_text(again.image.topics["t"].topic_id)
     same = {"partitionId": 0, "topicId": topic_id}
     assert changes == [
         {**same, "isr": [], "leader": -1, "eligibleLeaderReplicas": [1], "lastKnownElr": [1]},
@@ -206,9 +207,9 @@ def test_a_transaction_that_was_left_open_is_aborted(place: ControllerUnderTest)
     controller = place.serve()
     controller.create_topics([NewTopic(name="t")])
     controller.abandon()
-    changes = [
+    changes: list[tuple[str, dict[str, Any]]] = [
         ("BeginTransactionRecord", {"name": "half"}),
-        ("RemoveTopicRecord", {"topicId": text_of(controller.image.topics["t"].topic_id)}),
+        ("RemoveTopicRecord", {"topicId": controller.image.topics["t"].topic_id}),
     ]
     base = controller.image.next_offset
     path = place.directory / f"{0:020}.log"

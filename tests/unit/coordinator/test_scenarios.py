@@ -31,7 +31,6 @@ from hypothesis import strategies as st
 
 from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
 from cordwood.coordinator.group import events, records
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.machine import GroupStateMachine
 from cordwood.coordinator.group.member import (
@@ -53,6 +52,7 @@ from cordwood.coordinator.group.offset_requests import (
 from cordwood.coordinator.group.records import CoordinatorRecord, GroupRecord, OffsetRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.timeline import Timeline
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotCoordinatorError
 
 SCENARIOS = Path(__file__).with_name("scenarios")
@@ -298,18 +298,18 @@ def described_answer(answer: Answer) -> str:
     assert isinstance(answer.reply_to, NamedReply)
     words = [f"answer {answer.reply_to.name}"]
     if isinstance(value, LeaveReply):
-        words += [GroupError(each.error_code).name for each in value.members]
+        words += [ErrorCode(each.error_code).name for each in value.members]
     elif isinstance(value, int):
-        words.append(GroupError(value).name)
+        words.append(ErrorCode(value).name)
     elif isinstance(value, JoinAnswer):
-        words += [GroupError(value.error_code).name, f"member={value.member_id}"]
+        words += [ErrorCode(value.error_code).name, f"member={value.member_id}"]
         if value.generation_id != -1:
             words += [f"generation={value.generation_id}", f"leader={value.leader}"]
         if value.members:
             words.append(f"members={','.join(each.member_id for each in value.members)}")
     else:
         assert isinstance(value, SyncAnswer)
-        words += [GroupError(value.error_code).name, f"assigned={value.assignment.decode()!r}"]
+        words += [ErrorCode(value.error_code).name, f"assigned={value.assignment.decode()!r}"]
     return " ".join(words)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,6 @@ from cordwood.format.message_schema import (
     message_json,
     require_readable,
     schemas,
-    uuid_bytes,
-    uuid_text,
 )
 from cordwood.format.varint import CutOffError
 from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
@@ -48,7 +47,7 @@ OLD, NEW = SCHEMAS["Old"], SCHEMAS["New"]
 FULL: dict[str, Any] = {
     "number": -3,
     "inner": {"flag": True, "port": 65535},
-    "many": [{"id": uuid_text(bytes(range(16))), "real": -0.5}],
+    "many": [{"id": UUID(bytes=bytes(range(16))), "real": -0.5}],
     "tagged": [1, -1],
     "extra": 9,
     "box": None,
@@ -131,18 +130,6 @@ def test_version_ranges() -> None:
     assert 3 in VersionRange.parse("3")
     assert 4 not in VersionRange.parse("0-3")
     assert 0 not in VersionRange.parse("none")
-
-
-@given(st.binary(min_size=16, max_size=16))
-def test_uuids_round_trip(data: bytes) -> None:
-    assert uuid_bytes(uuid_text(data)) == data
-    assert len(uuid_text(data)) == 22
-
-
-@given(st.text(max_size=24))
-def test_other_text_is_no_uuid(text: str) -> None:
-    with contextlib.suppress(CorruptError):
-        uuid_bytes(text)
 
 
 @given(st.sampled_from([OLD, NEW]), st.integers(0, 2), st.binary(max_size=60))

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.format.group_metadata import GROUP_RECORDS
-from cordwood.format.message_schema import ZERO_UUID, uuid_text
 from cordwood.format.offset_commit import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -18,11 +17,12 @@ from cordwood.format.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from cordwood.model.uuids import ZERO_UUID
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-TOPIC_IDS = st.one_of(st.just(ZERO_UUID), st.binary(min_size=16, max_size=16).map(uuid_text))
+TOPIC_IDS = st.one_of(st.just(ZERO_UUID), st.uuids())
 KEYS = st.builds(OffsetCommitKey, TEXTS, TEXTS, INT32)
 VALUES = st.builds(OffsetCommitValue, INT64, INT32, TEXTS, INT64, st.just(-1), TOPIC_IDS)
 

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.format.message_schema import uuid_text
 from cordwood.format.partition_metadata import (
     build_partition_metadata,
     parse_partition_metadata,
 )
 from cordwood.model.errors import CorruptError
+from cordwood.model.uuids import uuid_text
 
 
-@given(st.binary(min_size=16, max_size=16).filter(any))
-def test_round_trip(uuid: bytes) -> None:
+@given(st.uuids())
+def test_round_trip(uuid: UUID) -> None:
     data = build_partition_metadata(uuid_text(uuid))
     assert data == f"version: 0\ntopic_id: {uuid_text(uuid)}".encode()
     assert parse_partition_metadata(data).topic_id == uuid_text(uuid)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.share_state import SHARE_STATE_RECORDS
+from cordwood.model.uuids import ZERO_UUID
 
 
 def test_snapshots_and_updates_round_trip() -> None:

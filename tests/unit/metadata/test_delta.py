@@ -6,9 +6,9 @@ from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.image import MetadataImage, PartitionImage
 from cordwood.metadata.records import ApiRecord, partition_record, topic_record
-from cordwood.metadata.uuids import uuid_of
+from cordwood.model.uuids import parse_uuid
 
-TOPIC_ID = uuid_of("Y29yZHdvb2QtdGVzdHMtMQ")
+TOPIC_ID = parse_uuid("Y29yZHdvb2QtdGVzdHMtMQ")
 PARTITION = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
 
 

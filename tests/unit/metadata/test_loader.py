@@ -14,11 +14,11 @@ from cordwood.metadata.controller_requests import ConfigChange, NewPartitions, N
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import ApiRecord, topic_record
-from cordwood.metadata.uuids import uuid_of
 from cordwood.model.kafka_errors import StorageError, UnknownServerError
+from cordwood.model.uuids import parse_uuid
 from support.controller_under_test import ControllerUnderTest, append_to_metadata_log
 
-TOPIC_ID = uuid_of("Y29yZHdvb2QtdGVzdHMtMQ")
+TOPIC_ID = parse_uuid("Y29yZHdvb2QtdGVzdHMtMQ")
 BEGIN = ApiRecord("BeginTransactionRecord", 0, {"name": "test"})
 END = ApiRecord("EndTransactionRecord", 0, {})
 ABORT = ApiRecord("AbortTransactionRecord", 0, {"reason": "test"})
@@ -141,7 +141,7 @@ def test_a_publisher_that_is_installed_later_gets_the_last_image_first(
 def test_records_of_a_transaction_count_when_it_ends(
     controller: Controller, loader: MetadataLoader, seen: Seen
 ) -> None:
-    for records in ([BEGIN, TOPIC], [topic_record("other", uuid_of("AAAAAAAAAAAAAAAAAAAAIA"))]):
+    for records in ([BEGIN, TOPIC], [topic_record("other", parse_uuid("AAAAAAAAAAAAAAAAAAAAIA"))]):
         controller.log.append(records, timestamp_ms=0)
         loader.catch_up()
         assert seen.topics == [[]]

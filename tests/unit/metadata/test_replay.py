@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,24 +15,24 @@ from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.metadata.image import Endpoint, MetadataImage, PartitionImage
 from cordwood.metadata.replay import read_metadata_image
-from cordwood.metadata.uuids import uuid_of
 from cordwood.model.config import ConfigResource
 from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.model.uuids import parse_uuid
 from support.golden import Golden
 
-ORDERS_ID = "b3JkZXJzAAAAAAAAAAAAAQ"
-OTHER_ID = "b3RoZXIAAAAAAAAAAAAAAQ"
-DIRECTORY_ID = "m8yCKPtj-67ToAczzdCnyQ"
+ORDERS_ID = parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")
+OTHER_ID = parse_uuid("b3RoZXIAAAAAAAAAAAAAAQ")
+DIRECTORY_ID = parse_uuid("m8yCKPtj-67ToAczzdCnyQ")
 
 Change = tuple[str, int, dict[str, Any]]
 
 
-def topic(name: str = "orders", topic_id: str = ORDERS_ID) -> Change:
+def topic(name: str = "orders", topic_id: UUID = ORDERS_ID) -> Change:
     return ("TopicRecord", 0, {"name": name, "topicId": topic_id})
 
 
-def remove(topic_id: str = ORDERS_ID) -> Change:
+def remove(topic_id: UUID = ORDERS_ID) -> Change:
     return ("RemoveTopicRecord", 0, {"topicId": topic_id})
 
 
@@ -161,8 +162,8 @@ class TestRecords:
         )
         image = directory.read()
         assert set(image.topics) == {"orders", "other"}
-        assert image.topics["orders"].topic_id == uuid_of(ORDERS_ID)
-        assert image.topic_names[uuid_of(OTHER_ID)] == "other"
+        assert image.topics["orders"].topic_id == ORDERS_ID
+        assert image.topic_names[OTHER_ID] == "other"
         assert image.topic_config("orders") == {"retention.ms": "5", "cleanup.policy": ""}
         assert image.topic_config("other") == {}
         assert image.configs[ConfigResource.BROKER, ""] == {"log.retention.ms": "6"}
@@ -184,7 +185,7 @@ class TestRecords:
             [remove(), topic(topic_id=OTHER_ID)],
         )
         image = directory.read()
-        assert image.topic_names == {uuid_of(OTHER_ID): "orders"}
+        assert image.topic_names == {OTHER_ID: "orders"}
         assert image.topic_config("orders") == {}
         assert image.topics["orders"].partitions == {}
 
@@ -200,7 +201,7 @@ class TestRecords:
                 leader=-1,
                 leader_epoch=2,
                 partition_epoch=3,
-                directories=(uuid_of(DIRECTORY_ID),),
+                directories=(DIRECTORY_ID,),
             )
         }
 
@@ -226,7 +227,7 @@ class TestRecords:
         directory.log([("BrokerRegistrationChangeRecord", 2, {**same, "logDirs": [ORDERS_ID]})])
         broker = directory.read().brokers[1]
         assert (broker.fenced, broker.in_controlled_shutdown) == (False, True)
-        assert broker.log_dirs == (uuid_of(ORDERS_ID),)
+        assert broker.log_dirs == (ORDERS_ID,)
         directory.log([("FenceBrokerRecord", 0, {"id": 1, "epoch": 8})])
         assert directory.read().brokers[1].fenced
         directory.log([("UnfenceBrokerRecord", 0, {"id": 1, "epoch": 8})])
@@ -397,7 +398,7 @@ class TestDamage:
     )
     def test_changes_of_what_is_not_there(self, directory: Directory, change: Change) -> None:
         directory.log([change])
-        with pytest.raises(CorruptError, match=r"not there|no such topic|not registered"):
+        with pytest.raises(CorruptError, match=r"missing|not there|no such topic|not registered"):
             directory.read()
 
     @pytest.mark.parametrize("text", ["", "[]", "{"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -23,7 +24,7 @@ from support.controller_under_test import ControllerUnderTest, batches_in, names
 from support.golden import Golden
 
 HOUR_MS = 3_600_000
-UUID_TEXT = "AAAAAAAAAAAAAAAAAAABAQ"
+ACL_ID = UUID(int=257)
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_what_only_a_real_kafka_records_is_not_lost(place: ControllerUnderTest) 
             "AccessControlEntryRecord",
             0,
             {
-                "id": UUID_TEXT,
+                "id": ACL_ID,
                 "resourceType": 2,
                 "resourceName": "t",
                 "patternType": 3,

@@ -9,7 +9,6 @@ import pytest
 
 from cordwood.model.config import ConfigResource, LogConfig
 from cordwood.model.config_levels import (
-    Level,
     Origin,
     ResolvedTopic,
     Sources,
@@ -21,6 +20,7 @@ from cordwood.model.config_names import (
     REMOVED_TOPIC_NAMES,
     RENAMED_BROKER_NAMES,
 )
+from cordwood.model.config_resolver import Level
 from cordwood.model.errors import ConfigError
 
 MINUTE_MS = 60_000

@@ -36,7 +36,8 @@ def config_of(**given: str) -> LogConfig:
 
 
 def test_every_topic_setting_has_its_broker_setting() -> None:
-    assert set(TOPIC_SETTINGS) - set(BROKER_NAME_OF_TOPIC_SETTING) == NO_BROKER_DEFAULT
+    without = set(TOPIC_SETTINGS) - set(BROKER_NAME_OF_TOPIC_SETTING)
+    assert without == NO_BROKER_DEFAULT, "NO_BROKER_DEFAULT lists what brokers give no default"
     assert set(BROKER_NAME_OF_TOPIC_SETTING.values()) <= set(BROKER_SETTINGS)
 
 

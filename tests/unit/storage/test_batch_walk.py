@@ -26,11 +26,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "00000000000000000000.log"
 
 
-def mixed(chance: random.Random, count: int) -> bytes:
+def mixed(rng: random.Random, count: int) -> bytes:
     pieces = []
     for i in range(count):
-        value = "v" * chance.choice([0, 1, 50, 5000])
-        kind = chance.randrange(4)
+        value = "v" * rng.choice([0, 1, 50, 5000])
+        kind = rng.randrange(4)
         if kind < 2:
             pieces.append(message(i * 2, value, magic=kind, timestamp=i))
         else:

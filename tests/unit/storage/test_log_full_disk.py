@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.live import retain
+from cordwood.cleanup.online_retention import retain
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.filesystem import OS

@@ -73,10 +73,10 @@ def filled(
 ) -> PartitionLog:
     """A new log of that many batches of one record each."""
     log = stored.open(clean=True)
-    chance = random.Random(7)
+    rng = random.Random(7)
     start = stored.clock.now_ms()
     for n in range(count):
-        put(log, chance.randbytes(value_bytes), timestamp=start + n * step_ms)
+        put(log, rng.randbytes(value_bytes), timestamp=start + n * step_ms)
     return log
 
 
@@ -509,15 +509,15 @@ def test_a_missing_index_below_the_recovery_point_is_complained_of(
 
 @pytest.mark.parametrize("round_number", range(10))
 def test_garbage_behind_the_log_and_its_index_is_cut_off(tmp_path: Path, round_number: int) -> None:
-    chance = random.Random(round_number)
+    rng = random.Random(round_number)
     stored = StoredLog(tmp_path, LogConfig(segment_bytes=1000, index_interval_bytes=1))
-    count = 50 + chance.randrange(50)
+    count = 50 + rng.randrange(50)
     log = filled(stored, count)
     expected = records_in(log)
     log.close()
     for path in (log.active.path, log.active.path.with_suffix(".index")):
         with path.open("ab") as file:
-            file.write(chance.randbytes(chance.randrange(1024) + 1))
+            file.write(rng.randbytes(rng.randrange(1024) + 1))
     reopened = stored.open(recovery_point=50)
     assert reopened.log_end_offset == count
     assert records_in(reopened) == expected

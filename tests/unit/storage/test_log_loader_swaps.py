@@ -98,7 +98,7 @@ class Prepared:
         for kind, suffix in suffixes.items():
             self.write(0, {f".{kind}": self.cleaned[f".{kind}"]}, suffix)
 
-    def retire(self, bases: Sequence[int]) -> None:
+    def mark_deleted(self, bases: Sequence[int]) -> None:
         """Renames the files of segments to `.deleted`, and the snapshots of all but the first."""
         for base in bases:
             for kind in (*FILES, *([".snapshot"] if base else [])):
@@ -145,7 +145,7 @@ def after_the_rename_to_swap(prepared: Prepared) -> None:
 
 def after_some_originals_are_retired(prepared: Prepared) -> None:
     prepared.write_cleaned(log=SWAP, index=SWAP, timeindex=SWAP)
-    prepared.retire(BASES[:4])
+    prepared.mark_deleted(BASES[:4])
 
 
 def after_the_first_original_is_half_retired(prepared: Prepared) -> None:
@@ -157,26 +157,26 @@ def after_the_first_original_is_half_retired(prepared: Prepared) -> None:
 
 def after_all_originals_are_retired(prepared: Prepared) -> None:
     prepared.write_cleaned(log=SWAP, index=SWAP, timeindex=SWAP)
-    prepared.retire(BASES[:-1])
+    prepared.mark_deleted(BASES[:-1])
 
 
 def after_the_log_has_its_final_name(prepared: Prepared) -> None:
-    prepared.retire(BASES[:-1])
+    prepared.mark_deleted(BASES[:-1])
     prepared.write_cleaned(log="", index=SWAP, timeindex=SWAP)
 
 
 def with_only_the_time_index_still_to_be_renamed(prepared: Prepared) -> None:
-    prepared.retire(BASES[:-1])
+    prepared.mark_deleted(BASES[:-1])
     prepared.write_cleaned(log="", index="", timeindex=SWAP)
 
 
 def before_the_originals_are_removed(prepared: Prepared) -> None:
-    prepared.retire(BASES[:-1])
+    prepared.mark_deleted(BASES[:-1])
     prepared.write_cleaned(log="", index="", timeindex="")
 
 
 def before_some_originals_are_removed(prepared: Prepared) -> None:
-    prepared.retire(BASES[:-1])
+    prepared.mark_deleted(BASES[:-1])
     for name in prepared.names[::2]:
         if name.endswith(".deleted"):
             prepared.fs.remove(prepared.directory / name)
@@ -232,14 +232,14 @@ def test_a_clean_that_was_interrupted(
 def test_power_lost_at_each_step_of_the_recovery_of_an_interrupted_clean(
     tmp_path: Path, step: Step, keys: list[bytes | None], bases: list[int]
 ) -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     prepared = Prepared(tmp_path)
     step(prepared)
     images: list[SimulatedFileSystem] = []
     fs = prepared.fs
 
     def snap(operation: Operation) -> None:
-        images.extend(fs.crash_images(2, chance))
+        images.extend(fs.crash_images(2, rng))
         images.append(fs.process_crash())
 
     fs.on_operation = snap
@@ -373,7 +373,7 @@ def test_a_group_all_of_whose_files_are_swaps_is_finished(tmp_path: Path) -> Non
 def test_a_second_group_half_renamed_is_undone_and_the_first_stays(tmp_path: Path) -> None:
     prepared = Prepared(tmp_path)
     write_journal(prepared, 0, 1)
-    prepared.retire(GROUPS[0])
+    prepared.mark_deleted(GROUPS[0])
     prepared.write(0, merged_files(GROUPS[0]))
     files = merged_files(GROUPS[1])
     prepared.write(12, {".log": files[".log"]}, SWAP)
@@ -387,9 +387,9 @@ def test_a_second_group_half_renamed_is_undone_and_the_first_stays(tmp_path: Pat
 def test_a_second_group_whose_log_has_its_final_name_is_finished(tmp_path: Path) -> None:
     prepared = Prepared(tmp_path)
     write_journal(prepared, 0, 1)
-    prepared.retire(GROUPS[0])
+    prepared.mark_deleted(GROUPS[0])
     prepared.write(0, merged_files(GROUPS[0]))
-    prepared.retire(GROUPS[1])
+    prepared.mark_deleted(GROUPS[1])
     files = merged_files(GROUPS[1])
     prepared.write(12, {".log": files[".log"]})
     prepared.write(12, {kind: files[kind] for kind in INDEXES}, SWAP)
@@ -412,17 +412,17 @@ def test_a_journal_that_cannot_be_read_is_dropped_and_kafkas_own_rules_hold(
 
 
 def test_power_lost_at_each_step_of_the_recovery_of_a_killed_round(tmp_path: Path) -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     prepared = Prepared(tmp_path)
     write_journal(prepared, 0, 1)
-    prepared.retire(GROUPS[0])
+    prepared.mark_deleted(GROUPS[0])
     prepared.write(0, merged_files(GROUPS[0]))
     prepared.write(12, merged_files(GROUPS[1]), SWAP)
     images: list[SimulatedFileSystem] = []
     fs = prepared.fs
 
     def snap(operation: Operation) -> None:
-        images.extend(fs.crash_images(3, chance))
+        images.extend(fs.crash_images(3, rng))
 
     fs.on_operation = snap
     prepared.stored.open()
@@ -558,14 +558,14 @@ def test_a_split_that_was_interrupted(tmp_path: Path, step: Callable[[Overflowed
 
 
 def test_power_lost_at_each_step_of_a_split(tmp_path: Path) -> None:
-    chance = random.Random(11)
+    rng = random.Random(11)
     overflowed = Overflowed(tmp_path)
     fs = SimulatedFileSystem()
     fs.load(tmp_path)
     images: list[SimulatedFileSystem] = []
 
     def snap(operation: Operation) -> None:
-        images.extend(fs.crash_images(3, chance))
+        images.extend(fs.crash_images(3, rng))
 
     fs.on_operation = snap
     stored = StoredLog(tmp_path, overflowed.stored.config, fs=fs)

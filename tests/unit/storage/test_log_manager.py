@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.retention_task import start_retention
+from cordwood.cleanup.online_retention import start_retention
 from cordwood.format.clean_shutdown import parse_clean_shutdown
 from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties

@@ -498,7 +498,7 @@ def moved_with_crashes(
 def test_a_crash_at_any_moment_of_a_move_loses_no_record_and_lets_it_go_on(
     fs: SimulatedFileSystem, logs: StoredLogs, power: str
 ) -> None:
-    chance = random.Random(13)
+    rng = random.Random(13)
     current(logs).flush()
     logs.manager.checkpoint_recovery_points()
     expected = raw(current(logs))
@@ -506,7 +506,7 @@ def test_a_crash_at_any_moment_of_a_move_loses_no_record_and_lets_it_go_on(
 
     def snap(operation: Operation) -> None:
         if power == "lost":
-            images.extend(fs.crash_images(3, chance))
+            images.extend(fs.crash_images(3, rng))
         else:
             images.append(fs.process_crash())
 

@@ -15,7 +15,7 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from support.log_under_test import (
-    FixedChance,
+    FixedRng,
     Producer,
     bases,
     batches_read,
@@ -111,7 +111,7 @@ def test_with_log_append_time_segments_roll_by_the_clock(tmp_path: Path) -> None
 def test_jitter_makes_a_segment_roll_earlier_and_not_before_that(tmp_path: Path) -> None:
     max_jitter, jitter = 1200, 700
     clock = ManualClock()
-    context = LogContext(clock=clock, chance=FixedChance(jitter))
+    context = LogContext(clock=clock, rng=FixedRng(jitter))
     log = new_log(tmp_path, context=context, segment_ms=SEGMENT_MS, segment_jitter_ms=max_jitter)
     assert log.active.roll_jitter_ms == jitter
     put(log, b"test")
@@ -127,7 +127,7 @@ def test_jitter_makes_a_segment_roll_earlier_and_not_before_that(tmp_path: Path)
 
 
 def test_jitter_is_bounded_by_segment_ms(tmp_path: Path) -> None:
-    context = LogContext(clock=ManualClock(), chance=FixedChance(10 * SEGMENT_MS))
+    context = LogContext(clock=ManualClock(), rng=FixedRng(10 * SEGMENT_MS))
     log = new_log(
         tmp_path, context=context, segment_ms=SEGMENT_MS, segment_jitter_ms=100 * SEGMENT_MS
     )

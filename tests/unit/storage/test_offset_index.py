@@ -71,10 +71,10 @@ def test_lookup_past_the_end_gives_the_last_entry(index: OffsetIndex) -> None:
 
 
 def test_lookup_agrees_with_a_search_through_all_entries_in_memory_and_on_disk(path: Path) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     for _ in range(20):
-        offsets = sorted(chance.sample(range(BASE, BASE + 500), ROOM))
-        positions = sorted(chance.sample(range(1, 5000), ROOM))
+        offsets = sorted(rng.sample(range(BASE, BASE + 500), ROOM))
+        positions = sorted(rng.sample(range(1, 5000), ROOM))
         entries = list(zip(offsets, positions, strict=True))
         index = fill(OffsetIndex(path, BASE, max_index_bytes=ROOM * 8, is_new=True), *entries)
         index.trim()
@@ -321,9 +321,9 @@ def test_a_file_larger_than_any_index_is_not_read(path: Path) -> None:
 
 
 def test_any_bytes_give_an_index_or_a_typed_error(path: Path) -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(300):
-        path.write_bytes(chance.randbytes(chance.randrange(60)))
+        path.write_bytes(rng.randbytes(rng.randrange(60)))
         index = OffsetIndex(path, BASE)
         with contextlib.suppress(CorruptError):
             assert index.lookup_on_disk(60).position >= 0

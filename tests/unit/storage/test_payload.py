@@ -89,7 +89,7 @@ def test_lz4_blocks_that_refer_to_the_one_before_are_refused() -> None:
 def test_lz4_frame_behind_another_is_refused() -> None:
     half = len(TEXT) // 2
     two = compress(Codec.LZ4, TEXT[:half]) + compress(Codec.LZ4, TEXT[half:])
-    with pytest.raises(InvalidRecordError, match="do not end together"):
+    with pytest.raises(InvalidRecordError, match="does not end with its batch"):
         decompressed(Codec.LZ4, two)
 
 

@@ -50,14 +50,14 @@ def header(offset: int) -> BatchHeader:
 @pytest.mark.parametrize("sync", [True, False])
 def test_what_is_loaded_after_a_power_loss_was_known_at_that_offset(*, sync: bool) -> None:
     fs = disk()
-    chance = random.Random(7)
+    rng = random.Random(7)
     known: dict[int, list[ProducerEntry]] = {0: []}
     durable = 0
     checked = 0
 
     def check(_: Operation | None = None) -> None:
         nonlocal checked
-        for image in fs.crash_images(IMAGES, chance):
+        for image in fs.crash_images(IMAGES, rng):
             state = ProducerStateManager(PARTITION, DIRECTORY, fs=image, on_warning=lambda _: None)
             state.truncate_and_reload(0, 1000, NOW_MS)
             assert state.map_end_offset >= durable
@@ -80,7 +80,7 @@ def test_what_is_loaded_after_a_power_loss_was_known_at_that_offset(*, sync: boo
 
 def test_an_epoch_that_was_assigned_outlasts_any_power_loss() -> None:
     fs = disk()
-    chance = random.Random(7)
+    rng = random.Random(7)
     path = DIRECTORY / LEADER_EPOCH_CHECKPOINT
     before: tuple[EpochEntry, ...] = ()
     after: tuple[EpochEntry, ...] = ()
@@ -88,7 +88,7 @@ def test_an_epoch_that_was_assigned_outlasts_any_power_loss() -> None:
 
     def check(_: Operation | None = None) -> None:
         nonlocal checked
-        for image in fs.crash_images(IMAGES, chance):
+        for image in fs.crash_images(IMAGES, rng):
             assert LeaderEpochCache(path, fs=image).epoch_entries in {before, after}
             checked += 1
 

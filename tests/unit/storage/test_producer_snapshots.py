@@ -111,16 +111,6 @@ def test_those_at_or_below_the_log_start_and_beyond_the_end_are_outside(tmp_path
     assert snapshot_offsets(tmp_path) == snapshots.offsets == [2, 3]
 
 
-def test_who_may_only_look_forgets_and_removes_nothing(tmp_path: Path) -> None:
-    put(tmp_path, 1, 2, 3)
-    snapshots = ProducerSnapshots(tmp_path, read_only=True)
-    snapshots.remove_before(3)
-    assert snapshots.offsets == [3]
-    assert snapshot_offsets(tmp_path) == [1, 2, 3]
-    with pytest.raises(AssertionError, match="only look"):
-        snapshots.write(9, [])
-
-
 class FullFile(OsFile):
     """A file that takes a few bytes and no more."""
 

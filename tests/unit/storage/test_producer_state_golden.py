@@ -7,14 +7,14 @@ from pathlib import Path
 
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.producer_snapshot import build_producer_snapshot
-from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch
+from cordwood.format.record_batch import BatchHeader, RecordBatch, iter_batches
+from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_dir import LogDir
+from cordwood.storage.log.offline_log import load_offline_log
+from cordwood.storage.log_dir import Checkpoints, LogDir
 from cordwood.storage.producers.producer_snapshots import snapshot_offsets
 from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.storage.producers.stopped_producers import load_producer_state
 from cordwood.storage.segment.batch_walk import marker_of
-from cordwood.storage.segment_facts import end_of, headers_from, load_segments
 from support.golden import Golden
 
 DAY_MS = 86_400_000
@@ -25,16 +25,13 @@ def batches_of(
 ) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
     """Every batch that ends at `start_offset` or behind it."""
     for log in sorted(directory.glob("*.log")):
-        data = log.read_bytes()
-        for position, header in headers_from(log, 0, len(data)):
+        for _, batch in iter_batches(log.read_bytes()):
+            assert isinstance(batch, RecordBatch)
+            header = batch.header
             if header.last_offset < start_offset:
                 continue
-            marker = None
-            if header.is_control and header.has_producer_id:
-                batch = parse_batch(data, position)
-                assert isinstance(batch, RecordBatch)
-                marker = marker_of(batch)
-            yield header, marker
+            is_marker = header.is_control and header.has_producer_id
+            yield header, marker_of(batch) if is_marker else None
 
 
 class Comparison:
@@ -62,23 +59,19 @@ class Comparison:
             self.with_producers += self.state.producer_count > 0
 
 
-def loaded(directory: Path, log_start: int, now_ms: int) -> ProducerStateManager:
+def loaded(directory: Path, checkpoints: Checkpoints, now_ms: int) -> ProducerStateManager:
     """The state that Kafka had after it had opened a cleanly stopped log."""
-    segments = load_segments(directory, index_interval_bytes=4096).segments
-    active = segments[-1]
-    end, position = end_of(active.path(), active.base_offset, position=0, end=active.size_bytes)
-    state, warnings = load_producer_state(
-        TopicPartition.parse(directory.name),
+    offline = load_offline_log(
         directory,
-        segments,
-        log_start_offset=max(log_start, segments[0].base_offset),
-        log_end_offset=end,
-        end_position=position,
+        TopicPartition.parse(directory.name),
+        config=LogConfig(),
+        checkpoints=checkpoints,
+        clean_shutdown=True,
         producer_expiration_ms=DAY_MS,
         now_ms=now_ms,
     )
-    assert not warnings
-    return state
+    assert not offline.warnings
+    return offline.log.producer_state
 
 
 def test_every_snapshot_is_rebuilt_from_the_logs_start(golden_a: Golden) -> None:
@@ -96,10 +89,10 @@ def test_every_snapshot_after_a_cleaning_and_a_restart_is_rebuilt_from_the_one_l
 ) -> None:
     equal = with_producers = 0
     before = golden_a.root / "after"
-    starts = LogDir(before).checkpoints()[0].log_start
+    checkpoints, _ = LogDir(before).checkpoints()
     for partition in LogDir(golden_a.root / "before-2").partitions():
         name = partition.topic_partition
-        state = loaded(before / str(name), starts.get(name, 0), golden_a.made_at_2_ms)
+        state = loaded(before / str(name), checkpoints, golden_a.made_at_2_ms)
         found = Comparison(partition.path, state)
         equal += found.equal
         with_producers += found.with_producers

@@ -29,7 +29,7 @@ def stored(data: bytes) -> list[bytes]:
 def test_after_a_power_loss_a_segment_is_recovered_to_a_prefix_of_what_was_written(
     seed: int,
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     fs = new_file_system()
     settings = Segments(directory=DIRECTORY, index_interval_bytes=300, fs=fs)
     segment = settings.create(0)
@@ -37,16 +37,16 @@ def test_after_a_power_loss_a_segment_is_recovered_to_a_prefix_of_what_was_writt
     written: list[bytes] = []
     flushed = 0
     for step in range(40):
-        action = chance.random()
+        action = rng.random()
         if action < 0.6:
-            data = batch(step, "v" * chance.randrange(400), timestamps=step)
+            data = batch(step, "v" * rng.randrange(400), timestamps=step)
             put(segment, data)
             written.append(data)
         elif action < 0.75:
             segment.flush()
             flushed = len(written)
         elif action < 0.85 and written:
-            keep = chance.randrange(len(written))
+            keep = rng.randrange(len(written))
             offset = next(iter_batches(written[keep]))[1].base_offset
             segment.truncate_to(offset)
             del written[keep:]
@@ -54,7 +54,7 @@ def test_after_a_power_loss_a_segment_is_recovered_to_a_prefix_of_what_was_writt
         elif action < 0.9:
             segment.close()
             segment = settings.open(0)
-        for image in fs.crash_images(3, chance):
+        for image in fs.crash_images(3, rng):
             after = Segments(directory=DIRECTORY, index_interval_bytes=300, fs=image)
             found = after.open(0)
             found.recover(native=False)
@@ -74,7 +74,7 @@ def test_after_a_power_loss_a_segment_is_recovered_to_a_prefix_of_what_was_writt
 @pytest.mark.parametrize("seed", range(6))
 def test_indexes_that_a_power_loss_left_half_written_lead_to_the_right_batches(seed: int) -> None:
     """Also without a recovery: below the recovery point there is none."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     fs = new_file_system()
     settings = Segments(directory=DIRECTORY, index_interval_bytes=100, fs=fs)
     segment = settings.create(0)
@@ -86,7 +86,7 @@ def test_indexes_that_a_power_loss_left_half_written_lead_to_the_right_batches(s
     fs.open(segment.path, write=True).sync()
     segment.offset_index.flush(sync=False)
     segment.on_become_inactive()
-    for image in fs.crash_images(20, chance):
+    for image in fs.crash_images(20, rng):
         after = Segments(directory=DIRECTORY, index_interval_bytes=100, fs=image)
         found = after.open(0)
         for offset in range(60):

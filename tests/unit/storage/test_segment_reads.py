@@ -169,9 +169,9 @@ def test_readers_see_whole_batches_while_a_writer_appends(segments: Segments) ->
     done = threading.Event()
 
     def read(seed: int) -> None:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         while not done.is_set():
-            offset = chance.randrange(written[0])
+            offset = rng.randrange(written[0])
             found = segment.translate_offset(offset)
             if found is None or found.base_offset != offset:
                 wrong.append((offset, found))
@@ -398,9 +398,9 @@ def written(segments: Segments, count: int = 60) -> LogSegment:
     """A closed segment of `count` batches, two records each, offsets and timestamps with gaps."""
     segments.index_interval_bytes = 200
     segment = segments.create(1000)
-    chance = random.Random(count)
+    rng = random.Random(count)
     for i in range(count):
-        size = chance.randrange(1, 60)
+        size = rng.randrange(1, 60)
         put(
             segment, batch(1000 + i * 3, "k" * size, "v", timestamps=[5000 + i * 10, 5001 + i * 10])
         )
@@ -417,19 +417,19 @@ def answers(segment: LogSegment) -> list[object]:
     return found
 
 
-def damages(data: bytes, chance: random.Random) -> Iterator[bytes]:
+def damages(data: bytes, rng: random.Random) -> Iterator[bytes]:
     """Index files as they should not be."""
     for _ in range(40):
         flipped = bytearray(data)
-        for _ in range(chance.choice([1, 1, 1, 5])):
-            flipped[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        for _ in range(rng.choice([1, 1, 1, 5])):
+            flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         yield bytes(flipped)
     for _ in range(10):
-        yield data[: chance.randrange(len(data))]
-        yield data + chance.randbytes(chance.randrange(1, 40))
-        yield chance.randbytes(chance.randrange(1, 200))
-        start = chance.randrange(len(data))
-        yield data[:start] + chance.randbytes(8) + data[start + 8 :]
+        yield data[: rng.randrange(len(data))]
+        yield data + rng.randbytes(rng.randrange(1, 40))
+        yield rng.randbytes(rng.randrange(1, 200))
+        start = rng.randrange(len(data))
+        yield data[:start] + rng.randbytes(8) + data[start + 8 :]
     yield b""
     yield bytes(len(data))
     yield data + data
@@ -622,12 +622,12 @@ def test_damaged_headers_stop_a_look_up_with_an_error_that_says_where(segments: 
 def test_any_damage_to_the_log_gives_batches_or_a_typed_error(segments: Segments) -> None:
     segment = written(segments, 20)
     good = bytes_of(segment)
-    chance = random.Random(5)
+    rng = random.Random(5)
     refused = 0
     for _ in range(150):
         damaged = bytearray(good)
-        damaged[chance.randrange(len(good))] ^= 1 << chance.randrange(8)
-        segment.path.write_bytes(damaged[: chance.choice([len(good), chance.randrange(len(good))])])
+        damaged[rng.randrange(len(good))] ^= 1 << rng.randrange(8)
+        segment.path.write_bytes(damaged[: rng.choice([len(good), rng.randrange(len(good))])])
         reopened = segments.open(1000)
         questions: list[Callable[[LogSegment], object]] = [
             lambda s: [s.translate_offset(o) for o in range(1000, 1070, 9)],
@@ -653,9 +653,9 @@ def test_a_reader_that_meets_a_truncation_does_not_fail(segments: Segments) -> N
     done = threading.Event()
 
     def read(seed: int) -> None:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         while not done.is_set():
-            offset = chance.randrange(200)
+            offset = rng.randrange(200)
             try:
                 found = segment.translate_offset(offset)
             except CorruptError as error:

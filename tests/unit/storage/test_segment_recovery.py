@@ -152,12 +152,12 @@ def test_recovery_mends_a_corrupt_time_index(segments: Segments, *, native: bool
 def test_recovery_keeps_what_is_before_damage_and_cuts_the_rest_off(
     segments: Segments, seed: int, *, native: bool
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     batches = [batch(i, f"value {i}", timestamps=i) for i in range(20)]
-    first_bad = chance.randrange(20)
+    first_bad = rng.randrange(20)
     start = len(b"".join(batches[:first_bad]))
     whole = b"".join(batches)
-    damaged = corrupted(whole, start + chance.randrange(15), chance)
+    damaged = corrupted(whole, start + rng.randrange(15), rng)
     segment = reopened_with(segments, damaged)
     assert segment.recover(native=native) == len(whole) - start
     assert bytes_of(segment) == whole[:start]
@@ -173,16 +173,16 @@ def test_recovery_keeps_what_is_before_damage_and_cuts_the_rest_off(
 def test_garbage_behind_the_log_and_its_indexes_goes_and_nothing_else(
     segments: Segments, seed: int, *, native: bool
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     segments.segment_index_bytes = 10_000
     segment = segments.create(0)
-    count = chance.randrange(1, 150)
+    count = rng.randrange(1, 150)
     put(segment, *[batch(i, f"value {i}", timestamps=i) for i in range(count)])
     segment.flush()
     whole = bytes_of(segment)
     for suffix in (".log", ".index", ".timeindex"):
         with segment.path.with_suffix(suffix).open("ab") as file:
-            file.write(chance.randbytes(chance.randrange(1, 300)))
+            file.write(rng.randbytes(rng.randrange(1, 300)))
     reopened = segments.open(0)
     garbage = reopened.size_bytes - len(whole)
     assert reopened.recover(native=native) == garbage > 0
@@ -538,30 +538,30 @@ def test_a_length_below_the_minimum_or_an_unknown_magic_ends_the_log(
 # ---- both ways come to the same
 
 
-def random_log(chance: random.Random, *, damage: bool) -> bytes:
+def random_log(rng: random.Random, *, damage: bool) -> bytes:
     """Batches of many producers, transactions, epochs, sizes, formats; perhaps damaged."""
     pieces: list[bytes] = []
     offset = 0
     epoch = 0
     sequences: dict[int, int] = {}
     open_transactions: set[int] = set()
-    for _ in range(chance.randrange(1, 400)):
-        kind = chance.random()
-        timestamp = chance.randrange(1000) if chance.random() < 0.9 else -1
-        epoch += chance.random() < 0.02
+    for _ in range(rng.randrange(1, 400)):
+        kind = rng.random()
+        timestamp = rng.randrange(1000) if rng.random() < 0.9 else -1
+        epoch += rng.random() < 0.02
         if kind < 0.03:
-            pieces.append(message(offset, "old", magic=chance.randrange(2), timestamp=timestamp))
+            pieces.append(message(offset, "old", magic=rng.randrange(2), timestamp=timestamp))
             offset += 1
             continue
         if kind < 0.1 and open_transactions:
-            producer = chance.choice(sorted(open_transactions))
+            producer = rng.choice(sorted(open_transactions))
             open_transactions.discard(producer)
-            ends = chance.choice([ControlType.COMMIT, ControlType.ABORT])
+            ends = rng.choice([ControlType.COMMIT, ControlType.ABORT])
             pieces.append(marker(offset, producer, ends, timestamp=timestamp, leader_epoch=epoch))
             offset += 1
             continue
-        count = chance.choice([1, 1, 2, 5])
-        producer = chance.choice([-1, 1, 1, 1, 2, 3, 4, 20, 36])
+        count = rng.choice([1, 1, 2, 5])
+        producer = rng.choice([-1, 1, 1, 1, 2, 3, 4, 20, 36])
         sequence = sequences.get(producer, 0)
         sequences[producer] = sequence + count
         transactional = producer in {2, 3, 4}
@@ -570,11 +570,11 @@ def random_log(chance: random.Random, *, damage: bool) -> bytes:
         pieces.append(
             batch(
                 offset,
-                *("v" * chance.choice([1, 20, 300]) for _ in range(count)),
+                *("v" * rng.choice([1, 20, 300]) for _ in range(count)),
                 timestamps=timestamp,
-                codec=chance.choice([Codec.NONE, Codec.NONE, Codec.LZ4]),
-                leader_epoch=epoch if chance.random() < 0.9 else -1,
-                last_offset=offset + count - 1 + chance.choice([0, 0, 3]),
+                codec=rng.choice([Codec.NONE, Codec.NONE, Codec.LZ4]),
+                leader_epoch=epoch if rng.random() < 0.9 else -1,
+                last_offset=offset + count - 1 + rng.choice([0, 0, 3]),
                 producer_id=producer,
                 base_sequence=sequence,
                 is_transactional=transactional,
@@ -583,8 +583,8 @@ def random_log(chance: random.Random, *, damage: bool) -> bytes:
         offset += count + 3
     data = bytearray(b"".join(pieces))
     if damage:
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        del data[chance.choice([len(data), chance.randrange(len(data))]) :]
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        del data[rng.choice([len(data), rng.randrange(len(data))]) :]
     return bytes(data)
 
 
@@ -624,14 +624,14 @@ def test_plain_and_compiled_code_come_to_the_same(
     monkeypatch: pytest.MonkeyPatch,
     seed: int,
 ) -> None:
-    chance = random.Random(seed)
-    segments.index_interval_bytes = chance.choice([0, 10, 300, 5000])
-    data = random_log(chance, damage=seed % 2 == 1)
+    rng = random.Random(seed)
+    segments.index_interval_bytes = rng.choice([0, 10, 300, 5000])
+    data = random_log(rng, damage=seed % 2 == 1)
     # Blocks so small that batches straddle them, or are larger; tables that fill up.
-    monkeypatch.setattr(native_recovery, "BLOCK_BYTES", chance.choice([500, 3000, 1 << 20]))
-    monkeypatch.setattr(native_recovery, "_ROWS", chance.choice([3, 50, 1 << 14]))
-    monkeypatch.setattr(segment_recovery, "BLOCK_BYTES", chance.choice([100, 1000, 1 << 20]))
-    monkeypatch.setattr(segment_recovery, "WHOLE_BYTES", chance.choice([100, 300, 1 << 20]))
+    monkeypatch.setattr(native_recovery, "BLOCK_BYTES", rng.choice([500, 3000, 1 << 20]))
+    monkeypatch.setattr(native_recovery, "_ROWS", rng.choice([3, 50, 1 << 14]))
+    monkeypatch.setattr(segment_recovery, "BLOCK_BYTES", rng.choice([100, 1000, 1 << 20]))
+    monkeypatch.setattr(segment_recovery, "WHOLE_BYTES", rng.choice([100, 300, 1 << 20]))
     plain = outcome(segments, data, producers(), epochs(), native=False)
     native = outcome(segments, data, producers(), epochs(), native=True)
     assert native == plain

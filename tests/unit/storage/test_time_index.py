@@ -55,9 +55,9 @@ def test_lookup_of_an_entrys_own_timestamp_gives_it(index: TimeIndex) -> None:
 
 
 def test_lookup_agrees_with_a_search_through_all_entries(index: TimeIndex) -> None:
-    chance = random.Random(5)
-    times = sorted(chance.sample(range(1000), ROOM - 1))
-    offsets = sorted(chance.choices(range(BASE, BASE + 100), k=ROOM - 1))
+    rng = random.Random(5)
+    times = sorted(rng.sample(range(1000), ROOM - 1))
+    offsets = sorted(rng.choices(range(BASE, BASE + 100), k=ROOM - 1))
     entries = list(zip(times, offsets, strict=True))
     for entry in entries:
         index.maybe_append(*entry)
@@ -242,12 +242,12 @@ def test_sanity_check_rejects_offsets_that_descend(path: Path) -> None:
 
 
 def test_any_bytes_give_an_index_or_a_typed_error(path: Path) -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     good = build_time_index([(i * 10, BASE + i) for i in range(1, 6)], BASE)
     for _ in range(300):
         data = bytearray(good)
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        path.write_bytes(data[: chance.randrange(len(data) + 1)])
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data[: rng.randrange(len(data) + 1)])
         index = TimeIndex(path, BASE)
         try:
             index.last_entry_on_disk()

@@ -197,12 +197,12 @@ def test_an_entry_of_a_later_version_is_refused(path: Path) -> None:
 
 
 def test_any_bytes_give_entries_or_a_typed_error(path: Path) -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     good = build_transaction_index(ALL)
     for _ in range(200):
         data = bytearray(good)
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        path.write_bytes(data[: chance.choice([34, 68, 70, len(data)])])
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data[: rng.choice([34, 68, 70, len(data)])])
         index = TransactionIndex(path, 0)
         try:
             index.sanity_check()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.live import retain
+from cordwood.cleanup.online_retention import retain
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.append_result import LogPosition
@@ -183,12 +183,12 @@ class PowerLoss:
         self.worst = 0
         self.looks = 0
         self.written: list[bytes] = []
-        self._chance = random.Random(flush_messages)
+        self._rng = random.Random(flush_messages)
         self._fs = fs
 
     def look(self, _: Operation | None = None) -> None:
         self.looks += 1
-        for image in self._fs.crash_images(4, self._chance):
+        for image in self._fs.crash_images(4, self._rng):
             found = new_log(LOGS, fs=image, clean=False, recovery_point=self.recovery_point)
             there = [(offset, value) for offset, _, _, value in records_in(found)]
             assert there == [(n, self.written[n]) for n, _ in there], "none invented or moved"

@@ -20,10 +20,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.broker.server import PortInUseError
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.log_cleaner import ManagedEngine
-from cordwood.cleanup.retention_task import retention_pass
+from cordwood.cleanup.online_retention import retention_pass
 from cordwood.cleanup.spark_process import Backoff, SparkProcess
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
@@ -34,6 +33,7 @@ from cordwood.model.errors import (
     NotCompactedError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.network.server import PortInUseError
 from cordwood.node import EngineFactory
 from cordwood.testing.broker import RunningBroker, SettingValue, setting_text
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
@@ -324,7 +324,7 @@ def test_a_record_written_after_advance_is_as_old_as_its_timestamp_says(
         producer.produce("prices", b"v", timestamp=broker.now_ms() if is_stamped else 0)
         assert producer.flush(30) == 0
         broker.advance(minutes=10)
-        log = broker.broker.logs.require(TopicPartition("prices", 0))
+        log = broker.broker.replicas.logs.require(TopicPartition("prices", 0))
         assert log.log_start_offset == log_start_offset
 
 
@@ -401,7 +401,7 @@ def test_what_is_due_beside_compaction_is_done_before_advance_raises() -> None:
         assert producer.flush(30) == 0
         with pytest.raises(NotCompactedError):
             broker.advance(hours=1)
-        log = broker.broker.logs.require(TopicPartition("events", 0))
+        log = broker.broker.replicas.logs.require(TopicPartition("events", 0))
         assert log.log_start_offset == 1
 
 
@@ -409,8 +409,8 @@ def test_advance_raises_for_a_partition_that_an_earlier_failure_set_aside() -> N
     properties = {"log.cleaner.backoff.ms": "3600000000"}
     with RunningBroker(properties, engine=ManagedInProcessEngine) as broker:
         due_for_compaction(broker, "orders", "users")
-        manager: CleanerManager = broker.broker.cleaner.manager
-        log = broker.broker.logs.require(TopicPartition("orders", 0))
+        manager: CleanerManager = broker.node.cleaner.manager
+        log = broker.broker.replicas.logs.require(TopicPartition("orders", 0))
         manager.mark_uncleanable(log, "a bad batch at byte 0")
         with pytest.raises(NotCompactedError) as raised:
             broker.advance(milliseconds=1)

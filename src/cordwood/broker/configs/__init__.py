@@ -1,1 +1,1 @@
-"""Every setting of a broker: what it may be, what is in force, how it is changed and described."""
+"""All settings of a broker: validation, effective values, changes and description."""

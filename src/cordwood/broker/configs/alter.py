@@ -31,16 +31,15 @@ from cordwood.broker.configs.resource_checks import (
     require_topic,
 )
 from cordwood.broker.configs.values import (
-    LISTENER_KEY,
     BrokerValues,
     Texts,
     changed,
-    lay_over,
     named,
     parse_texts,
 )
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.config import ConfigResource
+from cordwood.model.config_resolver import LISTENER_KEY, lay_over
 from cordwood.model.config_values import Kind
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import (
@@ -61,7 +60,7 @@ _ELR_FEATURE: Final = "eligible.leader.replicas.version"
 _KNOWN_CLASSES: Final = "org.apache.kafka."
 
 Outcome = ConfigChange | KafkaError | None
-"""What to write down, why nothing is to be, or None if there is nothing to write."""
+"""The record to write, the error that refuses it, or None if there is nothing to write."""
 
 
 class Alteration(NamedTuple):
@@ -83,7 +82,7 @@ class Resource(NamedTuple):
 def check_incremental(
     configs: EffectiveConfigs, resources: Sequence[Resource], *, validate_only: bool
 ) -> list[Outcome]:
-    """What IncrementalAlterConfigs comes to for each resource.
+    """The result of IncrementalAlterConfigs for each resource.
 
     Levels of loggers are changed here and now unless `validate_only`; nothing else is.
     """
@@ -94,7 +93,7 @@ def check_incremental(
 
 
 def check_replacement(configs: EffectiveConfigs, resources: Sequence[Resource]) -> list[Outcome]:
-    """What AlterConfigs comes to for each resource: what is not named is taken away."""
+    """The result of AlterConfigs for each resource: settings that are not named are removed."""
     return _each(
         resources, lambda resource: _check(configs, resource, validate_only=True, replaces=True)
     )
@@ -210,7 +209,7 @@ def _apply_to_broker(texts: dict[str, str], change: Alteration) -> None:
     """One alteration, applied to the settings recorded for a broker.
 
     Raises:
-        InvalidRequestError, InvalidConfigError: it cannot be.
+        InvalidRequestError, InvalidConfigError: the alteration is not possible.
 
     Source: ConfigAdminManager.prepareIncrementalConfigs.
     """
@@ -235,10 +234,10 @@ def _apply_to_broker(texts: dict[str, str], change: Alteration) -> None:
 
 
 def require_dynamic(configs: EffectiveConfigs, texts: Texts, *, for_all: bool) -> None:
-    """Checks that a broker's record may hold `texts`, and that this broker can go on with them.
+    """Checks that a broker's record may hold `texts`, and that this broker can use them.
 
     Raises:
-        ConfigError: it may not, or cannot.
+        ConfigError: the record may not hold them, or this broker cannot use them.
 
     Source: DynamicBrokerConfig.validateConfigs and processReconfiguration.
     """
@@ -352,7 +351,7 @@ def _replaced(old: Texts, resource: Resource) -> dict[str, str | None]:
 
 
 def _altered(old: Texts, resource: Resource) -> dict[str, str | None]:
-    """The changes that the alterations of a request come to.
+    """The changes of a request's alterations.
 
     Raises:
         InvalidConfigError: a setting that is no list is to be added to or taken from.
@@ -370,7 +369,7 @@ def _altered(old: Texts, resource: Resource) -> dict[str, str | None]:
                 after = _combined(_parts(resource.kind, each, before), each)
             case _:
                 raise UnknownServerError("")
-        # A broker is told of what stays the same too: files it names may be new.
+        # A broker is notified of unchanged values too: files it names may be new.
         if after != before or resource.kind == ConfigResource.BROKER:
             changes[each.name] = after
     return changes

@@ -1,6 +1,6 @@
-"""What must hold between a broker's settings, at its start and after each change.
+"""Kafka's rules between a broker's settings, at its start and after each change.
 
-The texts are Kafka's own, `requirement failed` of Scala's `require` included.
+The texts are Kafka's, including `requirement failed` of Scala's `require`.
 
 Source: kafka.server.KafkaConfig.validateValues, GroupCoordinatorConfig, ShareGroupConfig,
 org.apache.kafka.server.DynamicThreadPool, kafka.server.DynamicLogConfig, LogCleaner,
@@ -54,7 +54,7 @@ def require_sound(values: BrokerValues) -> None:
     """Checks the settings of a broker against one another.
 
     Raises:
-        ConfigError: Kafka would not go on with them.
+        ConfigError: Kafka would refuse them.
     """
     for complaint in _complaints(values):
         raise ConfigError(complaint)
@@ -170,7 +170,7 @@ def _complaints_of_logs(values: BrokerValues) -> Iterator[str]:
 def _complaints_of_replicas(values: BrokerValues) -> Iterator[str]:
     threads = values.integer("log.cleaner.threads")
     if threads == 0:
-        # Java's words for what its own check runs into.
+        # The text of Java's own exception.
         raise ConfigError("/ by zero")
     if values.integer("log.cleaner.dedupe.buffer.size") // threads <= _MIB:
         yield "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."

@@ -1,6 +1,6 @@
-"""What DescribeConfigs says of a resource: each setting with where its value comes from.
+"""The answer to DescribeConfigs: each setting of a resource with the source of its value.
 
-Entries are in the order in which Kafka gives them, which is that of Java's hash tables.
+Entries are in Kafka's order, which is that of Java's hash tables.
 
 Source: kafka.server.ConfigHelper, Kafka 4.3; KIP-226, KIP-569, KIP-714, KIP-848.
 """
@@ -8,7 +8,6 @@ Source: kafka.server.ConfigHelper, Kafka 4.3; KIP-226, KIP-569, KIP-714, KIP-848
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from enum import IntEnum
 from functools import cache
 from typing import Any, Final
 
@@ -24,8 +23,9 @@ from cordwood.broker.configs.keys import (
     topic_keys,
 )
 from cordwood.broker.configs.settings import OWN_PREFIX
-from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic, synonyms_of
+from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic
 from cordwood.model.config import BROKER_NAME_OF_TOPIC_SETTING, TOPIC_SETTINGS, ConfigResource
+from cordwood.model.config_resolver import Level, broker_name_of, given_at, synonyms_of
 from cordwood.model.config_values import Kind, Value, format_value
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
@@ -45,8 +45,8 @@ TYPE_CODES: Final[Mapping[Kind, int]] = {
     Kind.PASSWORD: 9,
 }
 UNKNOWN_TYPE: Final = 0
-#: Cordwood's own, read-only: the address of a broker's HTTP endpoint. It is given only where it is
-#: asked for by name, so that what Kafka's tools list is Kafka's settings alone.
+#: Cordwood's own, read-only: the address of a broker's HTTP endpoint. It is returned only if it is
+#: requested by name, so that Kafka's tools list only Kafka's settings.
 HTTP_URL: Final = f"{OWN_PREFIX}http.url"
 
 
@@ -58,26 +58,10 @@ _TABLES: Final = {
 }
 
 
-class Origin(IntEnum):
-    """Where a value comes from.
-
-    Source: org.apache.kafka.common.requests.DescribeConfigsResponse.ConfigSource.
-    """
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-
 Entry = dict[str, Any]
 """A DescribeConfigsResourceResult's fields."""
 
-_Synonym = tuple[str, str | None, Origin]
+_Synonym = tuple[str, str | None, Level]
 
 
 def describe(
@@ -88,11 +72,11 @@ def describe(
     wanted: Collection[str] | None = None,
     documentation: bool = False,
 ) -> list[Entry]:
-    """The entries of a resource, with their synonyms; `wanted` names those asked for, None all.
+    """The entries of a resource, with their synonyms; `wanted` are the requested names, None all.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such topic; its text is empty, as Kafka leaves it.
-        InvalidTopicError: it could not be a topic's name.
+        UnknownTopicOrPartitionError: the topic does not exist; the text is empty, as in Kafka.
+        InvalidTopicError: the topic name is illegal.
         InvalidRequestError: this broker does not know such a resource.
     """
     match kind:
@@ -137,26 +121,21 @@ def describe_created(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
     entries = []
     for name in sorted(topic_keys()):
         text, origin = _written(configs, name, texts)
-        if topic_keys()[name].internal and origin is Origin.DEFAULT:
+        if topic_keys()[name].internal and origin is Level.DEFAULT:
             continue
         entries.append(_entry(name, text, topic_keys()[name], [(name, text, origin)]))
     return entries
 
 
-def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | None, Origin]:
+def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | None, Level]:
     if name in texts:
-        return texts[name], Origin.TOPIC
-    for level, origin in (
-        (configs.dynamic, Origin.DYNAMIC_BROKER),
-        (configs.dynamic_default, Origin.DYNAMIC_DEFAULT_BROKER),
-        (configs.settings.given, Origin.STATIC_BROKER),
-    ):
-        for broker in TOPIC_SETTINGS[name].broker_names:
-            if broker.name in level:
-                text = level[broker.name]
-                is_scaled = broker.factor > 1
-                return (str(int(text) * broker.factor) if is_scaled else text), origin
-    return topic_keys()[name].default_text, Origin.DEFAULT
+        return texts[name], Level.TOPIC
+    for level, given in configs.levels:
+        broker = broker_name_of(TOPIC_SETTINGS[name], given)
+        if broker is not None:
+            text = given[broker.name]
+            return (str(int(text) * broker.factor) if broker.factor > 1 else text), level
+    return topic_keys()[name].default_text, Level.DEFAULT
 
 
 def _topic(configs: EffectiveConfigs, name: str) -> list[Entry]:
@@ -174,7 +153,7 @@ def _topic_entry(
     broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
     synonyms = [] if broker_name is None else _synonyms(configs, broker_name)
     if name in texts:
-        synonyms.insert(0, (name, text, Origin.TOPIC))
+        synonyms.insert(0, (name, text, Level.TOPIC))
     return _entry(name, text, key, synonyms)
 
 
@@ -211,7 +190,7 @@ def _http_url_entry(configs: EffectiveConfigs) -> Entry:
         "name": HTTP_URL,
         "value": configs.http_url,
         "read_only": True,
-        "config_source": int(Origin.STATIC_BROKER),
+        "config_source": Level.STATIC_BROKER.code,
         "is_sensitive": False,
         "synonyms": [],
         "config_type": TYPE_CODES[Kind.STRING],
@@ -220,9 +199,7 @@ def _http_url_entry(configs: EffectiveConfigs) -> Entry:
 
 
 def _default_entry(configs: EffectiveConfigs, name: str, text: str) -> Entry:
-    synonyms = [
-        each for each in _synonyms(configs, name) if each[2] is Origin.DYNAMIC_DEFAULT_BROKER
-    ]
+    synonyms = [each for each in _synonyms(configs, name) if each[2] is Level.DYNAMIC_DEFAULT]
     return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
 
 
@@ -232,24 +209,19 @@ def _is_read_only(name: str) -> bool:
 
 
 def _synonyms(configs: EffectiveConfigs, name: str) -> list[_Synonym]:
-    """Where a broker's setting stands, the strongest first, all that are above it left out."""
+    """The levels at which a broker's setting is set, highest precedence first."""
     names = synonyms_of(name)
     key = key_of(name)
     is_secret = key is None or key.is_sensitive
     defaults = broker_keys()
-    found: list[_Synonym] = []
-    for texts, origin in (
-        (configs.dynamic, Origin.DYNAMIC_BROKER),
-        (configs.dynamic_default, Origin.DYNAMIC_DEFAULT_BROKER),
-        (configs.settings.given, Origin.STATIC_BROKER),
-    ):
-        found += [
-            (each, None if is_secret else texts[each], origin) for each in names if each in texts
-        ]
+    found: list[_Synonym] = [
+        (each.name, None if is_secret else each.text, each.level)
+        for each in given_at(configs.levels, name)
+    ]
     for each in names:
         text = defaults[each].default_text if each in defaults else None
         if text is not None:
-            found.append((each, None if is_secret else text, Origin.DEFAULT))
+            found.append((each, None if is_secret else text, Level.DEFAULT))
     first = next((place for place, each in enumerate(found) if each[0] == name), len(found))
     return found[first:]
 
@@ -266,9 +238,9 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
         broker_name = f"group.{each}"
         synonyms = _synonyms(configs, broker_name) if broker_name in broker_keys() else []
         if each in texts:
-            synonyms.insert(0, (each, text, Origin.GROUP))
+            synonyms.insert(0, (each, text, Level.GROUP))
         if broker_name not in broker_keys():
-            synonyms.append((each, key.default_text, Origin.DEFAULT))
+            synonyms.append((each, key.default_text, Level.DEFAULT))
         entries.append(_entry(each, text, key, synonyms))
     return entries
 
@@ -281,7 +253,7 @@ def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
     for each in _told("client"):
         key = client_metrics_keys()[each]
         text = texts.get(each)
-        synonyms: list[_Synonym] = [] if text is None else [(each, text, Origin.CLIENT_METRICS)]
+        synonyms: list[_Synonym] = [] if text is None else [(each, text, Level.CLIENT_METRICS)]
         entries.append(_entry(each, key.default_text if text is None else text, key, synonyms))
     return entries
 
@@ -297,7 +269,7 @@ def _loggers(configs: EffectiveConfigs, name: str) -> list[Entry]:
             "name": each,
             "value": level,
             "read_only": False,
-            "config_source": int(Origin.BROKER_LOGGER),
+            "config_source": Level.BROKER_LOGGER.code,
             "is_sensitive": False,
             "synonyms": [],
             "config_type": UNKNOWN_TYPE,
@@ -316,15 +288,15 @@ def _entry(
     read_only: bool = False,
 ) -> Entry:
     is_secret = key is None or key.is_sensitive
-    origin = synonyms[0][2] if synonyms else Origin.DEFAULT
+    origin = synonyms[0][2] if synonyms else Level.DEFAULT
     return {
         "name": name,
         "value": None if is_secret else text,
         "read_only": read_only,
-        "config_source": int(origin),
+        "config_source": origin.code,
         "is_sensitive": is_secret,
         "synonyms": [
-            {"name": each, "value": value, "source": int(source)}
+            {"name": each, "value": value, "source": source.code}
             for each, value, source in synonyms
         ],
         "config_type": UNKNOWN_TYPE if key is None else TYPE_CODES[key.rule.kind],
@@ -351,7 +323,7 @@ def _document(entries: list[Entry], kind: int) -> None:
 
 @cache
 def _told(table: str) -> tuple[str, ...]:
-    """The names that are told of always, in Kafka's order."""
+    """The names that are always returned, in Kafka's order."""
     return tuple(java_order(name for name, key in _TABLES[table]().items() if not key.internal))
 
 

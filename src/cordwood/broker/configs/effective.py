@@ -1,7 +1,7 @@
-"""The settings in force on this broker, and who is told when they change.
+"""The effective settings of this broker, and their watchers.
 
-What was written down is the image's; the service lays it over the static settings. All of it
-belongs to the event loop's thread.
+The recorded settings come from the metadata image; the service applies them over the static
+settings. All of it belongs to the event loop's thread.
 
 Source: kafka.server.DynamicBrokerConfig, kafka.server.metadata.DynamicConfigPublisher, Kafka 4.3.
 """
@@ -17,12 +17,10 @@ from cordwood.broker.configs.keys import Dynamic, broker_keys, dynamic_keys, gro
 from cordwood.broker.configs.loggers import LoggerLevels
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import (
-    LISTENER_KEY,
     BrokerValues,
     Texts,
     changed,
     key_of,
-    lay_over,
     parse_texts,
     parse_topic,
     topic_defaults,
@@ -30,6 +28,7 @@ from cordwood.broker.configs.values import (
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.model.config import ConfigResource, LogConfig
+from cordwood.model.config_resolver import LISTENER_KEY, Level, Levels, merge
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 
@@ -41,7 +40,7 @@ _CLUSTER_WIDE_OF_LISTENERS: Final = frozenset(
 )
 
 Watcher = Callable[[BrokerValues, BrokerValues], None]
-"""Told of the values before and after a change."""
+"""Called with the values before and after a change."""
 
 
 class _Watch(NamedTuple):
@@ -50,10 +49,10 @@ class _Watch(NamedTuple):
 
 
 class EffectiveConfigs:
-    """What is in force now: `values` for the broker, `log_config` for a topic.
+    """The effective settings: `values` for the broker, `log_config` for a topic.
 
     `dynamic` are the settings recorded for this broker, `dynamic_default` those for all brokers,
-    both without what cannot be changed while a broker runs.
+    both without settings that cannot be changed at run time.
     """
 
     def __init__(self, settings: BrokerSettings, image: MetadataImage | None = None) -> None:
@@ -71,13 +70,13 @@ class EffectiveConfigs:
         self._default_log_config = LogConfig.from_values(self._topic_defaults)
         self._take_broker_records()
 
-    # ---- what is in force
+    # ---- effective settings
 
     def log_config(self, topic: str) -> LogConfig:
-        """What is in force for the logs of `topic`.
+        """The effective settings of the logs of `topic`.
 
         Raises:
-            ConfigError: its record holds a value that Kafka refuses.
+            ConfigError: its record has a value that Kafka refuses.
         """
         texts = self.recorded(ConfigResource.TOPIC, topic)
         if not texts:
@@ -106,7 +105,7 @@ class EffectiveConfigs:
         return values
 
     def recorded(self, kind: int, name: str) -> Texts:
-        """What the metadata log holds for a resource, as it was written."""
+        """The settings in the metadata log for a resource, unchanged."""
         return self.image.configs.get((int(kind), name), _NOTHING)
 
     @property
@@ -117,9 +116,9 @@ class EffectiveConfigs:
     # ---- changes
 
     def subscribe(self, names: Collection[str], watcher: Watcher) -> None:
-        """Has `watcher` told whenever the value in force of one of these broker settings changes.
+        """Calls `watcher` whenever the effective value of one of these broker settings changes.
 
-        Names that no setting has, or that cannot change while the broker runs, are a mistake.
+        Names of no setting, or of one that cannot be changed at run time, are a mistake.
         """
         keys = broker_keys()
         for name in names:
@@ -131,7 +130,7 @@ class EffectiveConfigs:
         self.on_image(update.before, update.after)
 
     def on_image(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Takes in a new image; watchers of what changes are told before this returns."""
+        """Applies a new image; the watchers of changed settings are called before this returns."""
         self.image = new
         if old is not None and old.configs is new.configs:
             return
@@ -140,10 +139,19 @@ class EffectiveConfigs:
 
     def effective_texts(self, *, dynamic: Texts, dynamic_default: Texts) -> dict[str, str]:
         """The broker's settings as written, with these records over the static ones."""
-        texts = dict(self.settings.given)
-        lay_over(texts, dynamic_default)
-        lay_over(texts, dynamic)
-        return texts
+        return merge(self._levels(dynamic, dynamic_default))
+
+    @property
+    def levels(self) -> Levels[str]:
+        """The broker's settings as written, by level."""
+        return self._levels(self.dynamic, self.dynamic_default)
+
+    def _levels(self, dynamic: Texts, dynamic_default: Texts) -> Levels[str]:
+        return (
+            (Level.DYNAMIC_BROKER, dynamic),
+            (Level.DYNAMIC_DEFAULT, dynamic_default),
+            (Level.STATIC_BROKER, self.settings.given),
+        )
 
     def _take_broker_records(self) -> None:
         dynamic = usable(self.recorded(ConfigResource.BROKER, str(self.settings.node_id)))
@@ -156,7 +164,9 @@ class EffectiveConfigs:
         try:
             self.values = BrokerValues(parse_texts(texts, broker_keys()))
         except ConfigError:
-            _log.exception("The recorded settings of the broker cannot be used; the old ones hold")
+            _log.exception(
+                "The recorded settings of the broker cannot be used; the old ones stay in effect"
+            )
             return
         self._topic_defaults = topic_defaults(self.values.all)
         self._default_log_config = LogConfig.from_values(self._topic_defaults)
@@ -188,7 +198,7 @@ def usable(texts: Texts, *, for_all: bool = False) -> Texts:
             if key is not None:
                 key.parse(text)
         except ConfigError:
-            _log.warning("The recorded setting %s is not valid, and ignored", name)
+            _log.warning("The recorded setting %s is not valid and is ignored", name)
             continue
         found[name] = text
     return found

@@ -1,7 +1,7 @@
-"""Every setting of Kafka 4.3 by kind of resource, read when first asked for.
+"""Every setting of Kafka 4.3 by kind of resource, read at the first use.
 
-Those that have an effect on logs are `model.config`'s; the others, and the order of all, are in
-`kafka_4_3.tsv` beside this module. No fact stands in both.
+Those that affect logs are in `model.config`; the others, and the order of all, are in
+`kafka_4_3.tsv` beside this module. Nothing is in both.
 
 Source: org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF, LogConfig, GroupConfig,
 ClientMetricsConfigs, org.apache.kafka.server.config.DynamicBrokerConfig and QuotaConfig, Kafka 4.3.
@@ -32,7 +32,7 @@ class Dynamic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One setting. `default` None means unset; `internal` ones are not told of unless set."""
+    """One setting. `default` None means unset; `internal` ones are not returned unless set."""
 
     name: str
     rule: Rule
@@ -42,7 +42,7 @@ class ConfigKey:
     doc: str
 
     def parse(self, text: str) -> Value:
-        """The value `text` stands for.
+        """The parsed value of `text`.
 
         Raises:
             ConfigError: Kafka would refuse it.
@@ -51,7 +51,7 @@ class ConfigKey:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is never told."""
+        """Whether its value is never returned."""
         return self.rule.kind is Kind.PASSWORD
 
     @property
@@ -71,7 +71,7 @@ def broker_keys() -> Keys:
 
 @cache
 def dynamic_keys() -> Keys:
-    """What the records of a broker may hold: its settings, and quotas that exist only there."""
+    """The settings in a broker's records: dynamic settings, and quotas that are only there."""
     tables = _tables()
     return {**tables["broker"], **tables["quota"]}
 

@@ -44,7 +44,7 @@ def listeners_of(
     """The listeners that `setting` names, those of the controller among them.
 
     `given` are the settings as written: without a map of protocols, that of the controller's
-    listeners need not be told.
+    listeners is optional.
 
     Raises:
         ConfigError: Kafka would not take them.

@@ -1,8 +1,8 @@
-"""The levels of a broker's loggers: changed at run time, kept in memory, gone with the process.
+"""The levels of a broker's loggers: changed at run time, kept in memory only.
 
-Tools ask for loggers by the names that Kafka's classes give them. Those that have a counterpart
-here set the level of that part of Cordwood; the others take a level and change nothing. Cordwood's
-own loggers are there too, by their Python names.
+Tools use the logger names of Kafka's classes. A name with a counterpart here sets the level of that
+part of Cordwood; the others accept a level without effect. Cordwood's own loggers are listed too,
+by their Python names.
 
 Source: kafka.server.logger.RuntimeLoggerManager, org.apache.kafka.server.logger.LoggingController,
 Kafka 4.3; KIP-412, KIP-653.
@@ -34,11 +34,11 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
     "kafka.log.LogCleaner": "cordwood.cleanup.log_cleaner",
     "kafka.log.LogManager": "cordwood.storage.log_manager",
     "kafka.network.ConnectionQuotas": "",
-    "kafka.network.DataPlaneAcceptor": "cordwood.broker.server",
-    "kafka.network.Processor": "cordwood.broker.connection",
+    "kafka.network.DataPlaneAcceptor": "cordwood.network.server",
+    "kafka.network.Processor": "cordwood.network.connection",
     "kafka.network.RequestChannel$": "",
-    "kafka.network.SocketServer": "cordwood.broker.server",
-    "kafka.request.logger": "cordwood.broker.dispatch",
+    "kafka.network.SocketServer": "cordwood.network.server",
+    "kafka.request.logger": "cordwood.network.dispatch",
     "kafka.server.BrokerServer": "cordwood.node",
     "kafka.server.ConfigAdminManager": "cordwood.broker.configs.alter",
     "kafka.server.ControllerApis": "",
@@ -46,7 +46,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
     "kafka.server.KafkaApis": "cordwood.broker.handlers",
     "kafka.server.KafkaConfig": "cordwood.broker.configs.settings",
     "kafka.server.KafkaRaftServer": "cordwood.node",
-    "kafka.server.KafkaRequestHandler": "cordwood.broker.dispatch",
+    "kafka.server.KafkaRequestHandler": "cordwood.network.dispatch",
     "kafka.server.ReplicaFetcherManager": "",
     "kafka.server.ReplicaManager": "cordwood.broker.broker",
     "kafka.server.SharedServer": "",
@@ -71,7 +71,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
 
 
 class LoggerLevels:
-    """The levels set by requests; a logger without one has its parent's, in the end root's."""
+    """The levels set by requests; a logger without one has its parent's, finally root's."""
 
     def __init__(self) -> None:
         self._levels: dict[str, str] = {ROOT: "INFO"}

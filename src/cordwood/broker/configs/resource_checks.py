@@ -1,4 +1,4 @@
-"""What the settings of a topic, a group and a subscription of client metrics must be.
+"""Validation of the settings of a topic, a group and a client metrics subscription.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig.validate, GroupConfig.validate,
 org.apache.kafka.server.metrics.ClientMetricsConfigs.validate, Kafka 4.3.
@@ -51,8 +51,8 @@ def require_topic(configs: EffectiveConfigs, texts: Texts) -> None:
     """Checks all settings of a topic.
 
     Raises:
-        InvalidConfigError: a name that none has.
-        ConfigError: a value that is refused, or values that contradict one another.
+        InvalidConfigError: an unknown name.
+        ConfigError: an invalid value, or values that contradict each other.
     """
     unknown = [name for name in texts if name not in topic_keys()]
     if unknown:
@@ -119,7 +119,7 @@ def require_client_metrics(name: str, texts: Texts) -> None:
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether `text` is an attribute of a client with a regular expression."""
+    """Whether `text` is a client attribute with a regular expression."""
     parts = text.rstrip("=").split("=") if text.rstrip("=") else []
     if len(parts) != 2 or parts[0].strip() not in _ATTRIBUTES:
         return False

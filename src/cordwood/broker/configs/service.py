@@ -1,4 +1,4 @@
-"""All that a broker does with settings, in one place: what is in force, described, and changed.
+"""A broker's settings, in one place: effective values, description and changes.
 
 Source: kafka.server.ConfigHelper, ConfigAdminManager, DynamicBrokerConfig, Kafka 4.3.
 """
@@ -57,7 +57,7 @@ class ConfigService(EffectiveConfigs):
     def check_incremental(
         self, resources: Sequence[Resource], *, validate_only: bool
     ) -> list[Outcome]:
-        """What IncrementalAlterConfigs comes to: for each resource a change, an error or None.
+        """The result of IncrementalAlterConfigs: for each resource a change, an error or None.
 
         Levels of loggers are changed here and now unless `validate_only`; the changes are the
         controller's to write down.
@@ -65,5 +65,5 @@ class ConfigService(EffectiveConfigs):
         return alter.check_incremental(self, resources, validate_only=validate_only)
 
     def check_replacement(self, resources: Sequence[Resource]) -> list[Outcome]:
-        """What AlterConfigs comes to."""
+        """The result of AlterConfigs."""
         return alter.check_replacement(self, resources)

@@ -1,11 +1,11 @@
-"""What server.properties says, checked before anything is served.
+"""The settings in server.properties, validated before the broker starts.
 
-What Kafka would refuse is refused. So is what Cordwood cannot keep: a setting that asks for
-encryption, authentication, authorization, tiered storage or several controllers must not be passed
-over in silence. Other settings that have no effect are taken, and described as Kafka does.
+What Kafka would refuse is refused. So is a setting that Cordwood cannot fulfil: one that requires
+encryption, authentication, authorization, tiered storage or several controllers must not be ignored
+silently. Other settings without effect are accepted, and described as by Kafka.
 
 Differs: without `listeners` the broker listens on loopback only; `node.id`, `process.roles` and
-`controller.listener.names` need not be given.
+`controller.listener.names` are optional.
 
 Source: kafka.server.KafkaConfig, Kafka 4.3.
 """
@@ -20,13 +20,13 @@ from cordwood.broker.configs.checks import require_ordered_lags, require_quorum,
 from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import PLAINTEXT, listeners_of
 from cordwood.broker.configs.values import (
-    LISTENER_KEY,
     BrokerValues,
     Texts,
     parse_texts,
     topic_defaults,
 )
 from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
+from cordwood.model.config_resolver import LISTENER_KEY
 from cordwood.model.config_values import format_value
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
 from cordwood.model.properties import parse_properties
@@ -46,13 +46,13 @@ SINGLE_BROKER_DEFAULTS: Final[Texts] = {
 _NO_PLUGINS: Final = "remove it: Java classes cannot be loaded"
 _REFUSED: Final[Mapping[str, str]] = {
     "alter.config.policy.class.name": _NO_PLUGINS,
-    "authorizer.class.name": "remove it: every client may do everything",
+    "authorizer.class.name": "remove it: there is no authorization",
     "client.quota.callback.class": _NO_PLUGINS,
     "config.providers": "write the values themselves",
     "create.topic.policy.class.name": _NO_PLUGINS,
-    "delegation.token.secret.key": "remove it: delegation tokens are not served",
+    "delegation.token.secret.key": "remove it: delegation tokens are not supported",
     "principal.builder.class": _NO_PLUGINS,
-    "remote.log.storage.system.enable": "set it to false: tiered storage is not served",
+    "remote.log.storage.system.enable": "set it to false: tiered storage is not supported",
     "security.providers": _NO_PLUGINS,
 }
 _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
@@ -64,9 +64,9 @@ _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
 class BrokerSettings(BrokerValues):
     """The static settings of a broker: server.properties over Kafka's defaults.
 
-    `given` are the properties as Kafka has them, with `node.id` and `broker.id` both; `own` those
-    of Cordwood's own (`cordwood.…`); `source` names the file in messages; `warnings` say what has
-    no effect. Everything else is as `BrokerValues` has it.
+    `given` are the properties as in Kafka, with `node.id` and `broker.id` both; `own` those of
+    Cordwood (`cordwood.…`); `source` is the file's name for messages; `warnings` list settings
+    without effect. Everything else is as in `BrokerValues`.
     """
 
     __slots__ = (
@@ -83,11 +83,11 @@ class BrokerSettings(BrokerValues):
     def __init__(
         self, properties: Texts | None = None, *, source: str = "server.properties"
     ) -> None:
-        """The settings that `properties` come to; none are Kafka's defaults.
+        """The settings that result from `properties`; an empty mapping gives Kafka's defaults.
 
         Raises:
-            UnsupportedSettingError: one asks for what Cordwood does not do.
-            ConfigError: one is such that Kafka would not start.
+            UnsupportedSettingError: a setting requires an unsupported feature.
+            ConfigError: Kafka would not start with a setting.
         """
         self.source = source
         texts = dict(properties or {})
@@ -121,7 +121,7 @@ class BrokerSettings(BrokerValues):
 
     @property
     def rack(self) -> str | None:
-        """Where the broker stands."""
+        """The rack of the broker."""
         return self.text("broker.rack")
 
     @property
@@ -182,7 +182,7 @@ class BrokerSettings(BrokerValues):
             raise self._unsupported("process.roles", "set it to broker,controller")
         for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
             if len(self.strings(name)) > 1:
-                raise self._unsupported(name, "name this node alone: it is its only controller")
+                raise self._unsupported(name, "name only this node: it is its only controller")
         if self.text("security.inter.broker.protocol") != PLAINTEXT:
             raise self._unsupported("security.inter.broker.protocol", "set it to PLAINTEXT")
 
@@ -252,7 +252,7 @@ class BrokerSettings(BrokerValues):
 
 @contextmanager
 def _located(source: str) -> Iterator[None]:
-    """Has refusals say in which file the setting stands."""
+    """Adds the name of the file to errors."""
     try:
         yield
     except UnsupportedSettingError:

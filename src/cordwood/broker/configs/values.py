@@ -1,7 +1,8 @@
-"""What is in force for one broker: typed values by Kafka's names, laid over one another by level.
+"""The effective settings of one broker: typed values by Kafka's names.
 
-Source: kafka.server.DynamicBrokerConfig.overrideProps, org.apache.kafka.server.config.
-DynamicBrokerConfig.brokerConfigSynonyms, kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
+`model.config_resolver` selects one of several given values.
+
+Source: kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -9,64 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Final, overload
+from typing import overload
 
 from cordwood.broker.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.config import TOPIC_SETTINGS, BrokerConfig
+from cordwood.model.config_resolver import broker_name_of, synonyms_of
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 
 Texts = Mapping[str, str]
 """Settings as they are written."""
 
-LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
-_MECHANISM_KEYS: Final = (
-    "sasl.server.callback.handler.class",
-    "connections.max.reauth.ms",
-    "sasl.login.callback.handler.class",
-    "sasl.jaas.config",
-    "sasl.login.class",
-)
-_FORMS: Final[Mapping[str, tuple[str, ...]]] = {
-    name: forms
-    for forms in (
-        ("log.roll.ms", "log.roll.hours"),
-        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    )
-    for name in forms
-} | {"log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")}
-
-
-def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
-    """The settings that say the same as `name`, the first that is set wins; `name` among them.
-
-    With `of_listener`, the setting of one listener is followed by that of all listeners.
-    """
-    if name in _FORMS:
-        return _FORMS[name]
-    match = LISTENER_KEY.fullmatch(name) if of_listener else None
-    if match is None:
-        return (name,)
-    base = match[1]
-    return (name, next((key for key in _MECHANISM_KEYS if base.endswith(key)), base))
-
 
 def key_of(name: str) -> ConfigKey | None:
-    """The setting called `name`, be it one listener's; None if Kafka knows none such."""
+    """The setting `name`, also with a listener's prefix; None if Kafka does not know it."""
     keys = dynamic_keys()
     if name in keys:
         return keys[name]
     return next((keys[each] for each in synonyms_of(name) if each in keys), None)
-
-
-def lay_over(texts: dict[str, str], above: Texts) -> None:
-    """Puts `above` over `texts`: what it sets hides all forms of the same setting beneath."""
-    for name, text in above.items():
-        for form in synonyms_of(name, of_listener=False):
-            texts.pop(form, None)
-        texts[name] = text
 
 
 def parse_texts(texts: Texts, keys: Keys) -> dict[str, Value | None]:
@@ -83,20 +45,16 @@ def parse_texts(texts: Texts, keys: Keys) -> dict[str, Value | None]:
 
 
 def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
-    """The values that a broker with these gives to topics without their own.
+    """The values that a broker with these settings gives to topics without their own.
 
-    Those that no broker setting stands behind are Kafka's defaults; unset ones are left out.
+    Topic settings without a broker setting have Kafka's defaults; unset ones are left out.
     """
     found: dict[str, Value] = {}
     for name, setting in TOPIC_SETTINGS.items():
         value: Value | None = None if setting.broker_names else setting.default
-        for broker in setting.broker_names:
-            given = values[broker.name]
-            if given is None:
-                continue
-            assert broker.factor == 1 or isinstance(given, int), broker.name
-            value = given * broker.factor if isinstance(given, int) and broker.factor > 1 else given
-            break
+        broker = broker_name_of(setting, values)
+        if broker is not None:
+            value = broker.scaled(values[broker.name])
         if value is not None:
             found[name] = value
     retention_ms = found["retention.ms"]
@@ -149,7 +107,7 @@ class _Flag:
 class BrokerValues:
     """Typed values of a broker's settings, all of them, by Kafka's names.
 
-    The attributes are the ones asked for most; times are in ms unless their name says otherwise,
+    The attributes are the settings used most; times are in ms unless their name says otherwise,
     sizes in bytes.
     """
 
@@ -281,12 +239,12 @@ class BrokerValues:
 
     @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
-        """The bound of connections by address, for those with one of their own."""
+        """The limits of connections for addresses with their own limit."""
         return parse_counts(self.text("max.connections.per.ip.overrides") or "")
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Addresses with numbers, of `host:number,host:number`; the text is what Java says of others.
+    """Numbers by address, from `host:number,host:number`; error texts are Java's.
 
     Raises:
         ConfigError: an entry is not of that form.
@@ -302,10 +260,10 @@ def parse_counts(text: str) -> dict[str, int]:
 
 
 def parse_pairs(setting: str, text: str) -> dict[str, str]:
-    """What `name:value,name:value` says, the last colon of an entry dividing it.
+    """The pairs in `name:value,name:value`; the last colon of an entry separates them.
 
     Raises:
-        ConfigError: an entry has no colon; the text is what Java says of it.
+        ConfigError: an entry has no colon; the text is Java's.
 
     Source: org.apache.kafka.server.util.Csv.parseCsvMap.
     """
@@ -322,7 +280,7 @@ def parse_pairs(setting: str, text: str) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
-    """The names whose values differ, those that only one has included."""
+    """The names whose values differ, including those in only one of the two."""
     return {
         name
         for name in before.keys() | after.keys()

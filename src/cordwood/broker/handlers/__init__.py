@@ -8,12 +8,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from cordwood.broker.api import Api
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api
 
 
-def served_apis() -> dict[int, Api]:
+def served_apis() -> dict[int, Api[RequestContext]]:
     """The served APIs by key."""
-    apis: dict[int, Api] = {}
+    apis: dict[int, Api[RequestContext]] = {}
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
         for api in (*getattr(module, "APIS", ()), getattr(module, "API", None)):

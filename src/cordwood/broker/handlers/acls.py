@@ -7,29 +7,36 @@ Source: kafka.server.AclApis.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.create_acls import CreateAclsRequest
+from cordwood.protocol.apis.delete_acls import DeleteAclsRequest
+from cordwood.protocol.apis.describe_acls import DescribeAclsRequest
 
-from cordwood.broker.api import Api, Call, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_REFUSAL = {"error_code": 54, "error_message": "No Authorizer is configured."}
+_REFUSAL = {
+    "error_code": ErrorCode.SECURITY_DISABLED,
+    "error_message": "No Authorizer is configured.",
+}
 """SECURITY_DISABLED."""
 
 
-def describe(_broker: Broker, _request: Any, _call: Call) -> Response:
+def describe(context: RequestContext, _request: DescribeAclsRequest) -> Response:
     """Refuses."""
+    context.require_cluster(Operation.DESCRIBE)
     return _REFUSAL | {"error_message": "No Authorizer is configured on the broker"}
 
 
-def create(_broker: Broker, request: Any, _call: Call) -> Response:
+def create(context: RequestContext, request: CreateAclsRequest) -> Response:
     """Refuses each."""
+    context.require_cluster(Operation.ALTER)
     return {"results": [_REFUSAL for _ in request.creations]}
 
 
-def delete(_broker: Broker, request: Any, _call: Call) -> Response:
+def delete(context: RequestContext, request: DeleteAclsRequest) -> Response:
     """Refuses each."""
+    context.require_cluster(Operation.ALTER)
     return {"filter_results": [_REFUSAL for _ in request.filters]}
 
 

@@ -8,21 +8,21 @@ Source: org.apache.kafka.controller.ClientQuotaControlManager; KIP-546, KIP-612.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import QuotaChange
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: AlterClientQuotasRequest) -> Response:
     """Answers for each entity, once."""
+    context.require_cluster(Operation.ALTER_CONFIGS)
     changes = [
         QuotaChange(
             entity={each.entity_type: each.entity_name for each in entry.entity},
@@ -44,8 +44,10 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         }
         return {"entries": list(answers.values())}
 
-    asked = broker.controller.alter_client_quotas(changes, validate_only=request.validate_only)
-    return after_answer(broker, all_or_error(asked, len(changes)), respond)
+    asked = context.broker.controller.alter_client_quotas(
+        changes, validate_only=request.validate_only
+    )
+    return after_answer(context, all_or_error(asked, len(changes)), respond)
 
 
 API = Api(49, "AlterClientQuotas", 0, 1, handle, is_long=always)

@@ -1,4 +1,4 @@
-"""AlterConfigs (33), versions 0 to 2: gives a resource these settings and no others.
+"""AlterConfigs (33), versions 0 to 2: replaces all settings of a resource.
 
 Versions: 2 flexible. Topics, this broker or '' for all, client metrics, groups.
 
@@ -8,18 +8,15 @@ Kafka 4.3; KIP-133.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.alter_configs import AlterConfigsRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: AlterConfigsRequest) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
     resources = [
         Resource(
@@ -29,8 +26,13 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
         for each in in_steps(request.resources, every=8)
     ]
-    outcomes = broker.configs.check_replacement(resources)
-    return carry_out(broker, request.resources, outcomes, validate_only=request.validate_only)
+    return carry_out(
+        context,
+        request.resources,
+        resources,
+        context.broker.configs.check_replacement,
+        validate_only=request.validate_only,
+    )
 
 
 API = Api(33, "AlterConfigs", 0, 2, handle, is_long=always)

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), versions 0 and 1: partitions are moved to other brokers.
+"""AlterPartitionReassignments (45), versions 0 and 1: moves partitions to other brokers.
 
 Versions: 1 a change of the replication factor may be refused. There is one broker: what is asked
 for is what there is, or names a broker that is not registered.
@@ -10,39 +10,43 @@ KIP-860.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import Reassignment
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Response:
     """Answers for each partition."""
+    context.require_cluster(Operation.ALTER)
     wanted = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)
         for topic in in_steps(request.topics)
         for partition in in_steps(topic.partitions, every=16)
     ]
-    may_change = field(request, "allow_replication_factor_change", True)
+    may_change = request.allow_replication_factor_change
 
     def respond(results: Sequence[KafkaError | None]) -> Fields:
         return _response(request, results, may_change=may_change)
 
-    asked = broker.controller.alter_partition_reassignments(
+    asked = context.broker.controller.alter_partition_reassignments(
         wanted, allow_replication_factor_change=may_change
     )
-    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+    return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
-def _response(request: Any, results: Sequence[KafkaError | None], *, may_change: bool) -> Fields:
+def _response(
+    request: AlterPartitionReassignmentsRequest,
+    results: Sequence[KafkaError | None],
+    *,
+    may_change: bool,
+) -> Fields:
     errors = iter(results)
     return {
         "allow_replication_factor_change": may_change,

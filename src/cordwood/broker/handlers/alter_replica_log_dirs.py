@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (34), versions 1 to 2: moves partitions between directories of this broker.
 
-Answered when the moves have begun; DescribeLogDirs tells how far they are (KIP-113). A move copies
+Answered when the moves have begun; DescribeLogDirs shows their progress (KIP-113). A move copies
 beside appends and reads, the cleaner leaves the partition alone meanwhile, and at its end the
-controller is told.
+controller gets a report.
 
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread.
 """
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     KafkaError,
     NotLeaderOrFollowerError,
@@ -21,16 +23,13 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_LOG_DIR_NOT_FOUND = 57
-_STORAGE_ERROR = 56
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Response:
     """Begins every move that is not done already."""
+    context.require_cluster(Operation.ALTER)
     topics: dict[str, list[dict[str, Any]]] = {}
     begun: list[tuple[asyncio.Future[Any], dict[str, Any]]] = []
     for target in in_steps(request.dirs):
@@ -39,7 +38,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
                 partition = TopicPartition(topic.name, index)
                 answer = {"partition_index": index, "error_code": 0}
                 topics.setdefault(topic.name, []).append(answer)
-                move = _begin(broker, partition, Path(target.path))
+                move = _begin(context, partition, Path(target.path))
                 if isinstance(move, int):
                     answer["error_code"] = move
                 else:
@@ -64,19 +63,21 @@ async def _answer(
     }
 
 
-def _begin(broker: Broker, partition: TopicPartition, target: Path) -> int | asyncio.Future[Any]:
+def _begin(
+    context: RequestContext, partition: TopicPartition, target: Path
+) -> int | asyncio.Future[Any]:
     """The code of what is wrong, or the beginning of the move."""
-    if target not in broker.log_dirs:
-        return _LOG_DIR_NOT_FOUND
-    if target in broker.logs.context.failures.offline:
-        return _STORAGE_ERROR
+    if target not in context.broker.replicas.log_dirs:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if target in context.broker.replicas.logs.context.failures.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        broker.log(partition.topic, partition.partition)
+        context.broker.replicas.log(partition.topic, partition.partition)
     except NotLeaderOrFollowerError:
         return ReplicaNotAvailableError.code
     except KafkaError as error:
         return error.code
-    return broker.moves.begin(partition, target)
+    return context.broker.replicas.moves.begin(partition, target)
 
 
 API = Api(34, "AlterReplicaLogDirs", 1, 2, handle, is_long=always)

@@ -1,4 +1,4 @@
-"""ApiVersions (18), versions 0 to 4: what is served, and the features of the cluster.
+"""ApiVersions (18), versions 0 to 4: the supported APIs, and the features of the cluster.
 
 Versions: 3 flexible, client software (KIP-511), features (KIP-584); 4 features whose lowest level
 is 0 (KIP-1022). A version that is not known is answered in version 0, by the dispatcher.
@@ -9,28 +9,26 @@ Source: kafka.server.KafkaApis.handleApiVersionsRequest, DefaultApiVersionManage
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.api_versions import ApiVersionsRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_INVALID_REQUEST = 42
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _ZERO_LEVELS_SINCE = 4
 _PRODUCE = 0
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: ApiVersionsRequest) -> Response:
     """Answers from the table of handlers."""
-    if call.api_version >= _SOFTWARE_SINCE:
+    if context.api_version >= _SOFTWARE_SINCE:
         software = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(text) for text in software):
-            return {"error_code": _INVALID_REQUEST}
-        call.peer.software = software
-    supported = broker.supported_features
+            return {"error_code": ErrorCode.INVALID_REQUEST}
+        context.peer.software = software
+    supported = context.broker.metadata.supported_features
     return {
         "api_keys": [
             {
@@ -39,17 +37,17 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 "min_version": 0 if key == _PRODUCE else low,
                 "max_version": high,
             }
-            for key, (low, high) in sorted(broker.api_versions.items())
+            for key, (low, high) in sorted(context.broker.api_versions.items())
         ],
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}
             for name, (low, high) in supported.items()
-            if low > 0 or call.api_version >= _ZERO_LEVELS_SINCE
+            if low > 0 or context.api_version >= _ZERO_LEVELS_SINCE
         ],
-        "finalized_features_epoch": broker.image.next_offset - 1,
+        "finalized_features_epoch": context.broker.metadata.image.next_offset - 1,
         "finalized_features": [
             {"name": name, "max_version_level": level, "min_version_level": level}
-            for name, level in broker.finalized_features().items()
+            for name, level in context.broker.metadata.finalized_features().items()
         ],
     }
 

@@ -7,34 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
 
 NOT_ASKED = -(2**31)
 """For operations that the client did not ask about."""
-
-_LEADER_NOT_AVAILABLE = 5
-_LISTENER_NOT_FOUND = 72
-
-# org.apache.kafka.common.acl.AclOperation, as bits
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << n for n in (3, 4, 5, 6, 7, 8))
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT = (1 << n for n in (9, 10, 11, 12))
-
-TOPIC_OPERATIONS = (
-    _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
-)
-"""All that may be done to a topic: there is no authorizer."""
-
-CLUSTER_OPERATIONS = (
-    _CREATE
-    | _ALTER
-    | _DESCRIBE
-    | _CLUSTER_ACTION
-    | _DESCRIBE_CONFIGS
-    | _ALTER_CONFIGS
-    | _IDEMPOTENT
-)
-"""All that may be done to the cluster."""
 
 
 def is_internal(topic: str) -> bool:
@@ -43,6 +23,18 @@ def is_internal(topic: str) -> bool:
     Source: org.apache.kafka.common.internals.Topic.isInternal.
     """
     return topic in INTERNAL_TOPICS
+
+
+def cluster_operations(context: RequestContext, *, is_asked: bool) -> int:
+    """The operations that a client may perform on the cluster, as bits; 0 if it may not know.
+
+    Source: AuthHelper.computeDescribeClusterResponse; KIP-430.
+    """
+    if not is_asked:
+        return NOT_ASKED
+    if not context.authorize_cluster(Operation.DESCRIBE):
+        return 0
+    return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def brokers_of(
@@ -74,9 +66,9 @@ def partition_fields(
     code = 0
     leader = partition.leader
     if leader == NO_LEADER or leader not in alive:
-        code, leader = _LEADER_NOT_AVAILABLE, NO_LEADER
+        code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
     elif image.brokers[leader].endpoint(listener) is None:
-        code, leader = _LISTENER_NOT_FOUND, NO_LEADER
+        code, leader = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
     return {
         "error_code": code,
         "partition_index": index,

@@ -1,25 +1,23 @@
 """Responses that wait for the controller's answer.
 
 A handler checks its request and asks; when the controller has answered, the response is made in
-slices (`broker.slices`), for it may be as long as the request.
+slices (`cordwood.network.slices`), for it may be as long as the request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from cordwood.broker.api import Fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import KafkaError
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Fields
 
 T = TypeVar("T")
 
 
 async def after_answer(
-    broker: Broker, asked: Awaitable[T], respond: Callable[[T], Fields]
+    context: RequestContext, asked: Awaitable[T], respond: Callable[[T], Fields]
 ) -> Fields:
     """The response that `respond` makes of the controller's answer.
 
@@ -27,7 +25,7 @@ async def after_answer(
         KafkaError: the controller refuses the request as a whole.
     """
     answer = await asked
-    return await broker.slices.run(lambda: respond(answer))
+    return await context.broker.thread.slices.run(lambda: respond(answer))
 
 
 async def all_or_error(

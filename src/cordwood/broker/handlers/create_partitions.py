@@ -1,4 +1,4 @@
-"""CreatePartitions (37), versions 0 to 3: topics get more partitions.
+"""CreatePartitions (37), versions 0 to 3: adds partitions to topics.
 
 Versions: 2 flexible; 3 throttling by quota (there is none).
 
@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import NewPartitions
-from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
+from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.create_partitions import CreatePartitionsRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> Response:
     """Makes what can be made, and answers for each topic."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     duplicate = InvalidRequestError("Duplicate topic name.")
@@ -30,6 +29,14 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         {"name": name, **error_fields(duplicate)}
         for name, count in in_steps(times.items(), every=16)
         if count > 1
+    ]
+    once = [name for name, count in times.items() if count == 1]
+    allowed = context.authorized(Operation.ALTER, ResourceType.TOPIC, in_steps(once, every=64))
+    denied = TopicAuthorizationError()
+    results += [
+        {"name": name, **error_fields(denied)}
+        for name in in_steps(once, every=16)
+        if name not in allowed
     ]
     wanted = [
         NewPartitions(
@@ -40,7 +47,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             else [each.broker_ids for each in topic.assignments],
         )
         for topic in in_steps(request.topics, every=16)
-        if times[topic.name] == 1
+        if topic.name in allowed
     ]
 
     def respond(errors: Sequence[KafkaError | None]) -> Fields:
@@ -50,8 +57,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         ]
         return {"results": [*results, *added]}
 
-    asked = broker.controller.create_partitions(wanted, validate_only=request.validate_only)
-    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+    asked = context.broker.controller.create_partitions(wanted, validate_only=request.validate_only)
+    return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
 API = Api(37, "CreatePartitions", 0, 3, handle, is_long=always)

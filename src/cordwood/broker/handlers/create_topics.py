@@ -1,4 +1,4 @@
-"""CreateTopics (19), versions 2 to 7: topics are made, or with validate_only only checked.
+"""CreateTopics (19), versions 2 to 7: creates topics; with validate_only, only validates.
 
 Versions: 5 number of partitions, replication factor and settings in the response, flexible; 6
 throttling by quota (there is none); 7 topic ids. Policies of create.topic.policy.class.name are not
@@ -12,50 +12,53 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
-from cordwood.model.kafka_errors import InvalidRequestError, KafkaError
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
-from cordwood.protocol.messages import field
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
+_SETTINGS_SINCE = 5
 _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
     """Makes what can be made, and answers for each topic by its name."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
+    once = [name for name, count in times.items() if count == 1]
+    creatable = set(once)
+    if not context.authorize_cluster(Operation.CREATE):
+        creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, once)
+    denied = [name for name in once if name not in creatable]
     wanted = [
-        _new_topic(topic) for topic in in_steps(request.topics, every=16) if times[topic.name] == 1
+        _new_topic(topic) for topic in in_steps(request.topics, every=16) if topic.name in creatable
     ]
     wanted.sort(key=lambda topic: is_reserved(topic.name))  # Kafka answers for these last
 
     def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> Fields:
-        return _response(broker, wanted, results, times, with_settings=call.api_version >= 5)
+        return _response(context, wanted, results, times, denied)
 
-    asked = broker.controller.create_topics(
-        wanted, validate_only=field(request, "validate_only", False)
-    )
-    return after_answer(broker, all_or_error(asked, len(wanted)), respond)
+    asked = context.broker.controller.create_topics(wanted, validate_only=request.validate_only)
+    return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 
 def _response(
-    broker: Broker,
+    context: RequestContext,
     wanted: Sequence[NewTopic],
     results: Sequence[CreatedTopic | KafkaError | None],
     times: Mapping[str, int],
-    *,
-    with_settings: bool,
+    denied: Sequence[str],
 ) -> Fields:
     topics = [
-        _result(broker, topic, result, with_settings=with_settings)
+        _result(context, topic, result)
         for topic, result in in_steps(zip(wanted, results, strict=True))
     ]
     duplicates = [
@@ -64,10 +67,14 @@ def _response(
         if count > 1
     ]
     prohibited = [each for each in topics if is_reserved(each["name"])]
-    return {"topics": [*topics[: len(topics) - len(prohibited)], *duplicates, *prohibited]}
+    unauthorized = [
+        _failed(name, TopicAuthorizationError("Authorization failed.")) for name in denied
+    ]
+    others = topics[: len(topics) - len(prohibited)]
+    return {"topics": [*others, *duplicates, *prohibited, *unauthorized]}
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,
@@ -78,14 +85,20 @@ def _new_topic(topic: Any) -> NewTopic:
 
 
 def _result(
-    broker: Broker,
+    context: RequestContext,
     topic: NewTopic,
     result: CreatedTopic | KafkaError | None,
-    *,
-    with_settings: bool,
 ) -> dict[str, Any]:
     if not isinstance(result, CreatedTopic):
         return _failed(topic.name, result)
+    if not context.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        return {
+            "name": result.name,
+            "topic_id": result.topic_id,
+            "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "configs": [],
+            **error_fields(None),
+        }
     fields: dict[str, Any] = {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -94,11 +107,11 @@ def _result(
         "configs": [],
         **error_fields(None),
     }
-    if with_settings:
+    if context.api_version >= _SETTINGS_SINCE:
         configs = {key: value for key, value in topic.configs.items() if value is not None}
         fields["configs"] = [
             {key: entry[key] for key in _OF_SETTINGS}
-            for entry in broker.configs.describe_new_topic(configs)
+            for entry in context.broker.configs.describe_new_topic(configs)
         ]
     return fields
 

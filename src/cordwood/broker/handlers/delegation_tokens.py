@@ -8,23 +8,25 @@ Source: kafka.server.KafkaApis.handleCreateTokenRequest and its neighbours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from cordwood.broker.request_context import RequestContext
+from cordwood.format.messages.message import Message
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Response
 
-from cordwood.broker.api import Api, Call, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_NOT_ALLOWED = 64
 _NONE = -1
 
 
-def refuse(_broker: Broker, _request: Any, _call: Call) -> Response:
+def refuse(_context: RequestContext, _request: Message) -> Response:
     """Refuses."""
-    times = dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), _NONE)
+    times = dict.fromkeys(("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"), _NONE)
     anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}
     requester = {f"token_requester_{name}": value for name, value in anonymous.items()}
-    return {"error_code": _NOT_ALLOWED, **times, **anonymous, **requester}
+    return {
+        "error_code": ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+        **times,
+        **anonymous,
+        **requester,
+    }
 
 
 APIS = (

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0 to 2: empty groups go, with all their offsets.
+"""DeleteGroups (42), versions 0 to 2: deletes empty groups with all their offsets.
 
 Versions: 2 flexible. Not served: groups of other protocols than the classic one
 (UNSUPPORTED_VERSION).
@@ -8,22 +8,24 @@ Source: kafka.server.KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.delete_groups import DeleteGroupsRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> Response:
     """Answers for each group when its tombstones are committed."""
     answers: dict[str, CoordinatorAnswer[int]] = {}
     for group_id in in_steps(dict.fromkeys(request.groups_names)):
-        answers[group_id] = CoordinatorAnswer(broker)
-        broker.groups.delete_group(group_id, answers[group_id])
+        answers[group_id] = CoordinatorAnswer(context)
+        if not context.authorize(Operation.DELETE, ResourceType.GROUP, group_id):
+            answers[group_id](ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            continue
+        context.broker.groups.delete_group(group_id, answers[group_id])
     if all(answer.is_there for answer in answers.values()):
         return _fields({group_id: answer.now() for group_id, answer in answers.items()})
     return _later(answers)

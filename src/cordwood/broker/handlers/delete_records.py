@@ -10,26 +10,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import is_internal
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import (
     InvalidTopicError,
     KafkaError,
     PolicyViolationError,
     RequestTimedOutError,
+    TopicAuthorizationError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 
 _NO_LOW_WATERMARK = -1
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Response:
     """Deletes, and answers with the low watermark of each partition."""
     topics: dict[str, dict[int, Any]] = {}
     for topic in in_steps(request.topics):
@@ -41,7 +41,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             {
                 "name": name,
                 "partitions": [
-                    _delete(broker, name, each, pending) for each in in_steps(partitions.values())
+                    _delete(context, name, each, pending) for each in in_steps(partitions.values())
                 ],
             }
             for name, partitions in in_steps(topics.items())
@@ -49,18 +49,22 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
     if not pending:
         return fields
-    operation = DelayedDeleteRecords(broker, fields, pending)
+    operation = DelayedDeleteRecords(context, fields, pending)
     keys = [(each.topic, each.partition_index) for each in pending]
-    broker.delayed.delete_records.try_complete_else_watch(
-        operation, keys, field(request, "timeout")
+    context.broker.replicas.delayed.delete_records.try_complete_else_watch(
+        operation, keys, request.timeout_ms
     )
     return operation.answer
 
 
-def _delete(broker: Broker, topic: str, asked: Any, pending: list[_Pending]) -> dict[str, Any]:
+def _delete(
+    context: RequestContext, topic: str, asked: DeleteRecordsPartition, pending: list[_Pending]
+) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": _NO_LOW_WATERMARK}
     try:
-        partition = broker.partition(topic, asked.partition_index)
+        if not context.authorize(Operation.DELETE, ResourceType.TOPIC, topic):
+            raise TopicAuthorizationError
+        partition = context.broker.replicas.partition(topic, asked.partition_index)
         if is_internal(topic):
             raise InvalidTopicError(f"Cannot delete records of internal topic {topic}.")
         log = partition.log
@@ -93,11 +97,13 @@ class DelayedDeleteRecords:
     Source: kafka.server.DelayedDeleteRecords.
     """
 
-    def __init__(self, broker: Broker, fields: Fields, pending: Sequence[_Pending]) -> None:
-        self._broker = broker
+    def __init__(
+        self, context: RequestContext, fields: Fields, pending: Sequence[_Pending]
+    ) -> None:
+        self._replicas = context.broker.replicas
         self._fields = fields
         self._pending = list(pending)
-        self.answer: asyncio.Future[Fields] = broker.loop.create_future()
+        self.answer: asyncio.Future[Fields] = context.broker.thread.loop.create_future()
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
         """As `cordwood.purgatory.purgatory.Operation`."""
@@ -107,7 +113,7 @@ class DelayedDeleteRecords:
     def _is_settled(self, each: _Pending) -> bool:
         """Whether all replicas have deleted the records, or this leader will never know."""
         try:
-            low = self._broker.partition(each.topic, each.partition_index).low_watermark
+            low = self._replicas.partition(each.topic, each.partition_index).low_watermark
         except KafkaError as error:
             each.answer["error_code"] = error.code
             return True

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48), versions 0 and 1: quotas of the entities that a filter lets through.
+"""DescribeClientQuotas (48), versions 0 and 1: quotas of entities that match a filter.
 
 Versions: 1 flexible.
 
@@ -7,27 +7,28 @@ Source: org.apache.kafka.image.ClientQuotasImage.describe; KIP-546.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _KINDS = ("user", "client-id", "ip")
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Response:
     """Answers from the image."""
+    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     try:
         exact, kinds = _filter(request.components)
     except KafkaError as error:
         return {"error_code": error.code, "error_message": str(error), "entries": None}
     entries = []
-    for entity, quotas in in_steps(broker.image.client_quotas.items(), every=16):
+    for entity, quotas in in_steps(context.broker.metadata.image.client_quotas.items(), every=16):
         names = dict(entity)
         if request.strict and len(names) != len(exact) + len(kinds):
             continue
@@ -74,7 +75,7 @@ def _filter(components: Any) -> tuple[dict[str, str | None], set[str]]:
     return exact, kinds
 
 
-def _require_match(component: Any) -> None:
+def _require_match(component: ComponentData) -> None:
     if component.match_type == _EXACT:
         if component.match is None:
             raise InvalidRequestError(

@@ -1,4 +1,4 @@
-"""DescribeCluster (60), versions 0 to 2: the brokers, and who is the controller.
+"""DescribeCluster (60), versions 0 to 2: the brokers and the controller.
 
 Versions: 1 controllers' own listeners (KIP-919), 2 fenced brokers (KIP-1073).
 
@@ -7,45 +7,41 @@ Source: kafka.server.AuthHelper.computeDescribeClusterResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Response
-from cordwood.broker.handlers.cluster_facts import CLUSTER_OPERATIONS, NOT_ASKED, brokers_of
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.broker.handlers.cluster_facts import brokers_of, cluster_operations
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.describe_cluster import DescribeClusterRequest
 
 _BROKERS, _CONTROLLERS = 1, 2
-_MISMATCHED_ENDPOINT_TYPE = 114
-_UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeClusterRequest) -> Response:
     """Answers from the image."""
-    endpoint_type = field(request, "endpoint_type", _BROKERS)
+    endpoint_type = request.endpoint_type
     if endpoint_type == _CONTROLLERS:
         return {
-            "error_code": _MISMATCHED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "error_message": "The request was sent to an endpoint of type BROKER, but we wanted "
             "an endpoint of type CONTROLLER",
         }
     if endpoint_type != _BROKERS:
         return {
-            "error_code": _UNSUPPORTED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"Unsupported endpoint type {endpoint_type}",
         }
-    operations = request.include_cluster_authorized_operations
     return {
-        "cluster_id": broker.cluster_id,
-        "controller_id": broker.node_id,
+        "cluster_id": context.broker.cluster_id,
+        "controller_id": context.broker.node_id,
         "brokers": brokers_of(
-            broker.image,
-            call.listener,
+            context.broker.metadata.image,
+            context.listener,
             "broker_id",
-            with_fenced=field(request, "include_fenced_brokers", False),
+            with_fenced=request.include_fenced_brokers,
         ),
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if operations else NOT_ASKED,
+        "cluster_authorized_operations": cluster_operations(
+            context, is_asked=request.include_cluster_authorized_operations
+        ),
     }
 
 

@@ -9,17 +9,17 @@ KIP-569, KIP-1142.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.config_authorization import config_authorization_error
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the "
@@ -27,7 +27,7 @@ _MALFORMED = (
 )
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response:
     """Answers from the image and the settings in force; a kind that none is fails all of them."""
     kinds = {int(kind) for kind in ConfigResource}
     if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
@@ -36,17 +36,24 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             "results": [_refused(asked, error) for asked in in_steps(request.resources, every=16)]
         }
     return {
-        "results": [_described(broker, asked, request) for asked in in_steps(request.resources)]
+        "results": [_described(context, asked, request) for asked in in_steps(request.resources)]
     }
 
 
-def _described(broker: Broker, asked: Any, request: Any) -> dict[str, Any]:
+def _described(
+    context: RequestContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> dict[str, Any]:
+    denied = config_authorization_error(
+        context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
+    )
+    if denied is not None:
+        return _refused(asked, denied)
     try:
-        entries = broker.configs.describe(
+        entries = context.broker.configs.describe(
             asked.resource_type,
             asked.resource_name,
             wanted=asked.configuration_keys,
-            documentation=field(request, "include_documentation", False),
+            documentation=request.include_documentation,
         )
     except KafkaError as error:
         return _refused(asked, error)
@@ -57,11 +64,13 @@ def _described(broker: Broker, asked: Any, request: Any) -> dict[str, Any]:
     return _result(asked, 0, "", entries)
 
 
-def _refused(asked: Any, error: KafkaError) -> dict[str, Any]:
+def _refused(asked: DescribeConfigsResource, error: KafkaError) -> dict[str, Any]:
     return _result(asked, error.code, str(error), [])
 
 
-def _result(asked: Any, code: int, text: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(
+    asked: DescribeConfigsResource, code: int, text: str, entries: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "error_code": code,
         "error_message": text,

@@ -1,56 +1,60 @@
 """DescribeGroups (15), versions 0 to 6: states and members of classic groups.
 
 Versions: 3 authorized operations, 4 static members, 5 flexible, 6 GROUP_ID_NOT_FOUND (KIP-1043)
-where older versions are told of a dead group.
+where older versions return a dead group.
 
 Source: kafka.server.KafkaApis.handleDescribeGroupsRequest, GroupMetadataManager.describeGroups.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
-from cordwood.coordinator.group.errors import GroupError
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_groups import DescribeGroupsRequest
 
 _NOT_FOUND_SINCE = 6
 
-# Read, delete, describe, describe configs, alter configs: bits by AclOperation.
-_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
-
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> Response:
     """Answers from memory."""
-    wants_operations = bool(field(request, "include_authorized_operations"))
-    operations = _GROUP_OPERATIONS if wants_operations else NOT_ASKED
+    wants_operations = bool(request.include_authorized_operations)
     groups = []
+    denied = []
     for group_id in in_steps(request.groups, every=8):
-        described = _describe(broker, group_id, call.api_version)
+        if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            denied.append({"group_id": group_id, "error_code": code, "group_state": ""})
+            continue
+        described = _describe(context, group_id, context.api_version)
         if not described.get("error_code"):
-            described["authorized_operations"] = operations
+            described["authorized_operations"] = (
+                context.authorized_operations(ResourceType.GROUP, group_id)
+                if wants_operations
+                else NOT_ASKED
+            )
         groups.append(described)
-    return {"groups": groups}
+    return {"groups": denied + groups}
 
 
-def _describe(broker: Broker, group_id: str, version: int) -> dict[str, Any]:
+def _describe(context: RequestContext, group_id: str, version: int) -> dict[str, Any]:
     try:
-        group = broker.groups.describe(group_id)
-        is_other = group is None and broker.groups.is_of_other_protocol(group_id)
+        group = context.broker.groups.describe(group_id)
+        is_other = group is None and context.broker.groups.is_of_other_protocol(group_id)
     except KafkaError as error:
         return {"group_id": group_id, "error_code": error.code, "group_state": ""}
     if group is not None:
         return _described(group)
     answer: dict[str, Any] = {"group_id": group_id, "group_state": GroupState.DEAD.value}
     if version >= _NOT_FOUND_SINCE:
-        answer["error_code"] = GroupError.GROUP_ID_NOT_FOUND
+        answer["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
         answer["error_message"] = (
             f"Group {group_id} is not a classic group."
             if is_other

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1 to 5: which partitions lie where, and how large they are.
+"""DescribeLogDirs (35), versions 1 to 5: directories, with partitions and their sizes.
 
 Versions: 2 flexible, 3 an error for the whole response, 4 total and usable bytes (KIP-827), 5
 cordoned directories (KIP-1066).
@@ -10,42 +10,44 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from cordwood.storage.log.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_STORAGE_ERROR = 56
 _UNKNOWN = -1
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Response:
     """Lists every directory, with the partitions asked for or all."""
+    if not context.authorize_cluster(Operation.DESCRIBE):
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     wanted = _wanted(request)
     by_directory: dict[Path, list[tuple[PartitionLog, bool]]] = defaultdict(list)
-    for log, is_future in in_steps(broker.logs_with_futures(), every=64):
+    for log, is_future in in_steps(context.broker.replicas.logs_with_futures(), every=64):
         partition = log.topic_partition
         if wanted is None or (partition.topic, partition.partition) in wanted:
             by_directory[log.log_dir].append((log, is_future))
-    offline = broker.logs.context.failures.offline
+    offline = context.broker.replicas.logs.context.failures.offline
     results: list[dict[str, Any]] = []
-    for directory in broker.log_dirs:
+    for directory in context.broker.replicas.log_dirs:
         if directory in offline:
             results.append(_offline(directory))
             continue
         try:
-            total, usable = broker.logs.context.fs.space(directory)
+            total, usable = context.broker.replicas.logs.context.fs.space(directory)
         except OSError:  # it has failed, and nothing was done there since
             results.append(_offline(directory))
             continue
         results.append(
             {
                 "log_dir": str(directory),
-                "topics": _topics(broker, by_directory[directory]),
+                "topics": _topics(context, by_directory[directory]),
                 "total_bytes": total,
                 "usable_bytes": usable,
             }
@@ -53,7 +55,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     return {"results": results}
 
 
-def _wanted(request: Any) -> set[tuple[str, int]] | None:
+def _wanted(request: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
     if request.topics is None:
         return None
     return {
@@ -65,29 +67,29 @@ def _wanted(request: Any) -> set[tuple[str, int]] | None:
 
 def _offline(directory: Path) -> dict[str, Any]:
     return {
-        "error_code": _STORAGE_ERROR,
+        "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
         "log_dir": str(directory),
         "total_bytes": _UNKNOWN,
         "usable_bytes": _UNKNOWN,
     }
 
 
-def _topics(broker: Broker, logs: list[tuple[PartitionLog, bool]]) -> list[dict[str, Any]]:
+def _topics(context: RequestContext, logs: list[tuple[PartitionLog, bool]]) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for log, is_future in in_steps(logs, every=16):
         topics[log.topic_partition.topic].append(
             {
                 "partition_index": log.topic_partition.partition,
                 "partition_size": log.size_bytes,
-                "offset_lag": _lag(broker, log) if is_future else 0,
+                "offset_lag": _lag(context, log) if is_future else 0,
                 "is_future_key": is_future,
             }
         )
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
-def _lag(broker: Broker, future: PartitionLog) -> int:
-    current = broker.logs.get(future.topic_partition)
+def _lag(context: RequestContext, future: PartitionLog) -> int:
+    current = context.broker.replicas.logs.get(future.topic_partition)
     return 0 if current is None else max(0, current.log_end_offset - future.log_end_offset)
 
 

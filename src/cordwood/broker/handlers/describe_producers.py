@@ -1,31 +1,32 @@
-"""DescribeProducers (61), version 0: who writes to a partition, and since when in a transaction.
+"""DescribeProducers (61), version 0: active producers and open transactions.
 
 Source: kafka.server.ReplicaManager.activeProducerState; KIP-664.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_producers import DescribeProducersRequest
 
 _NONE = -1
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeProducersRequest) -> Response:
     """Lists the producers that have not expired."""
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    _describe(broker, topic.name, index)
+                    _describe(context, topic.name, index)
                     for index in in_steps(topic.partition_indexes, every=8)
                 ],
             }
@@ -34,14 +35,17 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-def _describe(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+def _describe(context: RequestContext, topic: str, index: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition_index": index}
+    if not context.authorize(Operation.READ, ResourceType.TOPIC, topic):
+        error = TopicAuthorizationError("Topic authorization failed.")
+        return fields | error_fields(error)
     try:
         require_topic_name(topic)
-        log = broker.log(topic, index)
+        log = context.broker.replicas.log(topic, index)
     except KafkaError as error:
         # Of a partition that its topic lacks no more is said.
-        text = None if topic in broker.image.topics else str(error)
+        text = None if topic in context.broker.metadata.image.topics else str(error)
         return fields | {"error_code": error.code, "error_message": text}
     with log.lock:
         producers = list(log.producer_state.active_producers.items())

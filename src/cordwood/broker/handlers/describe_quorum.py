@@ -1,4 +1,4 @@
-"""DescribeQuorum (55), versions 0 to 2: the one voter of the metadata log, which leads.
+"""DescribeQuorum (55), versions 0 to 2: the only voter of the metadata log.
 
 Versions: 1 times of fetches; 2 directory ids, endpoints, texts of errors.
 
@@ -9,27 +9,27 @@ KIP-853.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import QuorumInfo
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_UNKNOWN_TOPIC_OR_PARTITION = 3
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.describe_quorum import DescribeQuorumRequest
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeQuorumRequest) -> Response:
     """Answers for partition 0 of the metadata log, and knows no other."""
+    context.require_cluster(Operation.DESCRIBE)
     asked = [
         (topic.topic_name, [partition.partition_index for partition in topic.partitions])
         for topic in request.topics
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return {"error_message": "", "topics": [_unknown(name, numbers) for name, numbers in asked]}
-    return _described(broker.controller.describe_quorum())
+    return _described(context.broker.controller.describe_quorum())
 
 
 async def _described(asked: Awaitable[QuorumInfo]) -> Fields:
@@ -69,7 +69,7 @@ def _unknown(topic: str, partitions: list[int]) -> dict[str, Any]:
         "partitions": [
             {
                 "partition_index": number,
-                "error_code": _UNKNOWN_TOPIC_OR_PARTITION,
+                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "error_message": "This server does not host this topic-partition.",
             }
             for number in partitions

@@ -5,29 +5,25 @@ Source: kafka.server.handlers.DescribeTopicPartitionsRequestHandler; KIP-966.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
-    TOPIC_OPERATIONS,
     is_internal,
     partition_fields,
 )
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_UNKNOWN_TOPIC_OR_PARTITION = 3
-_INVALID_TOPIC = 17
-_INVALID_REQUEST = 42
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Response:
     """Answers from the image, topics by name, up to the limit of partitions."""
-    image = broker.image
+    image = context.broker.metadata.image
     cursor = request.cursor
     names = {topic.name for topic in in_steps(request.topics, every=64)} or set(image.topics)
     first_partition = 0
@@ -36,23 +32,29 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         first_partition = cursor.partition_index
         is_amiss = bool(request.topics) and cursor.topic_name not in names
         if first_partition < 0 or is_amiss:
-            refused = {"error_code": _INVALID_REQUEST}
+            refused = {"error_code": ErrorCode.INVALID_REQUEST}
             return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
+    asked = names
+    names = context.authorized(Operation.DESCRIBE, ResourceType.TOPIC, in_steps(asked, every=64))
+    denied = [_unauthorized(name) for name in sorted(asked - names)] if request.topics else []
     limit = max(
         1,
-        min(request.response_partition_limit, broker.settings.max_request_partition_size_limit),
+        min(
+            request.response_partition_limit,
+            context.broker.settings.max_request_partition_size_limit,
+        ),
     )
     topics: list[dict[str, Any]] = []
     for name in in_steps(sorted(names)):
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
         if limit <= 0:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": at},
             }
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(context, name))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= at]
         shown, rest = indexes[:limit], indexes[limit:]
@@ -63,31 +65,37 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
                 "topic_id": topic.topic_id,
                 "is_internal": is_internal(name),
                 "partitions": [
-                    partition_fields(image, index, topic.partitions[index], call.listener)
+                    partition_fields(image, index, topic.partitions[index], context.listener)
                     for index in in_steps(shown, every=8)
                 ],
-                "topic_authorized_operations": TOPIC_OPERATIONS,
+                "topic_authorized_operations": context.authorized_operations(
+                    ResourceType.TOPIC, name
+                ),
             }
         )
         if rest:
             return {
-                "topics": topics,
+                "topics": topics + denied,
                 "next_cursor": {"topic_name": name, "partition_index": rest[0]},
             }
-    return {"topics": topics}
+    return {"topics": topics + denied}
 
 
-def _unknown(name: str) -> dict[str, Any]:
-    code = _UNKNOWN_TOPIC_OR_PARTITION
+def _unauthorized(name: str) -> dict[str, Any]:
+    return {"name": name, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+def _unknown(context: RequestContext, name: str) -> dict[str, Any]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         require_topic_name(name)
     except InvalidTopicError:
-        code = _INVALID_TOPIC
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return {
         "name": name,
         "error_code": code,
         "is_internal": is_internal(name),
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": context.authorized_operations(ResourceType.TOPIC, name),
     }
 
 

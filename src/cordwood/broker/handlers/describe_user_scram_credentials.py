@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), version 0: of whom the metadata log holds a password's digest.
+"""DescribeUserScramCredentials (50), version 0: users with SCRAM credentials.
 
 Nobody is authenticated here; the credentials are those that a Kafka left in the directory.
 
@@ -8,21 +8,22 @@ Source: org.apache.kafka.image.ScramImage.describe; KIP-554.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-_RESOURCE_NOT_FOUND = 91
-_DUPLICATE_RESOURCE = 92
-
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Response:
     """Lists mechanisms and iterations, never a digest."""
+    context.require_cluster(Operation.DESCRIBE)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for (mechanism, user), record in broker.image.scram_credentials.items():
+    for (mechanism, user), record in context.broker.metadata.image.scram_credentials.items():
         found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})
     if not request.users:
         return {
@@ -38,14 +39,14 @@ def _describe(user: str, count: int, found: dict[str, list[dict[str, Any]]]) -> 
     if count > 1:
         return {
             "user": user,
-            "error_code": _DUPLICATE_RESOURCE,
+            "error_code": ErrorCode.DUPLICATE_RESOURCE,
             "error_message": "Cannot describe SCRAM credentials for the same user twice in a "
             f"single request: {user}",
         }
     if user not in found:
         return {
             "user": user,
-            "error_code": _RESOURCE_NOT_FOUND,
+            "error_code": ErrorCode.RESOURCE_NOT_FOUND,
             "error_message": f"Attempt to describe a user credential that does not exist: {user}",
         }
     return {"user": user, "credential_infos": found[user]}

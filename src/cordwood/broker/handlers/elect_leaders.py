@@ -1,4 +1,4 @@
-"""ElectLeaders (43), versions 0 to 2: preferred leaders, or any where there is none.
+"""ElectLeaders (43), versions 0 to 2: preferred leaders, or any for leaderless partitions.
 
 Versions: 1 the type of election; 2 flexible.
 
@@ -8,26 +8,26 @@ Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders; KIP-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.elect_leaders import ElectLeadersRequest
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: ElectLeadersRequest) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
+    context.require_cluster(Operation.ALTER)
     wanted = None
     topics: dict[str, list[dict[str, Any]]]
     if request.topic_partitions is None:
-        topics = {name: [] for name in broker.image.topics}
+        topics = {name: [] for name in context.broker.metadata.image.topics}
     else:
         topics = {each.topic: [] for each in request.topic_partitions}
         wanted = [
@@ -35,7 +35,7 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
             for each in in_steps(request.topic_partitions)
             for number in in_steps(each.partitions, every=64)
         ]
-    election_type = field(request, "election_type", 0)
+    election_type = request.election_type
 
     def respond(answer: Sequence[ElectionResult] | KafkaError) -> Fields:
         if not isinstance(answer, KafkaError):
@@ -44,8 +44,8 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         results = _results({} if wanted is None else topics, failed)
         return {"error_code": answer.code, "replica_election_results": results}
 
-    asked = broker.controller.elect_leaders(wanted, election_type=election_type)
-    return after_answer(broker, result_or_error(asked), respond)
+    asked = context.broker.controller.elect_leaders(wanted, election_type=election_type)
+    return after_answer(context, result_or_error(asked), respond)
 
 
 def _results(

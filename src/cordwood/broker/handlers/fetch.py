@@ -1,4 +1,4 @@
-"""Fetch (1), versions 4 to 18: batches from partitions, waiting for more where there are too few.
+"""Fetch (1), versions 4 to 18: batches from partitions; waits if there are too few bytes.
 
 Versions: 5 log start offset, 7 sessions (KIP-227), 9 current leader epoch (KIP-320), 10 zstd, 11
 racks, 12 flexible and last fetched epoch (KIP-595), 13 topic ids (KIP-516), 15 replica state as a
@@ -17,12 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Encoded, Response
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.fetch_sessions import (
-    FINAL_EPOCH,
     NO_SESSION,
     FetchContext,
     FetchPartition,
@@ -30,6 +29,8 @@ from cordwood.broker.fetch_sessions import (
 )
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
@@ -40,21 +41,21 @@ from cordwood.model.kafka_errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     StorageError,
+    TopicAuthorizationError,
     UnknownLeaderEpochError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
+from cordwood.network.api import Api, Encoded, Response
+from cordwood.protocol.apis.fetch import FetchRequest
 from cordwood.storage.log.log_reader import Isolation
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_SERVER_ERROR = -1
 _TOPIC_IDS_SINCE = 13
+# Looked up once: members of an enum are slow to look up.
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
 _INLINE_PARTITIONS_MAX = 256
@@ -69,21 +70,20 @@ _NOT_FAILED = (
     StorageError,
     OffsetOutOfRangeError,
     InconsistentTopicIdError,
+    TopicAuthorizationError,
 )
 
 
-_NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+_NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError)
 
 
 class _Fetch(NamedTuple):
     """One request, as every attempt at it needs it."""
 
-    broker: Broker
-    context: FetchContext
+    context: RequestContext
+    fetch_context: FetchContext
     isolation: Isolation
     max_bytes: int
-    version: int
-    client: str | None
 
 
 class _Read(NamedTuple):
@@ -93,38 +93,42 @@ class _Read(NamedTuple):
     """An error, or a log that has diverged: there is no use in waiting."""
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: FetchRequest) -> Response:
     """Answers at once if there is enough, or nothing to wait for."""
-    version = call.api_version
     try:
-        context = _context(broker, request, version)
+        fetch_context = _fetch_context(context, request)
     except (
         FetchSessionIdNotFoundError,
         FetchSessionTopicIdError,
         InvalidFetchSessionEpochError,
     ) as error:
-        return build_response(version, error_code=error.code, session_id=NO_SESSION, answers=[])
+        return build_response(
+            context.api_version, error_code=error.code, session_id=NO_SESSION, answers=[]
+        )
     fetch = _Fetch(
-        broker,
         context,
+        fetch_context,
         Isolation.TXN_COMMITTED
         if request.isolation_level == _READ_COMMITTED
         else Isolation.HIGH_WATERMARK,
-        min(request.max_bytes, broker.settings.fetch_max_bytes),
-        version,
-        call.client_id,
+        min(request.max_bytes, context.broker.settings.fetch_max_bytes),
     )
-    wait_ms = field(request, "max_wait")
+    wait_ms = request.max_wait_ms
     min_bytes = min(request.min_bytes, fetch.max_bytes)  # what is full is not waited for
     read = _read_all(fetch)
-    if wait_ms <= 0 or not context.partitions or read.is_final or read.size_bytes >= min_bytes:
+    if (
+        wait_ms <= 0
+        or not fetch_context.partitions
+        or read.is_final
+        or read.size_bytes >= min_bytes
+    ):
         return _respond(fetch, read)
     return _delay(fetch, read, wait_ms, min_bytes - read.size_bytes)
 
 
-def _context(broker: Broker, request: Any, version: int) -> FetchContext:
-    names: Mapping[Any, str] = broker.image.topic_names
-    by_id = version >= _TOPIC_IDS_SINCE
+def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchContext:
+    names: Mapping[Any, str] = context.broker.metadata.image.topic_names
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
     asked = []
     for topic in in_steps(request.topics):
         topic_id = topic.topic_id if by_id else None
@@ -135,8 +139,8 @@ def _context(broker: Broker, request: Any, version: int) -> FetchContext:
                     PartitionKey(topic_id, name, each.partition),
                     fetch_offset=each.fetch_offset,
                     max_bytes=each.partition_max_bytes,
-                    current_leader_epoch=getattr(each, "current_leader_epoch", _NO_EPOCH),
-                    last_fetched_epoch=getattr(each, "last_fetched_epoch", _NO_EPOCH),
+                    current_leader_epoch=each.current_leader_epoch,
+                    last_fetched_epoch=each.last_fetched_epoch,
                 )
             )
     forgotten = [
@@ -145,12 +149,12 @@ def _context(broker: Broker, request: Any, version: int) -> FetchContext:
             names.get(topic.topic_id, "") if by_id else topic.topic,
             index,
         )
-        for topic in getattr(request, "forgotten_topics_data", ())
+        for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    return broker.fetch_sessions.context(
-        session_id=getattr(request, "session_id", NO_SESSION),
-        epoch=getattr(request, "session_epoch", FINAL_EPOCH),
+    return context.broker.fetch_sessions.context(
+        session_id=request.session_id,
+        epoch=request.session_epoch,
         asked=asked,
         forgotten=forgotten,
         uses_topic_ids=by_id,
@@ -166,7 +170,7 @@ def _read_all(fetch: _Fetch) -> _Read:
     total = 0
     is_final = False
     answers = []
-    for wanted in in_steps(fetch.context.partitions, every=8):
+    for wanted in in_steps(fetch.fetch_context.partitions, every=8):
         answer = _read_one(fetch, wanted, left, min_one=total == 0)
         answers.append(answer)
         if answer.error_code or answer.diverging is not None:
@@ -180,9 +184,9 @@ def _read_all(fetch: _Fetch) -> _Read:
 def _read_one(
     fetch: _Fetch, wanted: FetchPartition, left: int, *, min_one: bool
 ) -> PartitionAnswer:
-    broker, key = fetch.broker, wanted.key
+    context, key = fetch.context, wanted.key
     try:
-        partition = _partition(broker, key)
+        partition = _partition(context, key)
         partition.check_epoch(wanted.current_leader_epoch)
         log = partition.log
         if wanted.last_fetched_epoch != _NO_EPOCH:
@@ -220,24 +224,26 @@ def _read_one(
         )
     except KafkaError as error:
         if not isinstance(error, _NOT_FAILED):
-            broker.metrics.fetch_failed(key.topic)
+            context.broker.metrics.fetch_failed(key.topic)
         # Kafka says this before it reads, and then leaves no null.
         aborted = () if isinstance(error, _NOT_THERE) else None
         return PartitionAnswer(wanted, error_code=error.code, aborted=aborted)
     except Exception:
-        broker.metrics.fetch_failed(key.topic)
+        context.broker.metrics.fetch_failed(key.topic)
         _log.exception(
             "Error processing fetch with max size %s of %s-%s", left, key.topic, key.partition
         )
-        return PartitionAnswer(wanted, error_code=_UNKNOWN_SERVER_ERROR)
+        return PartitionAnswer(wanted, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _partition(broker: Broker, key: PartitionKey) -> Partition:
-    if key.topic_id is None:
-        return broker.partition(key.topic, key.partition)
-    if not key.topic:
+def _partition(context: RequestContext, key: PartitionKey) -> Partition:
+    if key.topic_id is not None and not key.topic:
         raise UnknownTopicIdError("This server does not host this topic ID.")
-    partition = broker.partition(key.topic, key.partition)
+    if not context.authorize(_READ, _TOPIC, key.topic):
+        raise TopicAuthorizationError
+    if key.topic_id is None:
+        return context.broker.replicas.partition(key.topic, key.partition)
+    partition = context.broker.replicas.partition(key.topic, key.partition)
     if partition.topic_id != key.topic_id:
         raise InconsistentTopicIdError("The topic has another ID than the one in the request.")
     return partition
@@ -256,7 +262,7 @@ class DelayedFetch:
         self._fetch = fetch
         self._read = read
         self._missing = missing_bytes
-        self.answer: asyncio.Future[Encoded] = fetch.broker.loop.create_future()
+        self.answer: asyncio.Future[Encoded] = fetch.context.broker.thread.loop.create_future()
 
     @property
     def keys(self) -> Iterator[PartitionName]:
@@ -276,7 +282,7 @@ class DelayedFetch:
     def _has_changed(self, read: PartitionAnswer) -> bool:
         """Whether a partition is not as it was when it was read."""
         try:
-            partition = _partition(self._fetch.broker, read.wanted.key)
+            partition = _partition(self._fetch.context, read.wanted.key)
         except KafkaError:
             return True
         return partition.log.high_watermark != read.high_watermark
@@ -289,13 +295,15 @@ class DelayedFetch:
 
         Not in this one: what has appended has its own answer to give first.
         """
-        self._fetch.broker.loop.call_soon(self._finish)
+        self._fetch.context.broker.thread.loop.call_soon(self._finish)
 
     def _finish(self) -> None:
         if self.answer.done():
             return
-        if len(self._fetch.context.partitions) > _INLINE_PARTITIONS_MAX:
-            self._fetch.broker.slices.run(self._read_again).add_done_callback(self._finished)
+        if len(self._fetch.fetch_context.partitions) > _INLINE_PARTITIONS_MAX:
+            self._fetch.context.broker.thread.slices.run(self._read_again).add_done_callback(
+                self._finished
+            )
             return
         try:
             self.answer.set_result(self._read_again())
@@ -318,7 +326,9 @@ class DelayedFetch:
 def _delay(fetch: _Fetch, read: _Read, wait_ms: int, missing_bytes: int) -> Response:
     """Waits until the partitions have grown by so many bytes, or the client has gone."""
     operation = DelayedFetch(fetch, read, missing_bytes)
-    delayed = fetch.broker.delayed.fetch.try_complete_else_watch(operation, operation.keys, wait_ms)
+    delayed = fetch.context.broker.replicas.delayed.fetch.try_complete_else_watch(
+        operation, operation.keys, wait_ms
+    )
     operation.answer.add_done_callback(lambda _: delayed.cancel())
     return operation.answer
 
@@ -327,10 +337,10 @@ def _delay(fetch: _Fetch, read: _Read, wait_ms: int, missing_bytes: int) -> Resp
 
 
 def _respond(fetch: _Fetch, read: _Read) -> Encoded:
-    context = fetch.context
+    context = fetch.fetch_context
     session = context.session
     answers = read.answers
-    _count(fetch.broker, answers)
+    _count(fetch.context, answers)
     if session is not None:
         if context.is_incremental:
             answers = [answer for answer in in_steps(answers, every=64) if _is_news(answer)]
@@ -340,7 +350,7 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
         if context.is_incremental:
             session.served_last([a.wanted.key for a in answers if a.size_bytes])
     return build_response(
-        fetch.version,
+        fetch.context.api_version,
         error_code=0,
         session_id=NO_SESSION if session is None else session.id,
         answers=answers,
@@ -359,23 +369,26 @@ def _is_news(answer: PartitionAnswer) -> bool:
     )
 
 
-def _count(broker: Broker, answers: list[PartitionAnswer]) -> None:
-    metrics = broker.metrics
+def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
+    metrics = context.broker.metrics
     for answer in in_steps(answers, every=16):
         topic = answer.wanted.key.topic
-        if answer.error_code and topic not in broker.image.topics:
+        if answer.error_code and (
+            answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            or topic not in context.broker.metadata.image.topics
+        ):
             continue
         for each in (metrics.topic(topic), metrics.all_topics):
             each.total_fetch_requests += 1
             each.bytes_out += answer.size_bytes
 
 
-def _is_long(broker: Broker, request: Any) -> bool:
+def _is_long(context: RequestContext, request: FetchRequest) -> bool:
     """Whether it is of a session with many partitions."""
-    session_id = getattr(request, "session_id", NO_SESSION)
+    session_id = request.session_id
     return (
         session_id != NO_SESSION
-        and broker.fetch_sessions.size_of(session_id) > _INLINE_PARTITIONS_MAX
+        and context.broker.fetch_sessions.size_of(session_id) > _INLINE_PARTITIONS_MAX
     )
 
 

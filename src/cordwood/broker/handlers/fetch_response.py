@@ -8,11 +8,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from cordwood.broker.api import Encoded, Part
 from cordwood.broker.fetch_sessions import FetchPartition
+from cordwood.format.messages.primitives import write_uvarint
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import write_uvarint
+from cordwood.network.api import Encoded, Part
 from cordwood.storage.segment.batch_walk import FileRange
 
 _FLEXIBLE_SINCE = 12

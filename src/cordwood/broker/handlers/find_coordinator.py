@@ -1,7 +1,7 @@
-"""FindCoordinator (10), versions 0 to 6: which broker coordinates a group.
+"""FindCoordinator (10), versions 0 to 6: the coordinator of a group.
 
 Versions: 1 kinds of keys, 3 flexible, 4 several keys at once (KIP-699), 6 share groups. The topic
-that groups are kept in is made when somebody first asks; that client is told to ask again.
+that groups are kept in is made when somebody first asks; that client gets a retriable error.
 
 Not served: coordinators of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take
 for final) and of share groups (INVALID_REQUEST, as of a Kafka without them).
@@ -12,29 +12,22 @@ Source: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from cordwood.broker.api import Api, Call, Fields, Response
-from cordwood.coordinator.group.errors import GroupError
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.find_coordinator import FindCoordinatorRequest
 
 _log = logging.getLogger(__name__)
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
+_SHARE_SINCE = 6
 _NO_NODE = {"node_id": -1, "host": "", "port": -1}
-_MESSAGES = {
-    GroupError.NONE: "NONE",
-    GroupError.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    GroupError.INVALID_REQUEST: (
-        "This most likely occurs because of a request being malformed by the client library or the "
-        "message was sent to an incompatible broker. See the broker logs for more details."
-    ),
-}
 
 
 class _Found(NamedTuple):
@@ -43,34 +36,36 @@ class _Found(NamedTuple):
     message: str
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
-    """Answers with this broker, or why not."""
-    asks_for_group = getattr(request, "key_type", _GROUP) == _GROUP
-    if call.api_version >= _BATCHED_SINCE:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> Response:
+    """Answers with this broker, or with the reason why there is no coordinator."""
+    asks_for_group = request.key_type == _GROUP
+    if context.api_version >= _BATCHED_SINCE:
         asks_for_group &= bool(request.coordinator_keys)
-    if asks_for_group and GROUP_METADATA_TOPIC not in broker.image.topics:
-        return _after_creation(broker, request, call)
-    return _response(broker, request, call)
+    if asks_for_group and GROUP_METADATA_TOPIC not in context.broker.metadata.image.topics:
+        return _after_creation(context, request)
+    return _response(context, request)
 
 
-async def _after_creation(broker: Broker, request: Any, call: Call) -> Fields:
+async def _after_creation(context: RequestContext, request: FindCoordinatorRequest) -> Fields:
     """As `_response`, of which every key has no coordinator yet: the topic is created now."""
-    (error,) = await broker.auto_create_topics([GROUP_METADATA_TOPIC])
+    (error,) = await context.broker.topic_creation.create([GROUP_METADATA_TOPIC])
     if error is not None:
         _log.warning("Auto topic creation of %s failed: %s", GROUP_METADATA_TOPIC, error)
-    return await broker.slices.run(lambda: _response(broker, request, call, is_new=True))
+    return await context.broker.thread.slices.run(lambda: _response(context, request, is_new=True))
 
 
-def _response(broker: Broker, request: Any, call: Call, *, is_new: bool = False) -> Fields:
-    kind = getattr(request, "key_type", _GROUP)
-    if call.api_version >= _BATCHED_SINCE:
+def _response(
+    context: RequestContext, request: FindCoordinatorRequest, *, is_new: bool = False
+) -> Fields:
+    kind = request.key_type
+    if context.api_version >= _BATCHED_SINCE:
         return {
             "coordinators": [
-                _coordinator(broker, kind, key, call, is_new=is_new)
+                _coordinator(context, kind, key, is_new=is_new)
                 for key in in_steps(request.coordinator_keys, every=16)
             ]
         }
-    found = _find(broker, kind, request.key, call, is_new=is_new)
+    found = _find(context, kind, request.key, is_new=is_new)
     return {
         "error_code": found.error_code,
         "error_message": found.message,
@@ -78,10 +73,8 @@ def _response(broker: Broker, request: Any, call: Call, *, is_new: bool = False)
     }
 
 
-def _coordinator(
-    broker: Broker, kind: int, key: str, call: Call, *, is_new: bool
-) -> dict[str, Any]:
-    found = _find(broker, kind, key, call, is_new=is_new)
+def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
+    found = _find(context, kind, key, is_new=is_new)
     is_silent = kind in {_GROUP, _SHARE}
     return {
         "key": key,
@@ -91,31 +84,38 @@ def _coordinator(
     }
 
 
-def _find(broker: Broker, kind: int, key: str, call: Call, *, is_new: bool) -> _Found:
+def _find(context: RequestContext, kind: int, key: str, *, is_new: bool) -> _Found:
+    if kind == _GROUP and not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
+        return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED, _NO_NODE, "Group authorization failed.")
+    if kind == _SHARE and context.api_version >= _SHARE_SINCE:
+        context.require_cluster(Operation.CLUSTER_ACTION)
     if kind == _TRANSACTION:
-        refusal = broker.refused_transactions.refuse(
-            key, client_id=call.client_id, client_host=call.client_host
+        if not context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _Found(code, _NO_NODE, "Transactional Id authorization failed.")
+        refusal = context.broker.refused_transactions.refuse(
+            key, client_id=context.client_id, client_host=context.client_host
         )
         return _Found(refusal.code, _NO_NODE, str(refusal))
     if kind != _GROUP:
-        return _no_coordinator(GroupError.INVALID_REQUEST)
-    image = broker.image
+        return _no_coordinator(ErrorCode.INVALID_REQUEST)
+    image = context.broker.metadata.image
     if is_new or GROUP_METADATA_TOPIC not in image.topics:
-        return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
-    partition = image.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
+        return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = image.partition(GROUP_METADATA_TOPIC, context.broker.groups.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
-    endpoint = None if leader is None or leader.fenced else leader.endpoint(call.listener)
+    endpoint = None if leader is None or leader.fenced else leader.endpoint(context.listener)
     if leader is None or endpoint is None:
-        return _no_coordinator(GroupError.COORDINATOR_NOT_AVAILABLE)
+        return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Found(
-        GroupError.NONE,
+        ErrorCode.NONE,
         {"node_id": leader.broker_id, "host": endpoint.host, "port": endpoint.port},
-        _MESSAGES[GroupError.NONE],
+        ErrorCode.NONE.name,
     )
 
 
-def _no_coordinator(error: GroupError) -> _Found:
-    return _Found(error, _NO_NODE, _MESSAGES[error])
+def _no_coordinator(error: ErrorCode) -> _Found:
+    return _Found(error, _NO_NODE, error.message)
 
 
 API = Api(10, "FindCoordinator", 0, 6, handle)

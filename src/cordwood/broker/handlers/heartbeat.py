@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0 to 4: a member is alive, and hears whether to rejoin.
+"""Heartbeat (12), versions 0 to 4: keeps a session alive, says whether to rejoin.
 
 Versions: 3 static members, 4 flexible.
 
@@ -7,23 +7,21 @@ Source: kafka.server.KafkaApis.handleHeartbeatRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.protocol.messages import field
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.heartbeat import HeartbeatRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: HeartbeatRequest) -> Response:
     """Answers with an error code alone."""
-    answer = CoordinatorAnswer[int](broker)
-    broker.groups.heartbeat(
+    context.require_group(Operation.READ, request.group_id)
+    answer = CoordinatorAnswer[int](context)
+    context.broker.groups.heartbeat(
         request.group_id,
         request.member_id,
-        field(request, "group_instance_id"),
+        request.group_instance_id,
         request.generation_id,
         answer,
     )

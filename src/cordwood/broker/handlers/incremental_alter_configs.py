@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), versions 0 to 1: sets, deletes, appends to, takes from settings.
+"""IncrementalAlterConfigs (44), versions 0 to 1: sets, deletes, appends, subtracts.
 
 Versions: 1 flexible. Topics, this broker or '' for all, its loggers, client metrics, groups.
 
@@ -8,18 +8,17 @@ ConfigurationControlManager.incrementalAlterConfigs, Kafka 4.3; KIP-339, KIP-412
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
-from cordwood.broker.api import Api, Call, Response, always
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
     resources = [
         Resource(
@@ -32,8 +31,13 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
         )
         for each in in_steps(request.resources, every=8)
     ]
-    outcomes = broker.configs.check_incremental(resources, validate_only=request.validate_only)
-    return carry_out(broker, request.resources, outcomes, validate_only=request.validate_only)
+    return carry_out(
+        context,
+        request.resources,
+        resources,
+        partial(context.broker.configs.check_incremental, validate_only=request.validate_only),
+        validate_only=request.validate_only,
+    )
 
 
 API = Api(44, "IncrementalAlterConfigs", 0, 1, handle, is_long=always)

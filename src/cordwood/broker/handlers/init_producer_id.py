@@ -12,34 +12,39 @@ Source: kafka.server.KafkaApis.handleInitProducerIdRequest, RPCProducerIdManager
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.init_producer_id import InitProducerIdRequest
 
-from cordwood.broker.api import Api, Call, Fields, Response
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_INVALID_REQUEST = 42
 _NONE = {"producer_id": -1, "producer_epoch": -1}
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
     """Gives the next id, with epoch 0."""
     if request.transactional_id is not None:
+        if not context.authorize(
+            Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        ):
+            return _NONE | {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
         if not request.transactional_id:
-            return _NONE | {"error_code": _INVALID_REQUEST}
-        refusal = broker.refused_transactions.refuse(
-            request.transactional_id, client_id=call.client_id, client_host=call.client_host
+            return _NONE | {"error_code": ErrorCode.INVALID_REQUEST}
+        refusal = context.broker.refused_transactions.refuse(
+            request.transactional_id, client_id=context.client_id, client_host=context.client_host
         )
         return _NONE | {"error_code": refusal.code}
-    if (field(request, "producer_id", -1) == -1) != (field(request, "producer_epoch", -1) == -1):
-        return _NONE | {"error_code": _INVALID_REQUEST}
-    return _next(broker)
+    if not context.authorize_cluster(Operation.IDEMPOTENT_WRITE) and not context.authorize_any(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
+        return _NONE | {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _NONE | {"error_code": ErrorCode.INVALID_REQUEST}
+    return _next(context)
 
 
-async def _next(broker: Broker) -> Fields:
-    return {"producer_id": await broker.producer_ids.next_id(), "producer_epoch": 0}
+async def _next(context: RequestContext) -> Fields:
+    return {"producer_id": await context.broker.producer_ids.next_id(), "producer_epoch": 0}
 
 
 API = Api(22, "InitProducerId", 0, 5, handle)

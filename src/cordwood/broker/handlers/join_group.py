@@ -8,45 +8,43 @@ Source: kafka.server.KafkaApis.handleJoinGroupRequest, JoinGroupRequest, JoinGro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import Client, JoinAnswer, JoinRequest, Protocol
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.join_group import JoinGroupRequest
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NULLABLE_PROTOCOL_SINCE = 7
 _SKIPS_ASSIGNMENT_SINCE = 9
+_REBALANCE_TIMEOUT_SINCE = 1
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: JoinGroupRequest) -> Response:
     """Answers when the group's next generation begins."""
-    answer = CoordinatorAnswer[JoinAnswer](broker)
-    broker.groups.join(_question(request, call), answer)
-    return answer.response(lambda found: _fields(found, call.api_version))
+    context.require_group(Operation.READ, request.group_id)
+    answer = CoordinatorAnswer[JoinAnswer](context)
+    context.broker.groups.join(_question(context, request), answer)
+    return answer.response(lambda found: _fields(found, context.api_version))
 
 
-def _question(request: Any, call: Call) -> JoinRequest:
-    session_timeout_ms = field(request, "session_timeout")
-    rebalance_timeout_ms = field(request, "rebalance_timeout")
+def _question(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
+    has_rebalance_timeout = context.api_version >= _REBALANCE_TIMEOUT_SINCE
     return JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
-        group_instance_id=field(request, "group_instance_id"),
-        client=Client(call.client_id or "", f"/{call.client_host}"),
-        session_timeout_ms=session_timeout_ms,
+        group_instance_id=request.group_instance_id,
+        client=Client(context.client_id or "", f"/{context.client_host}"),
+        session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=(
-            session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
+            request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms
         ),
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
-        needs_member_id=call.api_version >= _MEMBER_ID_REQUIRED_SINCE,
-        may_skip_assignment=call.api_version >= _SKIPS_ASSIGNMENT_SINCE,
-        reason=field(request, "reason"),
+        needs_member_id=context.api_version >= _MEMBER_ID_REQUIRED_SINCE,
+        may_skip_assignment=context.api_version >= _SKIPS_ASSIGNMENT_SINCE,
+        reason=request.reason,
     )
 
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (13), versions 0 to 5: members leave, or an administrator takes them out.
+"""LeaveGroup (13), versions 0 to 5: members leave, or an administrator removes them.
 
 Versions: 3 several members, static ones too (KIP-345), 4 flexible, 5 a reason.
 
@@ -7,31 +7,30 @@ Source: kafka.server.KafkaApis.handleLeaveGroupRequest, LeaveGroupResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import LeaveReply, LeavingMember
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.leave_group import LeaveGroupRequest
 
 _SEVERAL_SINCE = 3
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: LeaveGroupRequest) -> Response:
     """Answers for each member; for one alone, in old versions, as for all."""
-    is_single = call.api_version < _SEVERAL_SINCE
+    context.require_group(Operation.READ, request.group_id)
+    is_single = context.api_version < _SEVERAL_SINCE
     leaving = (
         [LeavingMember(request.member_id)]
         if is_single
         else [
-            LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
+            LeavingMember(each.member_id, each.group_instance_id, each.reason)
             for each in request.members
         ]
     )
-    answer = CoordinatorAnswer[LeaveReply](broker)
-    broker.groups.leave(request.group_id, leaving, answer)
+    answer = CoordinatorAnswer[LeaveReply](context)
+    context.broker.groups.leave(request.group_id, leaving, answer)
     return answer.response(lambda reply: _fields(reply, is_single=is_single))
 
 

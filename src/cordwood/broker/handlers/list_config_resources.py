@@ -1,4 +1,4 @@
-"""ListConfigResources (74), versions 0 to 1: what there is that DescribeConfigs can be asked of.
+"""ListConfigResources (74), versions 0 to 1: the resources that have settings.
 
 Versions: 0 only names the subscriptions of client metrics, 1 resources of the kinds asked for, all
 if none is. Topics and brokers are those there are; groups and subscriptions those with settings.
@@ -9,40 +9,39 @@ Source: kafka.server.KafkaApis.handleListConfigResources, Kafka 4.3; KIP-1000, K
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_UNSUPPORTED_VERSION = 35
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.list_config_resources import ListConfigResourcesRequest
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: ListConfigResourcesRequest) -> Response:
     """Answers from the image."""
-    if call.api_version == 0:
+    context.require_cluster(Operation.DESCRIBE_CONFIGS)
+    if context.api_version == 0:
         wanted = [int(ConfigResource.CLIENT_METRICS)]
     else:
         wanted = [int(kind) for kind in request.resource_types] or [
             int(kind) for kind in ConfigResource
         ]
     if not set(wanted).issubset(int(kind) for kind in ConfigResource):
-        return {"error_code": _UNSUPPORTED_VERSION, "config_resources": []}
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
     return {
         "error_code": 0,
         "config_resources": [
             {"resource_name": name, "resource_type": kind}
             for kind in dict.fromkeys(wanted)
-            for name in in_steps(_names(broker, kind), every=64)
+            for name in in_steps(_names(context, kind), every=64)
         ],
     }
 
 
-def _names(broker: Broker, kind: int) -> Iterable[str]:
-    image = broker.image
+def _names(context: RequestContext, kind: int) -> Iterable[str]:
+    image = context.broker.metadata.image
     match kind:
         case ConfigResource.TOPIC:
             return list(image.topics)

@@ -1,4 +1,4 @@
-"""ListGroups (16), versions 0 to 5: all groups, or those in some states and of some types.
+"""ListGroups (16), versions 0 to 5: all groups, or those of given states and types.
 
 Versions: 3 flexible, 4 states (KIP-518), 5 types (KIP-848). Waits until all groups are known.
 
@@ -8,37 +8,36 @@ Source: kafka.server.KafkaApis.handleListGroupsRequest, GroupCoordinatorService.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.list_groups import ListGroupsRequest
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: ListGroupsRequest) -> Response:
     """Answers from memory."""
-    loaded: asyncio.Future[None] = broker.loop.create_future()
+    loaded: asyncio.Future[None] = context.broker.thread.loop.create_future()
 
     def go_on() -> None:
         if not loaded.done():
             loaded.set_result(None)
 
-    broker.groups.when_loaded(go_on)
-    return _list(broker, request) if loaded.done() else _later(broker, request, loaded)
+    context.broker.groups.when_loaded(go_on)
+    return _list(context, request) if loaded.done() else _later(context, request, loaded)
 
 
-async def _later(broker: Broker, request: Any, loaded: asyncio.Future[None]) -> Fields:
+async def _later(
+    context: RequestContext, request: ListGroupsRequest, loaded: asyncio.Future[None]
+) -> Fields:
     await loaded
-    return _list(broker, request)
+    return _list(context, request)
 
 
-def _list(broker: Broker, request: Any) -> Fields:
-    groups = broker.groups.list_groups(
-        field(request, "states_filter", ()), field(request, "types_filter", ())
-    )
+def _list(context: RequestContext, request: ListGroupsRequest) -> Fields:
+    groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
+    sees_all = context.authorize_cluster(Operation.DESCRIBE)
     return {
         "groups": [
             {
@@ -48,6 +47,7 @@ def _list(broker: Broker, request: Any) -> Fields:
                 "group_type": group.group_type,
             }
             for group in in_steps(groups, every=64)
+            if sees_all or context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
     }
 

@@ -10,11 +10,15 @@ Source: kafka.server.KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffs
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -24,13 +28,8 @@ from cordwood.storage.log.log_reader import (
     Isolation,
 )
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
 _CONSUMER = -1
 _READ_COMMITTED = 1
-_INVALID_REQUEST = 42
-_UNSUPPORTED_VERSION = 35
 _NO_EPOCH = -1
 _SINCE = {
     MAX_TIMESTAMP: 7,
@@ -41,10 +40,10 @@ _SINCE = {
 _LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Response:
     """Looks every partition up; one that is asked for twice is refused, and answered once."""
     isolation = Isolation.HIGH_WATERMARK
-    if getattr(request, "isolation_level", 0) == _READ_COMMITTED:
+    if request.isolation_level == _READ_COMMITTED:
         isolation = Isolation.TXN_COMMITTED
     elif request.replica_id != _CONSUMER:
         isolation = Isolation.LOG_END
@@ -55,13 +54,19 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     )
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in in_steps(request.topics):
+        is_allowed = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
-            topics.setdefault(topic.name, {})[index] = (
-                {"partition_index": index, "error_code": _INVALID_REQUEST}
-                if asked[topic.name, index] > 1
-                else _look_up(broker, topic.name, each, isolation, call.api_version)
-            )
+            if not is_allowed:
+                answer = {
+                    "partition_index": index,
+                    "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                }
+            elif asked[topic.name, index] > 1:
+                answer = {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
+            else:
+                answer = _look_up(context, topic.name, each, isolation, context.api_version)
+            topics.setdefault(topic.name, {})[index] = answer
     return {
         "topics": [
             {"name": name, "partitions": list(partitions.values())}
@@ -71,15 +76,19 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
 
 
 def _look_up(
-    broker: Broker, topic: str, asked: Any, isolation: Isolation, version: int
+    context: RequestContext,
+    topic: str,
+    asked: ListOffsetsPartition,
+    isolation: Isolation,
+    version: int,
 ) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index}
     timestamp = asked.timestamp
     if timestamp < _LOWEST or _SINCE.get(timestamp, 0) > version:
-        return fields | {"error_code": _UNSUPPORTED_VERSION}
+        return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
-        partition = broker.partition(topic, asked.partition_index)
-        partition.check_epoch(getattr(asked, "current_leader_epoch", _NO_EPOCH))
+        partition = context.broker.replicas.partition(topic, asked.partition_index)
+        partition.check_epoch(asked.current_leader_epoch)
         found = partition.log.list_offset(timestamp, isolation=isolation)
     except KafkaError as error:
         return fields | {"error_code": error.code}

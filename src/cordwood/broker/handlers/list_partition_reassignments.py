@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0: partitions that are being moved.
+"""ListPartitionReassignments (46), version 0: reassignments in progress.
 
 Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReassignments; KIP-455.
 """
@@ -6,18 +6,18 @@ Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReass
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Response, always
+from cordwood.broker.authorizer import Operation
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Response:
     """Answers from the image; of topics that are not there, and partitions, nothing is said."""
-    image = broker.image
+    context.require_cluster(Operation.DESCRIBE)
+    image = context.broker.metadata.image
     asked: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
         asked = [(name, topic.partitions) for name, topic in image.topics.items()]

@@ -1,21 +1,20 @@
 """ListTransactions (66) and DescribeTransactions (65): there are none.
 
 There is no coordinator of transactions; the answers are those of a Kafka that has seen no
-transaction, so that kafka-transactions and whoever looks for hanging ones goes on.
+transaction, so that kafka-transactions and other searches for hanging ones continue.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Response, always
+from cordwood.protocol.apis.describe_transactions import DescribeTransactionsRequest
+from cordwood.protocol.apis.list_transactions import ListTransactionsRequest
 
-from cordwood.broker.api import Api, Call, Response, always
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_NOT_FOUND = 105
 _STATES = frozenset(
     {
         "Ongoing",
@@ -30,20 +29,22 @@ _STATES = frozenset(
 )
 
 
-def list_all(_broker: Broker, request: Any, _call: Call) -> Response:
+def list_all(_context: RequestContext, request: ListTransactionsRequest) -> Response:
     """Lists nothing, and says which states it does not know."""
     unknown = [state for state in request.state_filters if state not in _STATES]
     return {"unknown_state_filters": unknown}
 
 
-def describe(_broker: Broker, request: Any, _call: Call) -> Response:
+def describe(context: RequestContext, request: DescribeTransactionsRequest) -> Response:
     """Knows none."""
     return {
         "transaction_states": [
             {
                 "transactional_id": each,
-                "error_code": _NOT_FOUND,
-                "transaction_start_time": 0,
+                "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                if context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each)
+                else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transaction_start_time_ms": 0,
             }
             for each in request.transactional_ids
         ]

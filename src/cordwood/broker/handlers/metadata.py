@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0 to 13: brokers, and the topics asked for, which may be made now.
+"""Metadata (3), versions 0 to 13: brokers and topics; may create missing topics.
 
 Versions: 1 null for all topics, 4 auto-creation may be declined, 5 offline replicas, 7 leader
 epochs, 8 authorized operations, 9 flexible, 10 topic ids, 12 topics asked for by id, 13 an error
@@ -14,152 +14,187 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
-    CLUSTER_OPERATIONS,
     NOT_ASKED,
-    TOPIC_OPERATIONS,
     brokers_of,
+    cluster_operations,
     is_internal,
     partition_fields,
 )
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.image import TopicImage
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.model.uuids import ZERO_UUID
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.metadata import MetadataRequest
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_TOPIC_OR_PARTITION = 3
-_UNKNOWN_TOPIC_ID = 100
-_INVALID_TOPIC = 17
-_INVALID_REQUEST = 42
-_ZERO = UUID(int=0)
 _Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: MetadataRequest) -> Response:
     """Answers from the image, once topics that are missing have been created."""
-    if request.topics is None or (call.api_version == 0 and not request.topics):
-        topics = [_known(broker, topic, call) for topic in in_steps(broker.image.topics.values())]
-        return _response(broker, request, call, topics)
-    asked = _distinct(request.topics)
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        topics = [
+            _known(context, topic)
+            for topic in in_steps(context.broker.metadata.image.topics.values())
+            if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+        return _response(context, request, topics, [])
+    asked, denied = _describable(context, _distinct(request.topics))
     missing: list[str] = []
-    if broker.settings.auto_create_topics_enable and field(
-        request, "allow_auto_topic_creation", True
-    ):
-        known = broker.image.topics
+    if context.broker.settings.auto_create_topics_enable and request.allow_auto_topic_creation:
+        known = context.broker.metadata.image.topics
         missing = [
             name
             for topic_id, name in in_steps(asked, every=64)
-            if topic_id == _ZERO and name is not None and name not in known
+            if topic_id == ZERO_UUID and name is not None and name not in known
         ]
+    if missing and not context.authorize_cluster(Operation.CREATE):
+        creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, missing)
+        refused = {name for name in missing if name not in creatable}
+        missing = [name for name in missing if name in creatable]
+        asked = [each for each in asked if each[1] not in refused]
+        denied = [_unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused] + denied
     if missing:
-        return _after_creation(broker, request, call, asked, missing)
-    return _response(broker, request, call, _all_asked(broker, asked, call, {}))
+        return _after_creation(context, request, asked, missing, denied)
+    return _response(context, request, _all_asked(context, asked, {}), denied)
+
+
+def _describable(
+    context: RequestContext, asked: Sequence[_Asked]
+) -> tuple[list[_Asked], list[dict[str, Any]]]:
+    """The topics that the client may describe, and the answers for the others.
+
+    Such an answer does not tell whether there is a topic of that name, nor the name of an id.
+    """
+    names = context.broker.metadata.image.topic_names
+    allowed, denied = [], []
+    for each in in_steps(asked, every=64):
+        topic_id, name = each
+        found = names.get(topic_id) if topic_id != ZERO_UUID else name
+        if found is None or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found):
+            allowed.append(each)
+        else:
+            answer = _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id)
+            denied.append(answer | {"is_internal": False})
+    return allowed, denied
 
 
 async def _after_creation(
-    broker: Broker, request: Any, call: Call, asked: Sequence[_Asked], missing: Sequence[str]
+    context: RequestContext,
+    request: MetadataRequest,
+    asked: Sequence[_Asked],
+    missing: Sequence[str],
+    denied: list[dict[str, Any]],
 ) -> Fields:
     """As `_response`, when the topics that are missing have been created, all in one change."""
-    errors = await broker.auto_create_topics(missing)
+    errors = await context.broker.topic_creation.create(missing)
 
     def respond() -> Fields:
         made = _codes_of(missing, errors)
-        return _response(broker, request, call, _all_asked(broker, asked, call, made))
+        return _response(context, request, _all_asked(context, asked, made), denied)
 
-    return await broker.slices.run(respond)
+    return await context.broker.thread.slices.run(respond)
 
 
 def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> dict[str, int]:
     """The error code of each topic that is created only now."""
-    codes = dict.fromkeys(missing, _UNKNOWN_TOPIC_OR_PARTITION)
+    codes: dict[str, int] = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for name, error in in_steps(zip(missing, errors, strict=True), every=16):
-        if error is not None and error.code == _INVALID_TOPIC:
-            codes[name] = _INVALID_TOPIC
+        if error is not None and error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif error is not None:
             _log.info("Auto topic creation of %s failed: %s", name, error)
     return codes
 
 
 def _all_asked(
-    broker: Broker, asked: Sequence[_Asked], call: Call, made: Mapping[str, int]
+    context: RequestContext, asked: Sequence[_Asked], made: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    return [
-        _asked(broker, topic_id, name, call, made) for topic_id, name in in_steps(asked, every=16)
-    ]
+    return [_asked(context, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
 
 
-def _response(broker: Broker, request: Any, call: Call, topics: list[dict[str, Any]]) -> Fields:
-    if field(request, "include_topic_authorized_operations", False):
+def _response(
+    context: RequestContext,
+    request: MetadataRequest,
+    topics: list[dict[str, Any]],
+    denied: list[dict[str, Any]],
+) -> Fields:
+    if request.include_topic_authorized_operations:
         for topic in in_steps(topics, every=64):
-            if topic.get("error_code") != _UNKNOWN_TOPIC_ID:
-                topic["topic_authorized_operations"] = TOPIC_OPERATIONS
-    wants_cluster = field(request, "include_cluster_authorized_operations", False)
+            if topic.get("error_code") != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic["topic_authorized_operations"] = context.authorized_operations(
+                    ResourceType.TOPIC, topic["name"] or ""
+                )
     return {
-        "brokers": brokers_of(broker.image, call.listener, "node_id"),
-        "cluster_id": broker.cluster_id,
-        "controller_id": broker.node_id,
-        "topics": topics,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if wants_cluster else NOT_ASKED,
+        "brokers": brokers_of(context.broker.metadata.image, context.listener, "node_id"),
+        "cluster_id": context.broker.cluster_id,
+        "controller_id": context.broker.node_id,
+        "topics": topics + denied,
+        "cluster_authorized_operations": cluster_operations(
+            context, is_asked=request.include_cluster_authorized_operations
+        ),
     }
 
 
 def _distinct(topics: Iterable[Any]) -> list[_Asked]:
     """Each topic once, by its id or its name; where one has an id, names alone do not count."""
-    pairs = dict.fromkeys(
-        (getattr(each, "topic_id", None) or _ZERO, each.name) for each in in_steps(topics, every=64)
+    pairs = dict.fromkeys((each.topic_id, each.name) for each in in_steps(topics, every=64))
+    ids = dict.fromkeys(
+        topic_id for topic_id, _ in in_steps(pairs, every=64) if topic_id != ZERO_UUID
     )
-    ids = dict.fromkeys(topic_id for topic_id, _ in in_steps(pairs, every=64) if topic_id != _ZERO)
     return [(topic_id, None) for topic_id in ids] or list(pairs)
 
 
 def _asked(
-    broker: Broker, topic_id: UUID, name: str | None, call: Call, made: Mapping[str, int]
+    context: RequestContext, topic_id: UUID, name: str | None, made: Mapping[str, int]
 ) -> dict[str, Any]:
-    image = broker.image
-    if topic_id != _ZERO:
+    image = context.broker.metadata.image
+    if topic_id != ZERO_UUID:
         known = image.topic_names.get(topic_id)
         if known is None:
-            return _unknown(None, _UNKNOWN_TOPIC_ID, topic_id)
+            return _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
         name = known
     if name is None:
-        return _unknown(None, _INVALID_REQUEST)
+        return _unknown(None, ErrorCode.INVALID_REQUEST)
     if name in made:
         return _unknown(name, made[name])
     topic = image.topics.get(name)
     if topic is not None:
-        return _known(broker, topic, call)
+        return _known(context, topic)
     try:
         require_topic_name(name)
     except KafkaError:
-        return _unknown(name, _INVALID_TOPIC)
-    return _unknown(name, _UNKNOWN_TOPIC_OR_PARTITION)
+        return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _known(broker: Broker, topic: TopicImage, call: Call) -> dict[str, Any]:
+def _known(context: RequestContext, topic: TopicImage) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
         "partitions": [
-            partition_fields(broker.image, index, topic.partitions[index], call.listener)
+            partition_fields(
+                context.broker.metadata.image, index, topic.partitions[index], context.listener
+            )
             for index in in_steps(sorted(topic.partitions), every=8)
         ],
         "topic_authorized_operations": NOT_ASKED,
     }
 
 
-def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, Any]:
+def _unknown(name: str | None, code: int, topic_id: UUID = ZERO_UUID) -> dict[str, Any]:
     return {
         "name": name,
         "topic_id": topic_id,
@@ -169,12 +204,12 @@ def _unknown(name: str | None, code: int, topic_id: UUID = _ZERO) -> dict[str, A
     }
 
 
-def _is_long(broker: Broker, request: Any) -> bool:
+def _is_long(context: RequestContext, request: MetadataRequest) -> bool:
     """Whether many partitions are described."""
-    image = broker.image
+    image = context.broker.metadata.image
     if not request.topics:
         few = len(image.topics) <= _INLINE_PARTITIONS_MAX
-        return not few or broker.led_count > _INLINE_PARTITIONS_MAX
+        return not few or context.broker.replicas.led_count > _INLINE_PARTITIONS_MAX
     partitions = 0
     for each in request.topics:
         name = image.topic_names.get(each.topic_id) if each.name is None else each.name

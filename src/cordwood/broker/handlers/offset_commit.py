@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 2 to 10: a group's offsets are committed.
+"""OffsetCommit (8), versions 2 to 10: commits a group's offsets.
 
 Versions: 5 without a retention time, 6 leader epochs, 7 static members, 8 flexible, 10 topic ids.
 
@@ -7,46 +7,51 @@ Source: kafka.server.KafkaApis.handleOffsetCommitRequest, OffsetCommitResponse.B
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.coordinator.group.errors import GroupError
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
-from cordwood.format.message_schema import uuid_text
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.model.uuids import ZERO_UUID
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 
 _TOPIC_IDS_SINCE = 10
-_ZERO = UUID(int=0)
 
 
 class _Asked:
     """A topic of the request, and what is to be answered of it by partition."""
 
-    def __init__(self, broker: Broker, topic: Any, *, by_id: bool) -> None:
-        self.topic_id: UUID = (topic.topic_id or _ZERO) if by_id else _ZERO
-        image = broker.image
+    def __init__(
+        self, context: RequestContext, topic: OffsetCommitRequestTopic, *, by_id: bool
+    ) -> None:
+        self.topic_id: UUID = topic.topic_id
+        image = context.broker.metadata.image
         self.name: str | None = image.topic_names.get(self.topic_id) if by_id else topic.name
         known = None if self.name is None else image.topics.get(self.name)
-        # Also of clients that name topics, so that a deleted topic's offsets are known as such.
-        self.stored_id = _ZERO if known is None else known.topic_id
-        self.partitions = topic.partitions
-        missing = (
-            GroupError.UNKNOWN_TOPIC_ID
-            if self.name is None
-            else GroupError.UNKNOWN_TOPIC_OR_PARTITION
+        is_allowed = self.name is None or context.authorize(
+            Operation.READ, ResourceType.TOPIC, self.name
         )
+        if not is_allowed:
+            known = None
+        # Also of clients that name topics, so that a deleted topic's offsets are known as such.
+        self.stored_id = ZERO_UUID if known is None else known.topic_id
+        self.partitions = topic.partitions
+        missing: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.name is None:
+            missing = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not is_allowed:
+            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         self.is_there = [
             known is not None and each.partition_index in known.partitions
             for each in in_steps(topic.partitions, every=64)
         ]
         self.errors: list[int] = [
-            GroupError.NONE if is_there else missing for is_there in self.is_there
+            ErrorCode.NONE if is_there else missing for is_there in self.is_there
         ]
 
     def to_commit(self) -> CommitTopic | None:
@@ -55,7 +60,7 @@ class _Asked:
             CommitPartition(
                 each.partition_index,
                 each.committed_offset,
-                getattr(each, "committed_leader_epoch", -1),
+                each.committed_leader_epoch,
                 each.committed_metadata,
             )
             for each, error in in_steps(zip(self.partitions, self.errors, strict=True), every=16)
@@ -63,7 +68,7 @@ class _Asked:
         )
         if self.name is None or not partitions:
             return None
-        return CommitTopic(self.name, partitions, uuid_text(self.stored_id.bytes))
+        return CommitTopic(self.name, partitions, self.stored_id)
 
     def fail(self, code: int) -> None:
         """Answers with that error wherever there is none yet."""
@@ -84,34 +89,34 @@ class _Asked:
         }
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: OffsetCommitRequest) -> Response:
     """Answers when the offsets are committed."""
-    by_id = call.api_version >= _TOPIC_IDS_SINCE
-    asked = [_Asked(broker, topic, by_id=by_id) for topic in in_steps(request.topics)]
+    context.require_group(Operation.READ, request.group_id)
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
+    asked = [_Asked(context, topic, by_id=by_id) for topic in in_steps(request.topics)]
     topics = tuple(topic for each in asked if (topic := each.to_commit()) is not None)
     if not topics:
         return _fields(asked)
-    retention_ms = field(request, "retention_time")
     question = CommitRequest(
         group_id=request.group_id,
         topics=topics,
         member_id=request.member_id,
-        group_instance_id=field(request, "group_instance_id"),
+        group_instance_id=request.group_instance_id,
         generation_id=request.generation_id_or_member_epoch,
-        retention_ms=-1 if retention_ms is None else retention_ms,
-        api_version=call.api_version,
+        retention_ms=request.retention_time_ms,
+        api_version=context.api_version,
     )
-    answer = CoordinatorAnswer[int](broker)
-    broker.groups.commit(question, answer)
-    return answer.response(lambda code: _committed(broker, asked, code))
+    answer = CoordinatorAnswer[int](context)
+    context.broker.groups.commit(question, answer)
+    return answer.response(lambda code: _committed(context, asked, code))
 
 
-def _committed(broker: Broker, asked: list[_Asked], code: int) -> Fields:
+def _committed(context: RequestContext, asked: list[_Asked], code: int) -> Fields:
     if code:
         for each in asked:
             each.fail(code)
     else:
-        _refuse_long_metadata(broker, asked)
+        _refuse_long_metadata(context, asked)
     return _fields(asked)
 
 
@@ -121,13 +126,13 @@ def _fields(asked: list[_Asked]) -> Fields:
     }
 
 
-def _refuse_long_metadata(broker: Broker, asked: list[_Asked]) -> None:
+def _refuse_long_metadata(context: RequestContext, asked: list[_Asked]) -> None:
     for topic in asked:
         for number, each in in_steps(enumerate(topic.partitions), every=64):
-            if not topic.errors[number] and broker.groups.is_metadata_too_long(
+            if not topic.errors[number] and context.broker.groups.is_metadata_too_long(
                 each.committed_metadata
             ):
-                topic.errors[number] = GroupError.OFFSET_METADATA_TOO_LARGE
+                topic.errors[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 API = Api(8, "OffsetCommit", 2, 10, handle)

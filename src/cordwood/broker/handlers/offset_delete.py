@@ -1,57 +1,76 @@
-"""OffsetDelete (47), version 0: a group forgets its offsets for topics it does not subscribe to.
+"""OffsetDelete (47), version 0: deletes offsets of topics without a subscription.
 
 Source: KIP-496; kafka.server.KafkaApis.handleOffsetDeleteRequest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Fields, Response, always
+from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.coordinator.group.errors import GroupError
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.events import DeletedOffsets
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.network.api import Api, Fields, Response, always
+from cordwood.protocol.apis.offset_delete import OffsetDeleteRequest
 
 _MISSING = "is_missing"  # a key that no version of the response has
 
 
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> Response:
     """Answers for each partition when the tombstone of its offset is committed."""
-    image = broker.image
+    context.require_group(Operation.DELETE, request.group_id)
+    image = context.broker.metadata.image
+    allowed = context.authorized(
+        Operation.READ, ResourceType.TOPIC, {topic.name for topic in in_steps(request.topics)}
+    )
     there = [
         (topic.name, each.partition_index)
         for topic in in_steps(request.topics)
+        if topic.name in allowed
         for each in in_steps(topic.partitions, every=64)
         if image.partition(topic.name, each.partition_index) is not None
     ]
-    answer = CoordinatorAnswer[DeletedOffsets](broker)
-    broker.groups.delete_offsets(request.group_id, there, answer)
-    return answer.response(lambda deleted: _fields(request, there, deleted))
+    answer = CoordinatorAnswer[DeletedOffsets](context)
+    context.broker.groups.delete_offsets(request.group_id, there, answer)
+    return answer.response(lambda deleted: _fields(request, allowed, there, deleted))
 
 
-def _fields(request: Any, there: list[tuple[str, int]], deleted: DeletedOffsets) -> Fields:
+def _fields(
+    request: OffsetDeleteRequest,
+    allowed: Collection[str],
+    there: list[tuple[str, int]],
+    deleted: DeletedOffsets,
+) -> Fields:
     if deleted.error_code:
         return {"error_code": deleted.error_code}
     answers = dict(zip(there, deleted.partitions, strict=True))
-    topics = [_topic(topic, answers) for topic in in_steps(request.topics)]
+    topics = [
+        _topic(
+            topic,
+            answers,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic.name in allowed
+            else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
+        for topic in in_steps(request.topics)
+    ]
     # As in Kafka, what is not there comes first.
     topics.sort(key=lambda topic: not any(each[_MISSING] for each in topic["partitions"]))
     return {"topics": topics}
 
 
-def _topic(topic: Any, answers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
+def _topic(topic: Any, answers: Mapping[tuple[str, int], int], missing: int) -> dict[str, Any]:
     partitions: list[dict[str, Any]] = []
     for each in in_steps(topic.partitions, every=16):
         code = answers.get((topic.name, each.partition_index))
         partitions.append(
             {
                 "partition_index": each.partition_index,
-                "error_code": GroupError.UNKNOWN_TOPIC_OR_PARTITION if code is None else code,
+                "error_code": missing if code is None else code,
                 _MISSING: code is None,
             }
         )

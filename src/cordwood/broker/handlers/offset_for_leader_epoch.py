@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch ended, for who may have diverged.
+"""OffsetForLeaderEpoch (23), versions 2 to 4: the end offset of a leader epoch.
 
 Versions: 3 the id of who asks, 4 flexible.
 
@@ -7,24 +7,24 @@ Source: kafka.server.ReplicaManager.lastOffsetForLeaderEpoch; KIP-320.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Response
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
+from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Response:
     """Looks every partition up."""
     return {
         "topics": [
             {
                 "topic": topic.topic,
                 "partitions": [
-                    _look_up(broker, topic.topic, each)
+                    _look_up(context, topic.topic, each)
                     for each in in_steps(topic.partitions, every=8)
                 ],
             }
@@ -33,10 +33,15 @@ def handle(broker: Broker, request: Any, _call: Call) -> Response:
     }
 
 
-def _look_up(broker: Broker, topic: str, asked: Any) -> dict[str, Any]:
+def _look_up(context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
     fields = {"partition": asked.partition}
     try:
-        partition = broker.partition(topic, asked.partition)
+        if not (
+            context.authorize_cluster(Operation.CLUSTER_ACTION)
+            or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        ):
+            raise TopicAuthorizationError
+        partition = context.broker.replicas.partition(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
         epoch, end = partition.log.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:

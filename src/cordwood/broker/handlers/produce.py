@@ -14,16 +14,17 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecord
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from cordwood.broker.api import Api, Call, Encoded, Fields, Response
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
-from cordwood.broker.request_errors import UnansweredRequestError
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     KafkaError,
@@ -31,27 +32,25 @@ from cordwood.model.kafka_errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
     RecordValidationError,
-    RequestTimedOutError,
     StorageError,
+    TopicAuthorizationError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.messages import field
+from cordwood.network.api import Api, Encoded, Response
+from cordwood.network.request_errors import UnansweredRequestError
+from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from cordwood.storage.append.payload import may_expand_beyond
 from cordwood.storage.log.append_result import AppendResult
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
 _log = logging.getLogger(__name__)
 
+# Looked up once: members of an enum are slow to look up.
+_WRITE, _TOPIC = Operation.WRITE, ResourceType.TOPIC
 _VALID_ACKS = frozenset({-1, 0, 1})
-_INVALID_REQUIRED_ACKS = 21
-_INVALID_TOPIC = 17
 _ADMIN_CLIENT = "__admin_client"
 """The only client that may write to the coordinators' topics. Source: AdminUtils."""
-_UNKNOWN_SERVER_ERROR = -1
 _INLINE_BYTES_MAX = 1 << 20
 _INLINE_EXPANDED_BYTES_MAX = 4 << 20
 _RECORD_ERRORS_SINCE = 8
@@ -61,15 +60,6 @@ _TOPIC_IDS_SINCE = 13
 _ALL = -1
 
 _Partition = dict[str, Any]
-
-
-class _Uncommitted(NamedTuple):
-    """A partition of which the high watermark has to reach `required`; then `answer` is right."""
-
-    topic: str
-    partition_index: int
-    required: int
-    answer: _Partition
 
 
 # Source: ReplicaManager.appendRecordsToLeader.
@@ -86,7 +76,7 @@ _START_IS_NOT_TOLD = (
 _DONE = struct.Struct(">ihqqq")
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: ProduceRequest) -> Response:
     """Appends all; answers at once, but acks=all when all is committed."""
     fault = request_fault(request)
     if fault is not None:
@@ -95,23 +85,25 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
     failed = False
     single = _single(request)
     acks_are_valid = request.acks in _VALID_ACKS
-    uncommitted: list[_Uncommitted] = []
+    uncommitted: list[Uncommitted] = []
     for topic in in_steps(request.topic_data):
-        name, error = _name_of(broker, topic, call.api_version)
+        name, error = _name_of(context, topic, context.api_version)
         partitions = []
         for data in in_steps(topic.partition_data):
             if error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
-                result = _append(broker, name, data, call, acks_are_valid=acks_are_valid)
+                result = _append(context, name, data, acks_are_valid=acks_are_valid)
                 if isinstance(result, AppendResult):
-                    is_waited_for = _is_waited_for(broker, name, data.index, request.acks)
+                    is_waited_for = request.acks == _ALL and is_replicated(
+                        context, name, data.index
+                    )
                     if single and request.acks != 0 and not is_waited_for:
-                        return _quick(topic, data.index, result, call.api_version)
+                        return _quick(topic, data.index, result, context.api_version)
                     answer = _done(data.index, result)
                     if is_waited_for:
                         required = result.last_offset + 1
-                        uncommitted.append(_Uncommitted(name, data.index, required, answer))
+                        uncommitted.append(Uncommitted(name, data.index, required, answer))
                 else:
                     answer = result
             failed = failed or answer["error_code"] != 0
@@ -119,7 +111,7 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
         topics.append(
             {
                 "name": name,
-                "topic_id": getattr(topic, "topic_id", None),
+                "topic_id": topic.topic_id,
                 "partition_responses": partitions,
             }
         )
@@ -128,30 +120,31 @@ def handle(broker: Broker, request: Any, call: Call) -> Response:
             raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
     if uncommitted:
-        return _delay(broker, {"responses": topics}, uncommitted, field(request, "timeout"))
+        return when_committed(context, {"responses": topics}, uncommitted, request.timeout_ms)
     return {"responses": topics}
 
 
-def _is_waited_for(broker: Broker, topic: str, index: int, acks: int) -> bool:
-    """Whether other replicas must have a batch that was appended before it is answered."""
-    return acks == _ALL and not broker.partition(topic, index).is_alone
-
-
-def _single(request: Any) -> bool:
+def _single(request: ProduceRequest) -> bool:
     topics = request.topic_data
     return len(topics) == 1 and len(topics[0].partition_data) == 1
 
 
-def _name_of(broker: Broker, topic: Any, version: int) -> tuple[str, KafkaError | None]:
+def _name_of(
+    context: RequestContext, topic: TopicProduceData, version: int
+) -> tuple[str, KafkaError | None]:
     if version < _TOPIC_IDS_SINCE:
-        return topic.name, None
-    try:
-        return broker.topic_name(topic.topic_id), None
-    except KafkaError as error:
-        return "", error
+        name = topic.name
+    else:
+        try:
+            name = context.broker.metadata.topic_name(topic.topic_id)
+        except KafkaError as error:
+            return "", error
+    if not context.authorize(_WRITE, _TOPIC, name):
+        return name, TopicAuthorizationError()
+    return name, None
 
 
-def _all_refused(request: Any, fault: KafkaError) -> Response:
+def _all_refused(request: ProduceRequest, fault: KafkaError) -> Response:
     """The same error for every partition."""
     if request.acks == 0:
         raise UnansweredRequestError(str(fault))
@@ -159,8 +152,8 @@ def _all_refused(request: Any, fault: KafkaError) -> Response:
     return {
         "responses": [
             {
-                "name": getattr(topic, "name", ""),
-                "topic_id": getattr(topic, "topic_id", None),
+                "name": topic.name,
+                "topic_id": topic.topic_id,
                 "partition_responses": [
                     _refused(data.index, fault.code, text) for data in topic.partition_data
                 ],
@@ -171,42 +164,38 @@ def _all_refused(request: Any, fault: KafkaError) -> Response:
 
 
 def _append(
-    broker: Broker, name: str, data: Any, call: Call, *, acks_are_valid: bool
+    context: RequestContext, name: str, data: PartitionProduceData, *, acks_are_valid: bool
 ) -> AppendResult | _Partition:
-    records = data.records
+    records: bytes | memoryview = data.records or b""
     try:
-        partition = broker.partition(name, data.index)
-        require_one_batch(records, call.api_version)
+        partition = context.broker.replicas.partition(name, data.index)
+        require_one_batch(records, context.api_version)
     except KafkaError as error:
         return _refused(data.index, error.code, None)
     if not acks_are_valid:
-        return _refused(data.index, _INVALID_REQUIRED_ACKS, None)
-    if is_internal(name) and call.client_id != _ADMIN_CLIENT:
-        return _refused(data.index, _INVALID_TOPIC, None)
+        return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS, None)
+    if is_internal(name) and context.client_id != _ADMIN_CLIENT:
+        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     try:
-        result = partition.append(records)
+        return context.broker.replicas.append_to(partition, records, AppendOrigin.CLIENT)
     except KafkaError as error:
-        broker.metrics.append_refused(name, error, len(records))
-        return _error(data.index, error, broker, name)
-    except Exception as error:
+        return _error(data.index, error, context, name)
+    except Exception:
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
-        broker.metrics.append_refused(name, error, len(records))
-        return _refused(data.index, _UNKNOWN_SERVER_ERROR, None)
-    broker.metrics.appended(name, result, len(records))
-    return result
+        return _refused(data.index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-def _error(index: int, error: KafkaError, broker: Broker, name: str) -> _Partition:
+def _error(index: int, error: KafkaError, context: RequestContext, name: str) -> _Partition:
     if isinstance(error, _START_IS_NOT_TOLD):
         return _refused(index, error.code, None)
     try:
-        start = broker.log(name, index).log_start_offset
+        start = context.broker.replicas.log(name, index).log_start_offset
     except KafkaError:
         start = -1
     if not isinstance(error, RecordValidationError):
         # The id of a codec that there is not: Kafka falls over it.
         unknown = isinstance(error, UnsupportedCompressionTypeError)
-        code = _UNKNOWN_SERVER_ERROR if unknown else error.code
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if unknown else error.code
         return _refused(index, code, None) | {"log_start_offset": start}
     return _refused(index, error.code, str(error)) | {
         "log_start_offset": start,
@@ -222,7 +211,7 @@ def _refused(index: int, code: int, message: str | None) -> _Partition:
         "index": index,
         "error_code": code,
         "base_offset": -1,
-        "log_append_time": -1,
+        "log_append_time_ms": -1,
         "log_start_offset": -1,
         "error_message": message,
     }
@@ -233,12 +222,12 @@ def _done(index: int, result: AppendResult) -> _Partition:
         "index": index,
         "error_code": 0,
         "base_offset": result.first_offset,
-        "log_append_time": result.log_append_time_ms,
+        "log_append_time_ms": result.log_append_time_ms,
         "log_start_offset": result.log_start_offset,
     }
 
 
-def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Response:
+def _quick(topic: TopicProduceData, index: int, result: AppendResult, version: int) -> Response:
     """The answer that is nearly always given, without the detour over fields and schema."""
     done = _DONE.pack(
         index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
@@ -261,56 +250,7 @@ def _quick(topic: Any, index: int, result: AppendResult, version: int) -> Respon
     return Encoded([head + done + b"\0\0\0\0"])
 
 
-# ---- waiting
-
-
-class DelayedProduce:
-    """Batches that are appended, and not committed; `answer` is done when they are.
-
-    Source: kafka.server.DelayedProduce; Partition.checkEnoughReplicasReachOffset.
-    """
-
-    def __init__(self, broker: Broker, fields: Fields, uncommitted: Sequence[_Uncommitted]) -> None:
-        self._broker = broker
-        self._fields = fields
-        self._uncommitted = list(uncommitted)
-        self.answer: asyncio.Future[Fields] = broker.loop.create_future()
-
-    def try_complete(self, _grown_bytes: int | None) -> bool:
-        """As `cordwood.purgatory.purgatory.Operation`."""
-        self._uncommitted = [each for each in self._uncommitted if not self._is_settled(each)]
-        return not self._uncommitted
-
-    def _is_settled(self, each: _Uncommitted) -> bool:
-        """Whether a partition is committed, or never will be by this leader."""
-        try:
-            log = self._broker.log(each.topic, each.partition_index)
-        except KafkaError as error:
-            each.answer["error_code"] = error.code
-            return True
-        return log.high_watermark >= each.required
-
-    def on_expiration(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`: what is not committed has timed out."""
-        for each in self._uncommitted:
-            each.answer["error_code"] = RequestTimedOutError.code
-
-    def on_complete(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`."""
-        if not self.answer.done():
-            self.answer.set_result(self._fields)
-
-
-def _delay(
-    broker: Broker, fields: Fields, uncommitted: Sequence[_Uncommitted], timeout_ms: int
-) -> Response:
-    operation = DelayedProduce(broker, fields, uncommitted)
-    keys = [(each.topic, each.partition_index) for each in uncommitted]
-    broker.delayed.produce.try_complete_else_watch(operation, keys, timeout_ms)
-    return operation.answer
-
-
-def _is_long(_broker: Broker, request: Any) -> bool:
+def _is_long(_context: RequestContext, request: ProduceRequest) -> bool:
     """Whether a compressed batch may expand to more than can be validated in a turn."""
     return any(
         data.records is not None and may_expand_beyond(data.records, _INLINE_EXPANDED_BYTES_MAX)

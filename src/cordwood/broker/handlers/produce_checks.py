@@ -7,7 +7,7 @@ RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Final
 
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import MAGIC, TRANSACTIONAL_BIT
@@ -20,6 +20,7 @@ from cordwood.model.kafka_errors import (
     UnknownServerError,
     UnsupportedCompressionTypeError,
 )
+from cordwood.protocol.apis.produce import ProduceRequest
 
 _CODEC_MASK: Final = 0x07
 _OVERHEAD_BYTES: Final = 12
@@ -30,7 +31,7 @@ _ZSTD_SINCE: Final = 7
 _SIZE = struct.Struct(">i")
 
 
-def request_fault(request: Any) -> KafkaError | None:
+def request_fault(request: ProduceRequest) -> KafkaError | None:
     """The error that all partitions of the request get, if any.
 
     It comes from a first batch that is none, or from a transactional batch without a transaction.

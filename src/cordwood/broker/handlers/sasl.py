@@ -7,25 +7,22 @@ Source: kafka.server.KafkaApis.handleSaslHandshakeRequest, handleSaslAuthenticat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Response
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
-
-_ILLEGAL_STATE = 34
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Response
+from cordwood.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+from cordwood.protocol.apis.sasl_handshake import SaslHandshakeRequest
 
 
-def shake(_broker: Broker, _request: Any, _call: Call) -> Response:
+def shake(_context: RequestContext, _request: SaslHandshakeRequest) -> Response:
     """Refuses."""
-    return {"error_code": _ILLEGAL_STATE}
+    return {"error_code": ErrorCode.ILLEGAL_SASL_STATE}
 
 
-def authenticate(_broker: Broker, _request: Any, _call: Call) -> Response:
+def authenticate(_context: RequestContext, _request: SaslAuthenticateRequest) -> Response:
     """Refuses."""
     return {
-        "error_code": _ILLEGAL_STATE,
+        "error_code": ErrorCode.ILLEGAL_SASL_STATE,
         "error_message": "SaslAuthenticate request received after successful authentication",
     }
 

@@ -1,4 +1,4 @@
-"""SyncGroup (14), versions 0 to 5: a member asks for its assignment, the leader brings all.
+"""SyncGroup (14), versions 0 to 5: a member gets its assignment; the leader sends all.
 
 Versions: 3 static members, 4 flexible, 5 the protocol's type and name.
 
@@ -7,36 +7,34 @@ Source: kafka.server.KafkaApis.handleSyncGroupRequest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.coordinator.group.errors import GroupError
+from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.member import SyncAnswer, SyncRequest
-from cordwood.protocol.messages import field
-
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.sync_group import SyncGroupRequest
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
 
-def handle(broker: Broker, request: Any, call: Call) -> Response:
+def handle(context: RequestContext, request: SyncGroupRequest) -> Response:
     """Answers when the leader has brought the assignments."""
-    protocol_type, protocol_name = field(request, "protocol_type"), field(request, "protocol_name")
-    if call.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
-        return _fields(SyncAnswer(error_code=GroupError.INCONSISTENT_GROUP_PROTOCOL))
-    answer = CoordinatorAnswer[SyncAnswer](broker)
+    protocol_type, protocol_name = request.protocol_type, request.protocol_name
+    if context.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
+        return _fields(SyncAnswer(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    context.require_group(Operation.READ, request.group_id)
+    answer = CoordinatorAnswer[SyncAnswer](context)
     question = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,
-        group_instance_id=field(request, "group_instance_id"),
+        group_instance_id=request.group_instance_id,
         generation_id=request.generation_id,
         protocol_type=protocol_type,
         protocol_name=protocol_name,
         assignments=tuple((each.member_id, bytes(each.assignment)) for each in request.assignments),
     )
-    broker.groups.sync(question, answer)
+    context.broker.groups.sync(question, answer)
     return answer.response(_fields)
 
 

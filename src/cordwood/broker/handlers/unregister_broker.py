@@ -1,4 +1,4 @@
-"""UnregisterBroker (64), version 0: a broker that will not come back is forgotten.
+"""UnregisterBroker (64), version 0: removes the registration of a broker.
 
 Source: org.apache.kafka.controller.QuorumController.unregisterBroker; KIP-631.
 """
@@ -6,19 +6,19 @@ Source: org.apache.kafka.controller.QuorumController.unregisterBroker; KIP-631.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
+from cordwood.broker.request_context import RequestContext
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.unregister_broker import UnregisterBrokerRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Response:
     """As in Kafka, this broker as well: it then has to be started again."""
-    return _response(broker.controller.unregister_broker(request.broker_id))
+    context.require_cluster(Operation.ALTER)
+    return _response(context.broker.controller.unregister_broker(request.broker_id))
 
 
 async def _response(asked: Awaitable[None]) -> Fields:

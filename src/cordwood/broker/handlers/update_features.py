@@ -1,4 +1,4 @@
-"""UpdateFeatures (57), versions 0 to 2: levels of features are raised, or lowered.
+"""UpdateFeatures (57), versions 0 to 2: raises or lowers feature levels.
 
 Versions: 0 upgrades only, whatever is asked for; 1 downgrades, validate_only; 2 no results of each
 feature.
@@ -9,27 +9,24 @@ Source: org.apache.kafka.controller.QuorumController.updateFeatures; KIP-584, KI
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any
 
-from cordwood.broker.api import Api, Call, Fields, Response
+from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.metadata.controller_requests import UPGRADE, FeatureUpdate
-from cordwood.protocol.messages import field
+from cordwood.broker.request_context import RequestContext
+from cordwood.metadata.controller_requests import FeatureUpdate
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.update_features import UpdateFeaturesRequest
 
-if TYPE_CHECKING:
-    from cordwood.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Any, _call: Call) -> Response:
+def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Response:
     """All levels are set, or none."""
+    context.require_cluster(Operation.ALTER)
     updates = [
-        FeatureUpdate(each.feature, each.max_version_level, field(each, "upgrade_type", UPGRADE))
+        FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
         for each in request.feature_updates
     ]
-    asked = broker.controller.update_features(
-        updates, validate_only=field(request, "validate_only", False)
-    )
+    asked = context.broker.controller.update_features(updates, validate_only=request.validate_only)
     return _response(updates, asked)
 
 

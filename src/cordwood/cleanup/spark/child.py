@@ -1,6 +1,6 @@
 """The process that executes rounds for a broker, on a Spark session of its own.
 
-It is told what to do, and answers, in lines of JSON over a socket that it inherits. It ends when
+It receives commands, and answers, in lines of JSON over a socket that it inherits. It ends when
 the other end is closed, and takes every process of its session along.
 
 Run as `python -m cordwood.cleanup.spark.child SOCKET PARENT LOCK`, by
@@ -22,8 +22,8 @@ from typing import Any
 from cordwood.cleanup.announcements import wanted_mark
 from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
-from cordwood.cleanup.round import Round
-from cordwood.cleanup.round_values import Manifest, failure_to_json
+from cordwood.cleanup.compaction_values import Manifest, failure_to_json
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.model.clock import pause
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import OS, FileSystem
@@ -63,7 +63,7 @@ class Told:
     """An `Owner` in another process; `gave_up` says that Spark left a job undone."""
 
     def __init__(
-        self, line: Line, number: int, rounds: Sequence[Round], fs: FileSystem = OS
+        self, line: Line, number: int, rounds: Sequence[LogCompaction], fs: FileSystem = OS
     ) -> None:
         self.gave_up = False
         self._line = line
@@ -98,13 +98,13 @@ class Told:
 
 def _execute(line: Line, rounds_of: Any, message: dict[str, Any], fs: FileSystem) -> None:
     number = message["run"]
-    rounds = [Round.from_json(value) for value in message["rounds"]]
+    rounds = [LogCompaction.from_json(value) for value in message["rounds"]]
     owner = Told(line, number, rounds, fs)
     try:
         rounds_of.execute(rounds, owner)
     except Exception as error:
-        for round_ in rounds:
-            owner.fail(round_.name, EngineError(f"{type(error).__name__}: {error}"))
+        for compaction in rounds:
+            owner.fail(compaction.name, EngineError(f"{type(error).__name__}: {error}"))
         owner.gave_up = True
     line.say(of="ended", run=number, gave_up=owner.gave_up)
 
@@ -120,7 +120,7 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
     from cordwood.cleanup.spark.session import require_java, spark_session  # noqa: PLC0415
 
     require_java()
-    from cordwood.cleanup.spark.job import Limits, SparkRounds  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.spark.job import Limits, SparkCompactions  # noqa: PLC0415  # seconds to import
 
     cores = orders["cores"]
     with spark_session(
@@ -133,13 +133,13 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
         while (message := line.hear()) is not None and message["do"] == "run":
             # Each round has a slot of Spark's to itself, and so the whole table of keys.
             limits = Limits.of_tables(message["table_bytes"])
-            rounds_of = SparkRounds(session, slots=1, limits=limits, fs=fs)
+            rounds_of = SparkCompactions(session, slots=1, limits=limits, fs=fs)
             work = (line, rounds_of, message, fs)
             threading.Thread(target=_execute, args=work, daemon=True).start()
 
 
 def main(fs: FileSystem = OS) -> None:
-    """Serves until it is told to stop, or its parent is gone; the logs are in `fs`."""
+    """Serves until it is stopped, or its parent has ended; the logs are in `fs`."""
     descriptor, parent, lock = map(int, sys.argv[1:4])
     ignore_stop_signals()
     die_with(parent)

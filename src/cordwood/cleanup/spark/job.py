@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import progress_bytes
-from cordwood.cleanup.commit import IndexStats, RoundCommitter
-from cordwood.cleanup.round import Round, records_max, split_by_bytes
-from cordwood.cleanup.round_values import BATCH_BYTES_MIN, SegmentSource, failure_from_json
+from cordwood.cleanup.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MIN, SegmentSource, failure_from_json
+from cordwood.cleanup.log_compaction import LogCompaction, records_max, split_by_bytes
 from cordwood.cleanup.spark import worker
 from cordwood.cleanup.supervise import (
     CommittersOwner,
@@ -57,7 +57,7 @@ _SLACK_ENTRIES = 1 << 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds the memory of tasks.
+    """The limits of the memory of tasks.
 
     `entries_max` is how many keys a task holds; `whole_bytes` the size up to which a log is done by
     one task even where others are idle. No batch may take more than `batch_bytes_max`, or if that
@@ -105,10 +105,10 @@ class Watch:
 
 
 class SparkGaveUpError(EngineError):
-    """A job did not come to its end; its tasks may not have either."""
+    """A job did not finish; its tasks may not have finished either."""
 
 
-class SparkRounds:
+class SparkCompactions:
     """Executes rounds on a Spark session: the half of an engine that needs no owner of logs.
 
     Several threads may execute some at once.
@@ -165,49 +165,51 @@ class SparkRounds:
                 "local[*] cleans it here"
             )
 
-    def execute(self, rounds: Sequence[Round], owner: Owner) -> None:
-        """Executes rounds, and tells their owner what comes of each."""
+    def execute(self, rounds: Sequence[LogCompaction], owner: Owner) -> None:
+        """Executes rounds, and reports the results to their owner."""
         lanes = self._lanes_for(rounds)
-        rounds = [self._within_limits(_shared(round_, lanes)) for round_ in rounds]
+        rounds = [self._within_limits(_shared(compaction, lanes)) for compaction in rounds]
         whole, split = self._sort(rounds)
         if whole:
             with _telling(whole, owner):
                 self._run_whole(whole, lanes, owner)
-        for round_ in split:
-            with _telling([round_], owner):
-                self._run_split(round_, lanes, owner)
+        for compaction in split:
+            with _telling([compaction], owner):
+                self._run_split(compaction, lanes, owner)
 
-    def _within_limits(self, round_: Round) -> Round:
+    def _within_limits(self, compaction: LogCompaction) -> LogCompaction:
         if self._limits.batch_bytes_max is None:
-            return round_
-        return replace(round_, batch_bytes_max=self._limits.batch_bytes_max)
+            return compaction
+        return replace(compaction, batch_bytes_max=self._limits.batch_bytes_max)
 
-    def _lanes_for(self, rounds: Sequence[Round]) -> int:
+    def _lanes_for(self, rounds: Sequence[LogCompaction]) -> int:
         """How many tasks may rewrite at once: fewer where space is limited and groups are large."""
         lanes = self._slots
-        for round_ in rounds:
-            if round_.space_max is not None:
+        for compaction in rounds:
+            if compaction.space_max is not None:
                 largest = max(
-                    sum(s.size_bytes for s in round_.group(number))
-                    for number in range(len(round_.groups))
+                    sum(s.size_bytes for s in compaction.group(number))
+                    for number in range(len(compaction.groups))
                 )
-                lanes = min(lanes, max(1, round_.space_max // max(1, largest)))
+                lanes = min(lanes, max(1, compaction.space_max // max(1, largest)))
         return lanes
 
-    def _sort(self, rounds: Sequence[Round]) -> tuple[list[Round], list[Round]]:
+    def _sort(
+        self, rounds: Sequence[LogCompaction]
+    ) -> tuple[list[LogCompaction], list[LogCompaction]]:
         total = sum(r.size_bytes for r in rounds)
-        whole: list[Round] = []
-        split: list[Round] = []
-        for round_ in rounds:
-            size = round_.size_bytes
-            fits = records_max(round_.dirty) <= self._limits.entries_max
+        whole: list[LogCompaction] = []
+        split: list[LogCompaction] = []
+        for compaction in rounds:
+            size = compaction.size_bytes
+            fits = records_max(compaction.dirty) <= self._limits.entries_max
             small = size <= self._limits.whole_bytes or size * self._slots <= total
-            (whole if fits and small else split).append(round_)
+            (whole if fits and small else split).append(compaction)
         return whole, split
 
     # ---- logs done by one task each
 
-    def _run_whole(self, rounds: Sequence[Round], lanes: int, owner: Owner) -> None:
+    def _run_whole(self, rounds: Sequence[LogCompaction], lanes: int, owner: Owner) -> None:
         bins = _pack(rounds, 2 * self._slots if lanes == self._slots else lanes)
         plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
         fs = self._fs
@@ -238,16 +240,16 @@ class SparkRounds:
 
     # ---- logs split into chunks
 
-    def _run_split(self, round_: Round, lanes: int, owner: Owner) -> None:
-        survivors = self._find_survivors(round_, owner)
-        if not owner.is_wanted(round_.name):
+    def _run_split(self, compaction: LogCompaction, lanes: int, owner: Owner) -> None:
+        survivors = self._find_survivors(compaction, owner)
+        if not owner.is_wanted(compaction.name):
             return
-        specs = tasks.rewrite_specs(round_, survivors)
+        specs = tasks.rewrite_specs(compaction, survivors)
         owner.skip(
-            round_.name,
+            compaction.name,
             {
-                number: tasks.unchanged_manifest(round_, round_.group(number), survivors)
-                for number in range(round_.groups_done, len(round_.groups))
+                number: tasks.unchanged_manifest(compaction, compaction.group(number), survivors)
+                for number in range(compaction.groups_done, len(compaction.groups))
                 if number not in specs
             },
         )
@@ -259,28 +261,28 @@ class SparkRounds:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    yield from worker.rewrite(task, round_, work[task], fs)
+                    yield from worker.rewrite(task, compaction, work[task], fs)
 
         if not work:
             return
         total = sum(s.source.size_bytes for spec in specs.values() for s in spec.segments)
-        owner.begin([round_.name], "rewrite", total, 0)
+        owner.begin([compaction.name], "rewrite", total, 0)
         for row in self._rows(self._tasks(len(work), run)):
             if row["kind"] == worker.ERROR:
-                owner.fail(round_.name, failure_from_json(json.loads(row["payload"])))
+                owner.fail(compaction.name, failure_from_json(json.loads(row["payload"])))
 
-    def _find_survivors(self, round_: Round, owner: Owner) -> tasks.Survivors:
-        dirty = tasks.still_to_do(round_, round_.dirty)
-        clean = tasks.still_to_do(round_, round_.clean)
+    def _find_survivors(self, compaction: LogCompaction, owner: Owner) -> tasks.Survivors:
+        dirty = tasks.still_to_do(compaction, compaction.dirty)
+        clean = tasks.still_to_do(compaction, compaction.clean)
         few = records_max(dirty) <= self._limits.entries_max
         if clean and few:
-            return self._index_and_probe(round_, owner, dirty, clean)
+            return self._index_and_probe(compaction, owner, dirty, clean)
         parts = self._parts(dirty)
         chunks = [(chunk, False) for chunk in split_by_bytes(dirty, parts)]
         chunks += [(chunk, True) for chunk in split_by_bytes(clean, self._parts(clean))]
         shards = max(self._slots, -(-records_max([*dirty, *clean]) // self._limits.entries_max))
-        plan, entries_max = json.dumps(round_.to_json()), self._limits.entries_max
-        seed, fs = round_.seed, self._fs
+        plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
+        seed, fs = compaction.seed, self._fs
 
         def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -296,23 +298,29 @@ class SparkRounds:
         frame = self._tasks(len(chunks), index, worker.BLOCK_DDL)
         merged = frame.groupBy("shard").applyInArrow(merge_shard, worker.RESULT_DDL)
         total = sum(s.size_bytes for s in [*dirty, *clean])
-        owner.begin([round_.name], "index", total, 0)
+        owner.begin([compaction.name], "index", total, 0)
         begun = SystemClock().monotonic_s()
         rows = self._rows(merged)
         _raise_errors(rows)
-        self._tell_index(round_, owner, rows, begun)
+        self._tell_index(compaction, owner, rows, begun)
         return _survivors_from(rows)
 
     def _tell_index(
-        self, round_: Round, owner: Owner, rows: Sequence[dict[str, Any]], begun_s: float
+        self,
+        compaction: LogCompaction,
+        owner: Owner,
+        rows: Sequence[dict[str, Any]],
+        begun_s: float,
     ) -> None:
         """Keys of several tasks, or of a table that was spilled, count once each time."""
         counts = [json.loads(r["payload"])["keys"] for r in rows if r["kind"] == worker.COUNT]
         fullest = max((n for keys in counts for n in keys), default=0)
         owner.indexed(
-            round_.name,
+            compaction.name,
             IndexStats(
-                bytes_read=sum(s.size_bytes for s in tasks.still_to_do(round_, round_.dirty)),
+                bytes_read=sum(
+                    s.size_bytes for s in tasks.still_to_do(compaction, compaction.dirty)
+                ),
                 elapsed_s=SystemClock().monotonic_s() - begun_s,
                 keys=sum(sum(keys) for keys in counts),
                 utilization=min(1.0, fullest / self._limits.entries_max),
@@ -321,13 +329,13 @@ class SparkRounds:
 
     def _index_and_probe(
         self,
-        round_: Round,
+        compaction: LogCompaction,
         owner: Owner,
         dirty: Sequence[SegmentSource],
         clean: Sequence[SegmentSource],
     ) -> tasks.Survivors:
         """For a dirty section of few keys: one task indexes it, all look up the clean section."""
-        plan, entries_max = json.dumps(round_.to_json()), self._limits.entries_max
+        plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         fs = self._fs
 
         def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -335,11 +343,11 @@ class SparkRounds:
                 yield from worker.index(plan, 0, dirty, False, 1, entries_max, fs)
 
         total = sum(s.size_bytes for s in [*dirty, *clean])
-        owner.begin([round_.name], "index", total, 0)
+        owner.begin([compaction.name], "index", total, 0)
         begun = SystemClock().monotonic_s()
         rows = self._rows(self._tasks(1, index, worker.BLOCK_DDL))
         _raise_errors(rows)
-        self._tell_index(round_, owner, rows, begun)
+        self._tell_index(compaction, owner, rows, begun)
         entries = [r["payload"] for r in rows if r["kind"] == worker.ENTRIES]
         identities = np.concatenate(
             [np.empty((0, 4), dtype=np.uint64), *tasks.generations_of(entries)]
@@ -351,7 +359,7 @@ class SparkRounds:
                 for number in batch.column(0).to_pylist():
                     yield from worker.probe(plan, number, chunks[number], identities, fs)
 
-        owner.begin([round_.name], "probe", total, total // 10)
+        owner.begin([compaction.name], "probe", total, total // 10)
         found = self._rows(self._tasks(len(chunks), probe))
         _raise_errors(found)
         facts = [f for r in [*found, *rows] if r["kind"] == worker.FACTS for f in _facts(r)]
@@ -382,7 +390,7 @@ class SparkRounds:
         try:
             rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
         except Exception as error:
-            raise SparkGaveUpError(f"Spark gave the job up: {_why(error)}") from error
+            raise SparkGaveUpError(f"Spark failed the job: {_why(error)}") from error
         return rows
 
 
@@ -394,13 +402,13 @@ def _why(error: Exception) -> str:
 
 
 @contextmanager
-def _telling(rounds: Sequence[Round], owner: Owner) -> Iterator[None]:
-    """Tells the owner of rounds what keeps them all from going on."""
+def _telling(rounds: Sequence[LogCompaction], owner: Owner) -> Iterator[None]:
+    """Reports an error that stops all rounds to their owner."""
     try:
         yield
     except (OSError, CordwoodError) as error:
-        for round_ in rounds:
-            owner.fail(round_.name, error)
+        for compaction in rounds:
+            owner.fail(compaction.name, error)
 
 
 class SparkEngine:
@@ -416,20 +424,20 @@ class SparkEngine:
         fs: FileSystem = OS,
     ) -> None:
         self._fs = fs
-        self._rounds = SparkRounds(session, slots=slots, limits=limits, fs=fs)
+        self._rounds = SparkCompactions(session, slots=slots, limits=limits, fs=fs)
         self._watch = watch or Watch()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
-        """As `SparkRounds.require_visible`."""
+        """As `SparkCompactions.require_visible`."""
         self._rounds.require_visible(directories)
 
-    def run(self, committers: Sequence[RoundCommitter]) -> None:
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """Runs every round; afterwards each committer is done or has an error in its result."""
         committers = begin_all(committers)
         if not committers:
             return
         owner = _Watched(committers, self._watch, self._fs)
-        rounds = [committer.round for committer in committers]
+        rounds = [committer.compaction for committer in committers]
         pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
         future: Future[None] = pool.submit(self._rounds.execute, rounds, owner)
         pool.shutdown(wait=False)
@@ -442,10 +450,12 @@ class SparkEngine:
 class _Watched(CommittersOwner):
     """Shows how far the present phase has come."""
 
-    def __init__(self, committers: Sequence[RoundCommitter], watch: Watch, fs: FileSystem) -> None:
+    def __init__(
+        self, committers: Sequence[CompactionCommitter], watch: Watch, fs: FileSystem
+    ) -> None:
         super().__init__(committers)
         self._fs = fs
-        self._directories = {c.round.name: Path(c.round.directory) for c in committers}
+        self._directories = {c.compaction.name: Path(c.compaction.directory) for c in committers}
         self._watch = watch
         self._clock = SystemClock()
         self._shown_at = self._begun_s = 0.0
@@ -458,7 +468,7 @@ class _Watched(CommittersOwner):
         self._begun_s = self._clock.monotonic_s()
 
     def show(self) -> None:
-        """Tells the watcher, where it is time."""
+        """Reports the progress, if it is time."""
         phase, now = self._phase, self._clock.monotonic_s()
         if phase is not None and now - self._shown_at > _SHOW_S:
             self._shown_at = now
@@ -468,7 +478,7 @@ class _Watched(CommittersOwner):
             self._watch.report(_title(names), what, min(done + counted, total), total)
 
     def end(self) -> None:
-        """Tells the watcher that the present phase is over."""
+        """Reports that the present phase is over."""
         if self._phase is not None:
             names, what, total, _ = self._phase
             self._watch.report(_title(names), what, total, total)
@@ -479,24 +489,24 @@ def _title(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} partitions"
 
 
-def _shared(round_: Round, lanes: int) -> Round:
+def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:
     """A round whose limits are a task's share of those of the whole run."""
-    space, rate = round_.space_max, round_.throttle_bytes
+    space, rate = compaction.space_max, compaction.throttle_bytes
     return replace(
-        round_,
+        compaction,
         space_max=None if space is None else space // lanes,
         throttle_bytes=None if rate is None else max(1, rate // lanes),
     )
 
 
-def _pack(rounds: Sequence[Round], bins: int) -> list[list[Round]]:
+def _pack(rounds: Sequence[LogCompaction], bins: int) -> list[list[LogCompaction]]:
     """Rounds in at most `bins` lists of about the same number of bytes, largest first."""
-    packed: list[list[Round]] = [[] for _ in range(min(bins, len(rounds)))]
+    packed: list[list[LogCompaction]] = [[] for _ in range(min(bins, len(rounds)))]
     loads = [0] * len(packed)
-    for round_ in sorted(rounds, key=lambda r: (-r.size_bytes, r.name)):
+    for compaction in sorted(rounds, key=lambda r: (-r.size_bytes, r.name)):
         lightest = loads.index(min(loads))
-        packed[lightest].append(round_)
-        loads[lightest] += round_.size_bytes + 1
+        packed[lightest].append(compaction)
+        loads[lightest] += compaction.size_bytes + 1
     return packed
 
 

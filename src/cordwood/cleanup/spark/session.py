@@ -93,7 +93,7 @@ def spark_session(
 
 @contextmanager
 def _temporary_files_in(directory: Path) -> Iterator[None]:
-    """Has this process, and those that it starts, put temporary files into a directory."""
+    """Sets the directory for temporary files of this process and its children."""
     before = os.environ.get("TMPDIR"), tempfile.tempdir
     os.environ["TMPDIR"] = tempfile.tempdir = str(directory)
     try:
@@ -182,7 +182,7 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _forget(gateway: Any) -> None:
-    """Has the next session of this process start a virtual machine of its own."""
+    """Makes the next session of this process start its own virtual machine."""
     from pyspark import SparkContext  # noqa: PLC0415  # loaded by now
 
     gateway.shutdown()
@@ -270,7 +270,7 @@ def default_memory_bytes() -> int:
 
 
 def fitting(master: str, memory_bytes: int) -> str:
-    """`local[*]` with no more tasks at once than the memory has room for; others as they are."""
+    """`local[*]` with no more tasks at once than the memory allows; others do not change."""
     if master != "local[*]":
         return master
     room = (memory_bytes - _DRIVER_BYTES) // _WORKER_BYTES

@@ -1,4 +1,4 @@
-"""What Spark's workers do, and the rows in which they answer.
+"""The work of Spark's workers, and the rows of their answers.
 
 Every function here is one task of a round, or one shard of a merge: plain values in, rows out. Of
 records only keys' identities, bits and counts travel.
@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import give_up_attempt
+from cordwood.cleanup.compaction_values import SegmentSource, failure_to_json
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import RewriteSpec
-from cordwood.cleanup.round import Round
-from cordwood.cleanup.round_values import SegmentSource, failure_to_json
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, merge
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import FileSystem
@@ -72,32 +72,36 @@ def _failure(name: str, error: Exception) -> bytes:
 def clean_whole(task: int, plan: str, fs: FileSystem) -> Iterator[pa.RecordBatch]:
     """Index, probe and rewrite of some small logs, one after the other."""
     for value in json.loads(plan):
-        round_ = Round.from_json(value)
-        progress = _progress(round_, "clean", fs)
+        compaction = LogCompaction.from_json(value)
+        progress = _progress(compaction, "clean", fs)
         try:
-            index = tasks.clean_whole(round_, progress, progress.wrote, fs=fs)
-            told = {"round": round_.name, "index": asdict(index)}
+            index = tasks.clean_whole(compaction, progress, progress.wrote, fs=fs)
+            told = {"round": compaction.name, "index": asdict(index)}
             yield result_row(task, COUNT, json.dumps(told).encode())
         except (CordwoodError, OSError) as error:
-            yield result_row(task, ERROR, _failure(round_.name, error))
+            yield result_row(task, ERROR, _failure(compaction.name, error))
         finally:
             progress.close()
 
 
-def _progress(round_: Round, phase: str, fs: FileSystem) -> tasks.ProgressFile:
+def _progress(compaction: LogCompaction, phase: str, fs: FileSystem) -> tasks.ProgressFile:
     return tasks.ProgressFile(
-        round_.directory, round_.attempt, phase, bytes_per_s=round_.throttle_bytes, fs=fs
+        compaction.directory,
+        compaction.attempt,
+        phase,
+        bytes_per_s=compaction.throttle_bytes,
+        fs=fs,
     )
 
 
 def rewrite(
-    task: int, round_: Round, specs: Sequence[RewriteSpec], fs: FileSystem
+    task: int, compaction: LogCompaction, specs: Sequence[RewriteSpec], fs: FileSystem
 ) -> Iterator[pa.RecordBatch]:
     """Rewrites groups, one after the other; answers with what went wrong, if anything did."""
-    directory = Path(round_.directory)
-    progress = _progress(round_, "rewrite", fs)
+    directory = Path(compaction.directory)
+    progress = _progress(compaction, "rewrite", fs)
     publisher = tasks.Publisher(
-        directory, round_.attempt, progress=progress, wrote=progress.wrote, fs=fs
+        directory, compaction.attempt, progress=progress, wrote=progress.wrote, fs=fs
     )
     try:
         for spec in specs:
@@ -107,7 +111,7 @@ def rewrite(
         yield result_row(task, ERROR, _failure("", error))
         # The other tasks of the round wait for this one's groups: have them end.
         with suppress(OSError, CordwoodError):
-            give_up_attempt(directory, round_.attempt, fs=fs)
+            give_up_attempt(directory, compaction.attempt, fs=fs)
     finally:
         publisher.end()
         progress.close()
@@ -123,10 +127,10 @@ def index(
     fs: FileSystem,
 ) -> Iterator[pa.RecordBatch]:
     """The keys of a chunk by shard, and what was found on the way."""
-    round_ = Round.from_json(json.loads(plan))
-    progress = _progress(round_, "index", fs)
+    compaction = LogCompaction.from_json(json.loads(plan))
+    progress = _progress(compaction, "index", fs)
     steps = tasks.index_chunk(
-        round_,
+        compaction,
         segments,
         shards=shards,
         entries_max=entries_max,
@@ -148,7 +152,7 @@ def index(
         if not clean:
             yield _block(ASIDE, number, 0, COUNT, json.dumps({"keys": counts}).encode())
     except (CordwoodError, OSError) as error:
-        yield _block(ASIDE, number, 0, ERROR, _failure(round_.name, error))
+        yield _block(ASIDE, number, 0, ERROR, _failure(compaction.name, error))
     finally:
         progress.close()
 
@@ -156,13 +160,13 @@ def index(
 def probe(
     plan: str, number: int, segments: Sequence[SegmentSource], identities: Any, fs: FileSystem
 ) -> Iterator[pa.RecordBatch]:
-    """What of a clean chunk survives the keys of the dirty section."""
-    round_ = Round.from_json(json.loads(plan))
-    progress = _progress(round_, "probe", fs)
+    """The records of a clean chunk that the dirty section's keys do not supersede."""
+    compaction = LogCompaction.from_json(json.loads(plan))
+    progress = _progress(compaction, "probe", fs)
     try:
-        facts = tasks.probe_chunk(round_, segments, identities, progress=progress, fs=fs)
+        facts = tasks.probe_chunk(compaction, segments, identities, progress=progress, fs=fs)
     except (CordwoodError, OSError) as error:
-        yield result_row(number, ERROR, _failure(round_.name, error))
+        yield result_row(number, ERROR, _failure(compaction.name, error))
         return
     finally:
         progress.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cordwood.coordinator.effects import Answer
-from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from cordwood.model.error_codes import ErrorCode
 
 
 def refused(request: JoinRequest, error: int) -> JoinAnswer:
@@ -36,20 +37,20 @@ def sync_error(group: ClassicGroup, request: SyncRequest) -> int:
     Source: GroupMetadataManager.validateSyncGroup.
     """
     if group.state is GroupState.EMPTY:
-        return GroupError.UNKNOWN_MEMBER_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
     try:
         group.require_member(request.member_id, request.group_instance_id)
     except GroupRequestError as error:
         return error.code
     if request.generation_id != group.generation_id:
-        return GroupError.ILLEGAL_GENERATION
+        return ErrorCode.ILLEGAL_GENERATION
     if _is_other(request.protocol_type, group.protocol_type) or _is_other(
         request.protocol_name, group.protocol_name
     ):
-        return GroupError.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:
-        return GroupError.REBALANCE_IN_PROGRESS
-    return GroupError.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
 
 
 def _is_other(asked: str | None, actual: str | None) -> bool:
@@ -81,7 +82,7 @@ def answers_at_unload(group: ClassicGroup) -> list[Answer]:
 
     Source: GroupMetadataManager.onUnloaded.
     """
-    error = GroupError.NOT_COORDINATOR
+    error = ErrorCode.NOT_COORDINATOR
     answers = []
     for member in group.members():
         if member.join_reply is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.group.member import (
@@ -111,7 +112,7 @@ class TopicsDeleted(GroupEvent):
 
     is_long = True
     names: frozenset[str]
-    recreated: Mapping[str, str]
+    recreated: Mapping[str, UUID]
     reply_to: ReplyTo[None]
 
 

@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.member import (
     JoinedMember,
     JoinReply,
@@ -25,6 +25,7 @@ from cordwood.coordinator.group.member import (
 )
 from cordwood.format.group_metadata import subscribed_topics
 from cordwood.format.java_map import JavaHashMap
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -263,11 +264,11 @@ class ClassicGroup:
         if group_instance_id is not None:
             existing = self._static.get(group_instance_id)
             if existing is None:
-                raise GroupRequestError(GroupError.UNKNOWN_MEMBER_ID)
+                raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
             if existing != member_id:
-                raise GroupRequestError(GroupError.FENCED_INSTANCE_ID)
+                raise GroupRequestError(ErrorCode.FENCED_INSTANCE_ID)
         if member_id not in self._members:
-            raise GroupRequestError(GroupError.UNKNOWN_MEMBER_ID)
+            raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def elect_joined_leader(self) -> bool:
         """Makes sure that the leader has rejoined, or elects another member that has.

@@ -13,7 +13,7 @@ from cordwood.coordinator.effects import Answer, Effects
 from cordwood.coordinator.group import events, offset_requests, records
 from cordwood.coordinator.group.answers import answers_at_unload, refused
 from cordwood.coordinator.group.change import Change
-from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
@@ -28,6 +28,7 @@ from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -109,13 +110,13 @@ class GroupStateMachine:
         request, reply_to = event.request, event.reply_to
         group_id = request.group_id
         if group_id in change.shard.other_groups:
-            error = GroupError.INCONSISTENT_GROUP_PROTOCOL
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             change.answer(reply_to, JoinAnswer(error_code=error))
             return
         group = change.group(group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
-                change.answer(reply_to, refused(request, GroupError.UNKNOWN_MEMBER_ID))
+                change.answer(reply_to, refused(request, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
             # The next load of this partition must find the group.
             group = change.new_group(group_id)
@@ -125,13 +126,13 @@ class GroupStateMachine:
     def _sync(self, change: Change, event: events.Sync) -> None:
         group = change.group(event.request.group_id)
         if group is None:
-            change.answer(event.reply_to, SyncAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID))
+            change.answer(event.reply_to, SyncAnswer(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             self._rebalance(change).sync(group, event.request, event.reply_to)
 
     def _heartbeat(self, change: Change, event: events.Heartbeat) -> None:
         group = change.shard.groups.get(event.group_id)
-        error: int = GroupError.UNKNOWN_MEMBER_ID
+        error: int = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
             error = self._rebalance(change).heartbeat(
                 group, event.member_id, event.group_instance_id, event.generation_id
@@ -143,7 +144,7 @@ class GroupStateMachine:
         if group is not None:
             self._rebalance(change).leave(group, event.members, event.reply_to)
             return
-        unknown = GroupError.UNKNOWN_MEMBER_ID
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
         answers = [
             LeaveAnswer(each.member_id, each.group_instance_id, unknown) for each in event.members
         ]
@@ -167,7 +168,7 @@ class GroupStateMachine:
         )
         for key, offset in event.offsets:
             change.write(OffsetRecord(key, offset))
-        change.answer(event.reply_to, GroupError.NONE)
+        change.answer(event.reply_to, ErrorCode.NONE)
 
     def _delete_offsets(self, change: Change, event: events.DeleteOffsets) -> None:
         shard, group_id = change.shard, event.group_id
@@ -180,13 +181,13 @@ class GroupStateMachine:
         for topic, partition in event.partitions:
             key = OffsetKey(group_id, topic, partition)
             if group is not None and group.is_subscribed_to(topic):
-                errors.append(GroupError.GROUP_SUBSCRIBED_TO_TOPIC)
+                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
-            errors.append(GroupError.NONE)
+            errors.append(ErrorCode.NONE)
             if shard.offsets.get(key) is not None or shard.offsets.is_pending(key):
                 change.write(OffsetRecord(key, None))
         change.is_atomic = False
-        change.answer(event.reply_to, events.DeletedOffsets(GroupError.NONE, tuple(errors)))
+        change.answer(event.reply_to, events.DeletedOffsets(ErrorCode.NONE, tuple(errors)))
 
     def _delete_group(self, change: Change, event: events.DeleteGroup) -> None:
         try:
@@ -198,7 +199,7 @@ class GroupStateMachine:
             change.write(OffsetRecord(key, None))
         self._end_group(change, event.group_id)
         change.is_atomic = False
-        change.answer(event.reply_to, GroupError.NONE)
+        change.answer(event.reply_to, ErrorCode.NONE)
 
     def _end_group(self, change: Change, group_id: str) -> None:
         change.write(records.group_tombstone(group_id))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.coordinator.effects import ReplyTo
-from cordwood.coordinator.group.errors import GroupError
+from cordwood.model.error_codes import ErrorCode
 
 EMPTY_ASSIGNMENT = b""
 NO_LEADER = ""
@@ -42,7 +42,7 @@ class JoinedMember(NamedTuple):
 class JoinAnswer(NamedTuple):
     """An answer to JoinGroup."""
 
-    error_code: int = GroupError.NONE
+    error_code: int = ErrorCode.NONE
     member_id: str = UNKNOWN_MEMBER_ID
     generation_id: int = -1
     protocol_type: str | None = None
@@ -55,7 +55,7 @@ class JoinAnswer(NamedTuple):
 class SyncAnswer(NamedTuple):
     """An answer to SyncGroup."""
 
-    error_code: int = GroupError.NONE
+    error_code: int = ErrorCode.NONE
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = EMPTY_ASSIGNMENT
@@ -70,8 +70,8 @@ class JoinRequest:
     """A JoinGroup request.
 
     `needs_member_id` is true if the client can join again with the member id that the answer
-    gives it (KIP-394), `may_skip_assignment` if a leader can be told to skip the assignment
-    (KIP-814).
+    gives it (KIP-394), `may_skip_assignment` if a leader understands that it must skip the
+    assignment (KIP-814).
     """
 
     group_id: str
@@ -113,13 +113,13 @@ class LeaveAnswer(NamedTuple):
 
     member_id: str
     group_instance_id: str | None
-    error_code: int = GroupError.NONE
+    error_code: int = ErrorCode.NONE
 
 
 class LeaveReply(NamedTuple):
     """An answer to LeaveGroup: why nobody was removed, or what became of each member."""
 
-    error_code: int = GroupError.NONE
+    error_code: int = ErrorCode.NONE
     members: tuple[LeaveAnswer, ...] = ()
 
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
-from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey
 from cordwood.coordinator.group.shard import GroupShard
-from cordwood.format.message_schema import ZERO_UUID
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
+from cordwood.model.uuids import ZERO_UUID
 
 _GROUP_NOT_FOUND_SINCE = 9
 _NO_TIMESTAMP = -1
@@ -40,7 +42,7 @@ class CommitTopic(NamedTuple):
 
     name: str
     partitions: tuple[CommitPartition, ...]
-    topic_id: str = ZERO_UUID
+    topic_id: UUID = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class FetchTopic(NamedTuple):
 
     name: str
     partitions: tuple[int, ...]
-    topic_id: str = ZERO_UUID
+    topic_id: UUID = ZERO_UUID
 
 
 class FetchedOffset(NamedTuple):
@@ -71,14 +73,14 @@ class FetchedOffset(NamedTuple):
     offset: int = NO_OFFSET
     leader_epoch: int = -1
     metadata: str = ""
-    error_code: int = GroupError.NONE
+    error_code: int = ErrorCode.NONE
 
 
 class FetchedTopic(NamedTuple):
     """The committed offsets of a topic."""
 
     name: str
-    topic_id: str
+    topic_id: UUID
     partitions: tuple[FetchedOffset, ...]
 
 
@@ -91,15 +93,15 @@ def require_commit(shard: GroupShard, request: CommitRequest) -> ClassicGroup | 
     group_id, generation_id = request.group_id, request.generation_id
     if group_id in shard.other_groups:
         if generation_id >= 0:
-            raise GroupRequestError(GroupError.UNKNOWN_MEMBER_ID)
+            raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return None
     group = shard.groups.get(group_id)
     if group is not None:
         _validate_commit(group, request)
     elif generation_id >= 0:
         if request.api_version >= _GROUP_NOT_FOUND_SINCE:
-            raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
-        raise GroupRequestError(GroupError.ILLEGAL_GENERATION)
+            raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise GroupRequestError(ErrorCode.ILLEGAL_GENERATION)
     return group
 
 
@@ -109,12 +111,12 @@ def _validate_commit(group: ClassicGroup, request: CommitRequest) -> None:
     if request.generation_id >= 0 or request.member_id or request.group_instance_id is not None:
         group.require_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation_id:
-            raise GroupRequestError(GroupError.ILLEGAL_GENERATION)
+            raise GroupRequestError(ErrorCode.ILLEGAL_GENERATION)
     elif group.state is not GroupState.EMPTY:
         # Who commits on their own must not disturb a group with members.
-        raise GroupRequestError(GroupError.UNKNOWN_MEMBER_ID)
+        raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        raise GroupRequestError(GroupError.REBALANCE_IN_PROGRESS)
+        raise GroupRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def offsets_to_commit(
@@ -192,10 +194,10 @@ def fetch_all_offsets(
 
 
 def _fetched(
-    shard: GroupShard, key: OffsetKey, topic_id: str, *, at: int, require_stable: bool
+    shard: GroupShard, key: OffsetKey, topic_id: UUID, *, at: int, require_stable: bool
 ) -> FetchedOffset:
     if require_stable and shard.offsets.is_pending(key):
-        return FetchedOffset(key.partition, error_code=GroupError.UNSTABLE_OFFSET_COMMIT)
+        return FetchedOffset(key.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     found = shard.offsets.get(key, at)
     if found is None or not found.is_of(topic_id):
         return FetchedOffset(key.partition)
@@ -212,9 +214,9 @@ def require_offset_delete(shard: GroupShard, group_id: str) -> ClassicGroup | No
         return None
     group = shard.groups.get(group_id)
     if group is None:
-        raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
+        raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
-        raise GroupRequestError(GroupError.NON_EMPTY_GROUP)
+        raise GroupRequestError(ErrorCode.NON_EMPTY_GROUP)
     return group
 
 
@@ -226,12 +228,12 @@ def require_group_delete(shard: GroupShard, group_id: str) -> ClassicGroup:
             another protocol.
     """
     if group_id in shard.other_groups:
-        raise GroupRequestError(GroupError.UNSUPPORTED_VERSION)
+        raise GroupRequestError(ErrorCode.UNSUPPORTED_VERSION)
     group = shard.groups.get(group_id)
     if group is None:
-        raise GroupRequestError(GroupError.GROUP_ID_NOT_FOUND)
+        raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY:
-        raise GroupRequestError(GroupError.NON_EMPTY_GROUP)
+        raise GroupRequestError(ErrorCode.NON_EMPTY_GROUP)
     return group
 
 

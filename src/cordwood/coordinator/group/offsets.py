@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, cast
+from uuid import UUID
 
 from cordwood.coordinator.timeline import LATEST, MISSING, Before, Timeline
-from cordwood.format.message_schema import ZERO_UUID
+from cordwood.model.uuids import ZERO_UUID
 
 NO_OFFSET = -1
 
@@ -20,7 +21,7 @@ class CommittedOffset(NamedTuple):
     """An offset that a group has committed for a partition.
 
     `expire_timestamp_ms` is -1 unless the client used OffsetCommit before version 5 and set one;
-    `topic_id` is the topic's id as Kafka prints it, zeros in records written before Kafka 4.1;
+    `topic_id` is zero in records written before Kafka 4.1;
     `record_offset` is the offset of the commit's record in the log.
     """
 
@@ -29,15 +30,15 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = -1
-    topic_id: str = ZERO_UUID
+    topic_id: UUID = ZERO_UUID
     record_offset: int = -1
 
-    def is_of(self, topic_id: str) -> bool:
+    def is_of(self, topic_id: UUID) -> bool:
         """Whether it may be of the topic with that id; a recreated topic has another id.
 
         Source: OffsetMetadataManager.isMismatchedTopicId.
         """
-        return ZERO_UUID in {topic_id, self.topic_id} or topic_id == self.topic_id
+        return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
     def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
         """Whether it has expired in a group that has been idle since `base_timestamp_ms`.

@@ -26,7 +26,7 @@ from cordwood.coordinator.group.answers import (
     sync_key,
 )
 from cordwood.coordinator.group.change import Change
-from cordwood.coordinator.group.errors import GroupError, GroupRequestError
+from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
     EMPTY_ASSIGNMENT,
@@ -44,6 +44,7 @@ from cordwood.coordinator.group.member import (
 )
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.message_schema import STRING_BYTES_MAX
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 
 UniqueId = Callable[[], str]
@@ -74,9 +75,9 @@ class Rebalance:
         """
         if not self._accepts(group, request.member_id):
             group.remove(request.member_id)
-            self._change.answer(reply, JoinAnswer(error_code=GroupError.GROUP_MAX_SIZE_REACHED))
+            self._change.answer(reply, JoinAnswer(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif not group.supports(request.protocol_type, request.protocols):
-            self._change.answer(reply, refused(request, GroupError.INCONSISTENT_GROUP_PROTOCOL))
+            self._change.answer(reply, refused(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif request.member_id == UNKNOWN_MEMBER_ID:
             self._join_new(group, request, reply)
         else:
@@ -97,7 +98,7 @@ class Rebalance:
         member_id = f"{prefix}-{self._unique_id()}"
         if len(member_id.encode()) > STRING_BYTES_MAX:
             # No answer and no record could hold the id.
-            self._change.answer(reply, refused(request, GroupError.UNKNOWN_SERVER_ERROR))
+            self._change.answer(reply, refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         if instance is not None:
             existing = group.static_member_id(instance)
@@ -112,7 +113,7 @@ class Rebalance:
                 events.SessionExpired(group_id=group.group_id, member_id=member_id),
             )
             self._change.answer(
-                reply, JoinAnswer(error_code=GroupError.MEMBER_ID_REQUIRED, member_id=member_id)
+                reply, JoinAnswer(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
             )
             return
         self._add(group, request, member_id, reply)
@@ -122,7 +123,7 @@ class Rebalance:
         if member_id in group.pending_joins:
             if request.group_instance_id is not None:
                 # Only a client without an instance id must join again with a member id.
-                self._change.answer(reply, refused(request, GroupError.UNKNOWN_SERVER_ERROR))
+                self._change.answer(reply, refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             else:
                 self._add(group, request, member_id, reply)
             return
@@ -134,7 +135,7 @@ class Rebalance:
         member = group.member(member_id)
         is_unchanged = member.protocols == request.protocols
         if group.state is _EMPTY:
-            self._change.answer(reply, refused(request, GroupError.UNKNOWN_MEMBER_ID))
+            self._change.answer(reply, refused(request, ErrorCode.UNKNOWN_MEMBER_ID))
         elif group.state is _COMPLETING and is_unchanged:
             # It has not heard the answer to its last JoinGroup.
             self._change.answer(
@@ -191,7 +192,7 @@ class Rebalance:
         instance = request.group_instance_id
         assert instance is not None
         leader_before = group.leader_id
-        fenced = GroupError.FENCED_INSTANCE_ID
+        fenced = ErrorCode.FENCED_INSTANCE_ID
         self._answer_join(group, old_id, JoinAnswer(error_code=fenced, member_id=old_id))
         self._answer_sync(group, old_id, SyncAnswer(error_code=fenced))
         member = group.replace_static(instance, old_id, new_id)
@@ -274,7 +275,7 @@ class Rebalance:
     def prepare_rebalance(self, group: ClassicGroup, reason: str) -> None:
         """Waits for all members to join again; `reason` is logged."""
         if group.state is _COMPLETING:
-            self._assign(group, {}, error=GroupError.REBALANCE_IN_PROGRESS)
+            self._assign(group, {}, error=ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         self._change.cancel_timer(sync_key(group))
         is_initial = group.state is _EMPTY
@@ -441,9 +442,9 @@ class Rebalance:
         )
 
     def _assign(
-        self, group: ClassicGroup, assignment: Mapping[str, bytes], *, error: int = GroupError.NONE
+        self, group: ClassicGroup, assignment: Mapping[str, bytes], *, error: int = ErrorCode.NONE
     ) -> None:
-        is_good = error == GroupError.NONE
+        is_good = error == ErrorCode.NONE
         answer = SyncAnswer(
             error_code=error,
             protocol_type=group.protocol_type if is_good else None,
@@ -474,13 +475,13 @@ class Rebalance:
         except GroupRequestError as error:
             return error.code
         if generation_id != group.generation_id:
-            return GroupError.ILLEGAL_GENERATION
+            return ErrorCode.ILLEGAL_GENERATION
         if group.state is _EMPTY:
-            return GroupError.UNKNOWN_MEMBER_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID
         self.keep_alive(group, member_id)
         if group.state is _PREPARING:
-            return GroupError.REBALANCE_IN_PROGRESS
-        return GroupError.NONE
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
 
     def keep_alive(self, group: ClassicGroup, member_id: str) -> None:
         """Begins a member's session again."""
@@ -513,7 +514,7 @@ class Rebalance:
             group.group_id,
         )
         self._answer_join(
-            group, member.member_id, JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID)
+            group, member.member_id, JoinAnswer(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         )
         group.remove(member.member_id)
         if group.is_in(_STABLE, _COMPLETING):
@@ -550,12 +551,12 @@ class Rebalance:
         if member_id == UNKNOWN_MEMBER_ID:
             existing = None if instance is None else group.static_member_id(instance)
             if existing is None:
-                return GroupError.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = existing
         elif member_id in group.pending_joins:
             group.remove(member_id)
             self._change.cancel_timer(heartbeat_key(group, member_id))
-            return GroupError.NONE
+            return ErrorCode.NONE
         else:
             try:
                 group.require_member(member_id, instance)
@@ -569,9 +570,9 @@ class Rebalance:
             member_id,
             leaving.reason or "not provided",
         )
-        self._answer_join(group, member_id, JoinAnswer(error_code=GroupError.UNKNOWN_MEMBER_ID))
+        self._answer_join(group, member_id, JoinAnswer(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member_id)
-        return GroupError.NONE
+        return ErrorCode.NONE
 
     # ---- groups that come and go
 

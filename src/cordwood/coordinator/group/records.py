@@ -26,7 +26,6 @@ from cordwood.format.group_metadata import (
     decode_group_key,
     decode_group_value,
 )
-from cordwood.format.message_schema import ZERO_UUID
 from cordwood.format.offset_commit import (
     KEY_TYPE,
     OffsetCommitKey,
@@ -38,6 +37,7 @@ from cordwood.format.offset_commit import (
 )
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.errors import EncodingError, UnsupportedVersionError
+from cordwood.model.uuids import ZERO_UUID
 
 KeyValue = EncodedRecord
 

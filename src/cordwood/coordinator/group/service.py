@@ -17,7 +17,7 @@ from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.group import events, offset_requests
-from cordwood.coordinator.group.errors import GroupError, error_of_append
+from cordwood.coordinator.group.errors import error_of_append
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.machine import GroupStateMachine
@@ -34,10 +34,11 @@ from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, CoordinatorLog, CoordinatorRuntime, RuntimeHost
-from cordwood.coordinator.timers import Cancellable
 from cordwood.format.java_map import absolute_hash
-from cordwood.model.chance import Chance
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.rng import Rng
+from cordwood.model.timers import Timer
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 CLASSIC = "classic"
@@ -52,14 +53,14 @@ _LOG = logging.getLogger(__name__)
 class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
     """The log of groups, and the topics whose offsets they commit."""
 
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, UUID]:
         """The ids of those of the topics that exist."""
 
 
 class GroupHost(RuntimeHost, Protocol):
     """The functions of the process that a group coordinator uses."""
 
-    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Cancellable:
+    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Timer:
         """Calls a function in every period of the movable clock."""
 
 
@@ -86,25 +87,23 @@ class GroupCoordinator:
     Functions that only read return the committed state.
     """
 
-    def __init__(
-        self, log: GroupLog, host: GroupHost, settings: GroupSettings, chance: Chance
-    ) -> None:
+    def __init__(self, log: GroupLog, host: GroupHost, settings: GroupSettings, rng: Rng) -> None:
         """Creates the coordinator; no partition is loaded yet.
 
         Args:
             log: the log that the groups are written to.
             host: clock, timers, and access to the thread that owns the broker's state.
             settings: limits, delays, retention.
-            chance: makes the ids of members.
+            rng: makes the ids of members.
         """
         self.settings = settings
         self._log = log
         self._host = host
-        machine = GroupStateMachine(settings, lambda: str(UUID(hex=chance.unique_id())))
+        machine = GroupStateMachine(settings, lambda: str(UUID(hex=rng.unique_id())))
         self._runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord] = (
             CoordinatorRuntime(machine, log, host, write_timeout_ms=settings.commit_timeout_ms)
         )
-        self._expiry: Cancellable | None = None
+        self._expiry: Timer | None = None
 
     # ---- partitions
 
@@ -177,15 +176,15 @@ class GroupCoordinator:
     def join(self, request: JoinRequest, reply: Reply[JoinAnswer]) -> None:
         """Adds a member to its group; answers when the group's next generation begins."""
         settings = self.settings
-        error = GroupError.NONE
+        error = ErrorCode.NONE
         if not request.group_id:
-            error = GroupError.INVALID_GROUP_ID
+            error = ErrorCode.INVALID_GROUP_ID
         elif not (
             settings.min_session_timeout_ms
             <= request.session_timeout_ms
             <= settings.max_session_timeout_ms
         ):
-            error = GroupError.INVALID_SESSION_TIMEOUT
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
         if error:
             reply(JoinAnswer(error_code=error, member_id=request.member_id))
             return
@@ -195,7 +194,7 @@ class GroupCoordinator:
     def sync(self, request: SyncRequest, reply: Reply[SyncAnswer]) -> None:
         """Answers with a member's assignment, once the leader has sent it."""
         if not request.group_id:
-            reply(SyncAnswer(error_code=GroupError.INVALID_GROUP_ID))
+            reply(SyncAnswer(error_code=ErrorCode.INVALID_GROUP_ID))
             return
         reply_to = ReplyTo(reply, lambda error: SyncAnswer(error_code=error_of_append(error)))
         self._write(request.group_id, events.Sync(request=request, reply_to=reply_to))
@@ -210,7 +209,7 @@ class GroupCoordinator:
     ) -> None:
         """Resets a member's session timeout; answers with an error code."""
         if not group_id:
-            reply(GroupError.INVALID_GROUP_ID)
+            reply(ErrorCode.INVALID_GROUP_ID)
             return
         event = events.Heartbeat(
             group_id=group_id,
@@ -226,7 +225,7 @@ class GroupCoordinator:
     ) -> None:
         """Removes members from their group."""
         if not group_id:
-            reply(LeaveReply(GroupError.INVALID_GROUP_ID))
+            reply(LeaveReply(ErrorCode.INVALID_GROUP_ID))
             return
         reply_to = ReplyTo(reply, lambda error: LeaveReply(error_of_append(error)))
         event = events.Leave(group_id=group_id, members=tuple(members), reply_to=reply_to)
@@ -274,7 +273,7 @@ class GroupCoordinator:
     ) -> None:
         """Deletes a group's offsets for these topics and partitions."""
         if not group_id:
-            reply(DeletedOffsets(GroupError.INVALID_GROUP_ID))
+            reply(DeletedOffsets(ErrorCode.INVALID_GROUP_ID))
             return
         event = events.DeleteOffsets(
             group_id=group_id,
@@ -393,8 +392,8 @@ class GroupCoordinator:
 
 def _code_of_heartbeat(error: KafkaError) -> int:
     """A heartbeat succeeds while its group is being loaded, so that members do not rejoin."""
-    is_loading = error.code == GroupError.COORDINATOR_LOAD_IN_PROGRESS
-    return GroupError.NONE if is_loading else error_of_append(error)
+    is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return ErrorCode.NONE if is_loading else error_of_append(error)
 
 
 def _listed(shard: GroupShard, at: int) -> list[ListedGroup]:

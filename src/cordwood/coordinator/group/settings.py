@@ -34,20 +34,26 @@ class GroupSettings:
     @classmethod
     def of(cls, values: Mapping[str, object]) -> GroupSettings:
         """From a broker's properties, parsed or as text; Kafka's defaults for those not there."""
+        given = {
+            field: int(str(values[name])) * factor
+            for field, (name, factor) in _PROPERTIES.items()
+            if values.get(name) is not None
+        }
+        codec = _CODECS[given.pop(_CODEC, Codec.NONE)]
+        return cls(**given, topic_codec=codec)
 
-        def number(name: str, default: int) -> int:
-            value = values.get(name)
-            return default if value is None else int(str(value))
 
-        return cls(
-            min_session_timeout_ms=number("group.min.session.timeout.ms", 6_000),
-            max_session_timeout_ms=number("group.max.session.timeout.ms", 1_800_000),
-            initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms", 3_000),
-            max_size=number("group.max.size", 2**31 - 1),
-            offset_metadata_max_bytes=number("offset.metadata.max.bytes", 4_096),
-            offsets_retention_ms=number("offsets.retention.minutes", 10_080) * _MS_PER_MINUTE,
-            retention_check_interval_ms=number("offsets.retention.check.interval.ms", 600_000),
-            commit_timeout_ms=number("offsets.commit.timeout.ms", 5_000),
-            topic_partitions=number("offsets.topic.num.partitions", 50),
-            topic_codec=_CODECS[number("offsets.topic.compression.codec", 0)],
-        )
+_CODEC = "topic_codec"
+#: The property of each field, and the factor to the field's unit.
+_PROPERTIES: Mapping[str, tuple[str, int]] = {
+    "min_session_timeout_ms": ("group.min.session.timeout.ms", 1),
+    "max_session_timeout_ms": ("group.max.session.timeout.ms", 1),
+    "initial_rebalance_delay_ms": ("group.initial.rebalance.delay.ms", 1),
+    "max_size": ("group.max.size", 1),
+    "offset_metadata_max_bytes": ("offset.metadata.max.bytes", 1),
+    "offsets_retention_ms": ("offsets.retention.minutes", _MS_PER_MINUTE),
+    "retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
+    "commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
+    "topic_partitions": ("offsets.topic.num.partitions", 1),
+    _CODEC: ("offsets.topic.compression.codec", 1),
+}

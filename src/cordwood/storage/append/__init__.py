@@ -1,1 +1,1 @@
-"""What an append must satisfy, and what is changed in it."""
+"""Validation of appends, and the changes made to them."""

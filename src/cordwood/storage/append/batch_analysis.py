@@ -1,4 +1,4 @@
-"""What is checked of an append before its log is locked: sizes, checksums, whole batches.
+"""Checks of an append before its log is locked: sizes, checksums, whole batches.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.analyzeAndValidateRecords, Kafka 4.3.
 """
@@ -108,7 +108,7 @@ def analyze(
 
 
 def _iter_batches(view: memoryview) -> Iterator[AnalyzedBatch]:
-    """Whole batches; a partial one ends it.
+    """Yields whole batches; a partial one ends the iteration.
 
     Source: org.apache.kafka.common.record.ByteBufferLogInputStream.
     """

@@ -40,7 +40,7 @@ _LZ4_INDEPENDENT_BLOCKS = 0x20
 
 
 def decompressed_bytes_max(max_message_bytes: int) -> int:
-    """What a compressed batch may expand to, in bytes: memory is taken for all of it at once.
+    """The maximum expansion of a compressed batch in bytes; memory is allocated for all of it.
 
     128 MiB, or 128 times max.message.bytes if that is more. A batch of 1 MiB would have to shrink
     to less than a hundredth to come near it; zstd could make some gigabytes of one.
@@ -114,4 +114,4 @@ def _require_readable_lz4(packed: Buffer) -> None:
     if flags & _LZ4_CONTENT_CHECKSUM:
         position += 4
     if position != len(packed):
-        raise CorruptError("an lz4 frame and its batch do not end together", position=position)
+        raise CorruptError("an lz4 frame does not end with its batch", position=position)

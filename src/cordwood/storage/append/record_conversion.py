@@ -1,4 +1,4 @@
-"""A checked batch built anew with another codec.
+"""Rebuilds a validated batch with another codec.
 
 Its records are not taken apart: their bytes are compressed again, no more.
 

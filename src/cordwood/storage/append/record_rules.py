@@ -29,7 +29,7 @@ _SHOWN_MAX = 3
 
 
 class RecordRules:
-    """What a topic asks of records at the time `now_ms`."""
+    """The rules of a topic for records at the time `now_ms`."""
 
     __slots__ = ("_config", "_is_append_time", "_newest", "_now_ms", "_oldest", "_topic_partition")
 
@@ -43,7 +43,7 @@ class RecordRules:
         self._newest = now_ms + config.message_timestamp_after_max_ms
 
     def are_kept(self, header: BatchHeader, summary: RecordSummary) -> bool:
-        """Whether the records keep every rule, as far as their summary tells.
+        """Whether the records keep every rule, as far as their summary shows.
 
         False may be wrong: the records out of bounds can be those without a timestamp.
         """

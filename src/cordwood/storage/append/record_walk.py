@@ -31,7 +31,7 @@ _LEFT_OVER = "Incorrect declared batch size, records still remaining in file"
 
 
 class RecordSummary(NamedTuple):
-    """What a walk over a batch's records found.
+    """The result of parsing a batch's records.
 
     `first_bad` is the index of the first malformed record, the number of records if bytes are left
     over behind the last one, and -1 if `ok`. The other fields are about the records before it:
@@ -111,7 +111,7 @@ def iter_facts(payload: Buffer, count: int) -> Iterator[RecordFacts]:
 
 
 def why_malformed(payload: Buffer, count: int) -> str:
-    """What Kafka says of records that a walk found malformed."""
+    """Kafka's error for malformed records."""
     try:
         for _ in iter_facts(payload, count):
             pass
@@ -124,7 +124,7 @@ def prepare() -> None:
     """Loads the native walk, and returns when it is there.
 
     Raises:
-        ImportError: it cannot be had here.
+        ImportError: it is not available here.
     """
     _native.load()
 

@@ -1,4 +1,4 @@
-"""What validation takes and gives: batches before and after, what it cost, what it refused.
+"""Input and output of validation: batches before and after, costs, errors.
 
 Source: org.apache.kafka.storage.internals.log.LogValidator.
 """
@@ -63,7 +63,7 @@ class ValidatedBatch(NamedTuple):
 
 
 class RecordStats(NamedTuple):
-    """What a validation cost.
+    """The cost of a validation.
 
     Source: org.apache.kafka.storage.internals.log.RecordValidationStats.
     """
@@ -77,7 +77,7 @@ class ValidationResult(NamedTuple):
 
     `log_append_time_ms` is -1 for topics of CreateTime. `offset_of_max_timestamp` is the last
     offset of the batch that holds the record. `size_may_have_changed` says that a batch was built
-    anew.
+    again.
     """
 
     batches: list[ValidatedBatch]

@@ -1,15 +1,15 @@
-"""What a log checks of records before it takes them, and what it changes in them.
+"""Validation of records before an append, and the changes made to them.
 
 `analyze` needs no lock: sizes, checksums, whole batches. `validate_and_assign` is for records that
 get their offsets here: every record is looked at, and the header gets offset, leader epoch and
-maximum timestamp. Bytes that need no change are not copied: a batch is built anew only when the
+maximum timestamp. Bytes that need no change are not copied: a batch is rebuilt only when the
 topic has another codec.
 
-Stricter than Kafka, which trusts here what no client of good will sends:
+Stricter than Kafka, which accepts here what no conforming client sends:
 
 - a record of a compressed batch has to be as long as it says, as one of an uncompressed batch has;
 - offset deltas other than 0, 1, 2 ... are refused; Kafka takes some in uncompressed batches, and
-  numbers records anew where it changes the codec;
+  renumbers records where it changes the codec;
 - a timestamp beyond int64 is refused rather than wrapped;
 - a batch marked LogAppendTime, for a topic of CreateTime, is judged by its records' own timestamps
   as well: they are what readers see once the mark is taken off;
@@ -106,8 +106,8 @@ def validate_and_assign(
     Raises:
         InvalidRecordError: not one batch of magic 2, or its header or a record is malformed.
         RecordValidationError: records break rules of the topic; it names them.
-        InvalidTimestampError: a batch to be built anew has a negative timestamp.
-        RecordTooLargeError: the batch built anew takes more than max.message.bytes.
+        InvalidTimestampError: a batch to be rebuilt has a negative timestamp.
+        RecordTooLargeError: the rebuilt batch takes more than max.message.bytes.
         UnexpectedAppendOffsetError: a Raft leader's records do not begin at `first_offset`.
     """
     if origin is AppendOrigin.RAFT_LEADER:
@@ -293,7 +293,7 @@ def _require_fitting(
 
 
 def _marker_of(header: BatchHeader, payload: Buffer) -> EndTxnMarker | None:
-    """What the first record of a transaction coordinator's control batch says.
+    """The marker in the first record of a transaction coordinator's control batch.
 
     Source: ProducerAppendInfo.append, which knows control batches without a producer to be KRaft's.
     """

@@ -1,4 +1,4 @@
-"""What an append answers, and the positions that reads and appends speak of."""
+"""The result of an append, and positions in a log."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResult:
-    """What became of an append.
+    """The result of an append.
 
     `first_offset` and `last_offset` (inclusive) are those the records have, which for a batch that
     the producer sent before are those of the first time; both are -1 when there was nothing to
     append. `log_append_time_ms` is -1 for CreateTime, but for a batch
     sent before the largest timestamp it had. `records_converted` counts the records of
-    batches that were built anew.
+    batches that were rebuilt.
 
     Source: org.apache.kafka.storage.internals.log.LogAppendInfo.
     """

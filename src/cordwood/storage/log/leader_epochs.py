@@ -1,7 +1,7 @@
 """The leader epochs of a log: where each begins, in memory and in `leader-epoch-checkpoint`.
 
-Readers need no lock: the entries are a tuple that is replaced as a whole. Whoever changes them
-waits for who does so already.
+Readers need no lock: the entries are a tuple that is replaced as a whole. Changes wait for each
+other.
 
 What a crash leaves is the file before a change or after it. A new epoch is in the file before
 anything is appended with it; entries that were cut off may come back, and are cut off again by the
@@ -76,7 +76,7 @@ class LeaderEpochCache:
         Args:
             path: of the checkpoint.
             fs: where it lies.
-            on_warning: is told of entries that contradict each other.
+            on_warning: called for entries that contradict each other.
 
         Raises:
             CorruptError: the file cannot be read as one.
@@ -107,7 +107,7 @@ class LeaderEpochCache:
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
-        """All of them, ascending."""
+        """All entries, ascending."""
         return self._entries
 
     @property
@@ -180,7 +180,7 @@ class LeaderEpochCache:
         """Notes that `epoch` begins at `start_offset`; whether that was news.
 
         Nothing changes when it is the newest epoch and begins at or before that. Entries that are
-        not below it in both epoch and offset give way to it.
+        not below it in both epoch and offset are replaced by it.
 
         Args:
             epoch: the epoch.
@@ -272,7 +272,7 @@ class LeaderEpochCache:
         ):
             kept = kept[:-1]
         removed = self._entries[len(kept) :]
-        # An epoch that began where the new one does had no records: it goes without a word.
+        # An epoch that began where the new one does had no records: it is removed silently.
         if len(removed) > 1 or (removed and removed[0].start_offset != entry.start_offset):
             self._warn(
                 f"New epoch entry {entry} caused truncation of conflicting entries "

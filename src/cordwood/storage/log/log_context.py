@@ -1,12 +1,12 @@
-"""What the logs of a process share."""
+"""The context that the logs of a process share."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 
-from cordwood.model.chance import Chance, SystemChance
 from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.rng import Rng, SystemRng
 from cordwood.storage.append.validator import ValidationMetrics
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
@@ -29,7 +29,7 @@ class FlushTimes:
         self._recent: deque[float] = deque(maxlen=_RECENT_MAX)
 
     def note(self, count: int, seconds: float) -> None:
-        """So many segments were flushed in so many seconds."""
+        """Counts flushed segments and the seconds it took."""
         if count:
             with self._lock:
                 self._count += count
@@ -43,7 +43,7 @@ class FlushTimes:
 
 
 class LogContext:
-    """Clock, chance, open files, tasks put off, failed directories, counters.
+    """Clock, rng, open files, delayed tasks, failed directories, counters.
 
     `producer_id_expiration_ms`, `max_transaction_timeout_ms` and `verify_transactions`
     (transaction.partition.verification.enable) are the broker's settings.
@@ -53,7 +53,7 @@ class LogContext:
         self,
         *,
         clock: Clock | None = None,
-        chance: Chance | None = None,
+        rng: Rng | None = None,
         resources: ResourceCache | None = None,
         scheduler: Scheduler | None = None,
         failures: FailureChannel | None = None,
@@ -62,7 +62,7 @@ class LogContext:
         verify_transactions: bool = True,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
-        self.chance: Chance = chance or SystemChance()
+        self.rng: Rng = rng or SystemRng()
         self.resources = resources or ResourceCache()
         self.scheduler = scheduler or Scheduler(self.clock)
         self.failures = failures or FailureChannel(self.clock)

@@ -2,7 +2,7 @@
 
 1. Temporary files: `.deleted` go; `.swap` files are a clean's result and win, unless a `.cleaned`
    file at or below them says that not all of them had been renamed.
-2. Segments: an index without its log goes; a log without its offset index gets its indexes anew.
+2. Segments: an index without its log goes; a log without its offset index gets its indexes rebuilt.
 3. After an unclean stop, segments from the recovery point on are walked: every batch's size and
    CRC. At the first bad byte the log is cut, and the segments behind it go. A whole batch with
    offsets that no append writes is an error, and leaves the files as they are.
@@ -11,11 +11,18 @@
 
 A second load of what a load left changes nothing.
 
+`RecoveryPolicy.KEEP` is for a log that is opened to be cleaned while its broker is stopped. Nothing
+is recovered then, which is left to the broker's own start: step 3 does not happen, the log ends
+behind its last whole batch, and what Kafka would repair by cutting a segment is an error. With an
+`OverlayFileSystem`, no file of the directory changes.
+
 Source: org.apache.kafka.storage.internals.log.LogLoader.
 """
 
 from __future__ import annotations
 
+import enum
+import errno
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -40,6 +47,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
+from cordwood.format.record_batch import parse_batch
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import (
@@ -60,11 +68,16 @@ from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.replace import (
     JOURNAL_NAME,
     STAGED_SUFFIX,
-    RoundJournal,
+    CompactionJournal,
     recover_directory,
 )
-from cordwood.storage.segment.batch_walk import BatchHead, iter_heads
+from cordwood.storage.segment.batch_walk import (
+    BatchHead,
+    iter_heads,
+    read_batch,
+)
 from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_index import INT32_MAX
 from cordwood.storage.segment.segment_list import SegmentList
 from cordwood.storage.segment.segment_split import split_overflowed
 
@@ -72,17 +85,29 @@ _log = logging.getLogger(__name__)
 
 _TRIES = 5
 _ALL = 1 << 63
+_BATCH_BYTES_MIN = 26  # of a message of magic 0 without key and value
+_LOST = (
+    "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset %s. This could "
+    "happen if segment files were deleted from the file system."
+)
 _UNDER_WAY = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, STAGED_SUFFIX)
+
+
+class RecoveryPolicy(enum.Enum):
+    """The policy of a load for a log that was not closed."""
+
+    RECOVER = "segments above the recovery point are checked, and cut at the first bad batch"
+    KEEP = "segments stay as they are"
 
 
 @dataclass(slots=True, kw_only=True)
 class LoadRequest:
-    """What to open, and what is known of it.
+    """The log to open, and its known state.
 
     `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
     With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
-    syncs its parent. `on_segment` hears (number, of how many) before each segment that is
-    recovered.
+    syncs its parent. `on_segment` is called with (number, of how many) before each segment that is
+    recovered, `on_warning` for damage.
     """
 
     directory: Path
@@ -94,7 +119,9 @@ class LoadRequest:
     log_start_offset: int = 0
     topic_id: str | None = None
     sync_name: bool = True
+    policy: RecoveryPolicy = RecoveryPolicy.RECOVER
     on_segment: Callable[[int, int], None] | None = None
+    on_warning: Callable[[str], None] = _log.warning
 
 
 def load_log(request: LoadRequest) -> PartitionLog:
@@ -102,7 +129,8 @@ def load_log(request: LoadRequest) -> PartitionLog:
 
     Raises:
         StorageError: a file of the directory could not be read or written.
-        CorruptError: a file's name is no offset, or a file of another kind cannot be read.
+        CorruptError: a file's name is no offset, or a file of another kind cannot be read; with
+            `RecoveryPolicy.KEEP` also what only a recovery would repair.
         ImpossibleOffsetError: a whole batch has offsets that no append writes; it is left as it is.
         InconsistentTopicIdError: the directory belongs to another topic of the same name.
     """
@@ -121,9 +149,10 @@ class _Loader:
         self._directory = request.directory
         self._context = request.context
         self._fs = request.context.fs
+        self._keeps = request.policy is RecoveryPolicy.KEEP
         self._is_deleted_dir = request.directory.name.endswith(DELETE_DIR_SUFFIX)
         self._segments = SegmentList()
-        if not self._fs.exists(self._directory):
+        if not self._keeps and not self._fs.exists(self._directory):
             self._fs.make_directory(self._directory)
             if request.sync_name:
                 self._fs.sync_directory(self._directory.parent)
@@ -132,7 +161,7 @@ class _Loader:
     def load(self) -> PartitionLog:
         """Does the steps in order; again where a file has gone that was there a moment ago.
 
-        That is how it is in a directory that is only looked at, while its owner goes on.
+        That is so in a directory that is only inspected, while its owner runs.
         """
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):
@@ -149,6 +178,8 @@ class _Loader:
                 recovery_point, end = self._recover_log()
                 break
             except SegmentOffsetOverflowError as overflow:
+                if self._keeps:
+                    raise
                 _log.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
                 split_overflowed(
                     self._directory,
@@ -158,12 +189,15 @@ class _Loader:
                 )
                 names = self._fs.names_in(self._directory)
         start = max(request.log_start_offset, self._segments.first.base_offset)
+        if self._keeps:
+            start = min(start, end)
         producers = self._producers()
         if not self._is_deleted_dir:
             # In this order, so that an epoch without records is forgotten at once.
             self._epochs.truncate_from_start(request.log_start_offset)
             self._epochs.truncate_from_end(end)
-            self._find_first_epochs(start)
+            if not self._keeps:
+                self._find_first_epochs(start)
             producers.remove_stray_snapshots([s.base_offset for s in self._segments])
             rebuild_producer_state(
                 producers,
@@ -184,7 +218,7 @@ class _Loader:
             log_end_offset=end,
             producer_state=producers,
             leader_epochs=self._epochs,
-            topic_id=self._topic_id(),
+            topic_id=None if self._keeps else self._topic_id(),
         )
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
@@ -197,8 +231,10 @@ class _Loader:
         """
         path = self._directory / LEADER_EPOCH_CHECKPOINT
         try:
-            return LeaderEpochCache(path, fs=self._fs)
+            return LeaderEpochCache(path, fs=self._fs, on_warning=self._request.on_warning)
         except CorruptError as error:
+            if self._keeps:
+                raise
             _log.warning("%s; the leader epochs are read from the log", error)
         epochs: dict[int, int] = {}
         for name in filter(is_log_file, names):
@@ -211,7 +247,7 @@ class _Loader:
         return LeaderEpochCache(path, fs=self._fs)
 
     def _find_first_epochs(self, start: int) -> None:
-        """Takes from the log the epochs of its first records, where the file has lost them.
+        """Reads the epochs of the first records from the log if the file has lost them.
 
         Records that were deleted may come back, as a log start offset lasts less than the epochs
         that were cut off with them.
@@ -249,6 +285,7 @@ class _Loader:
             max_transaction_timeout_ms=self._context.max_transaction_timeout_ms,
             producer_id_expiration_ms=self._context.producer_id_expiration_ms,
             verify_transactions=self._context.verify_transactions,
+            on_warning=self._request.on_warning,
         )
 
     def _topic_id(self) -> str | None:
@@ -276,23 +313,25 @@ class _Loader:
             if is_index_file(name):
                 log_name = segment_file_name(base_offset_of(name), LOG_SUFFIX)
                 if log_name not in present:
-                    _log.warning(
-                        "Found an orphaned index file %s, with no corresponding log file.",
-                        self._directory / name,
+                    self._request.on_warning(
+                        f"Found an orphaned index file {self._directory / name}, with no "
+                        "corresponding log file."
                     )
                     self._fs.remove(self._directory / name)
             elif is_log_file(name):
                 segments.append(self._open(base_offset_of(name)))
+        if self._keeps and not segments:
+            raise FileNotFoundError(errno.ENOENT, "no segment is left", str(self._directory))
         self._segments = SegmentList(segments)
         if not self._is_deleted_dir:  # what nobody will read may be damaged
             for segment in segments:
                 self._check_indexes(segment, present)
 
     def _check_indexes(self, segment: LogSegment, present: set[str]) -> None:
-        """Makes indexes anew that are missing or damaged, unless recovery will do so anyway."""
+        """Rebuilds indexes that are missing or damaged, unless recovery rebuilds them anyway."""
         request = self._request
         base = segment.base_offset
-        is_flushed = request.clean_shutdown or base < request.recovery_point
+        is_flushed = self._keeps or request.clean_shutdown or base < request.recovery_point
         try:
             if segment_file_name(base, INDEX_SUFFIX) not in present:
                 raise FileNotFoundError
@@ -303,21 +342,59 @@ class _Loader:
         except FileNotFoundError:
             if not is_flushed:
                 return
-            _log.error(
-                "Could not find offset index file corresponding to log file %s, recovering segment "
-                "and rebuilding index files...",
-                segment.path,
-            )
-            self._recover_segment(segment)
+            is_active = segment is self._segments.active
+            if segment.size_bytes or not is_active or not self._keeps:
+                request.on_warning(
+                    f"Could not find offset index file corresponding to log file {segment.path}, "
+                    "recovering segment and rebuilding index files..."
+                )
+            if self._keeps:
+                self._index_whole(segment, is_active=is_active)
+            else:
+                self._recover_segment(segment)
         except CorruptError as error:
+            if self._keeps:
+                raise
             _log.warning(
                 "Found a corrupted index file corresponding to log file %s due to %s, recovering "
                 "segment and rebuilding index files...",
                 segment.path,
                 error,
             )
-            if is_flushed:  # else the segments before it may be torn, which are told the producers
+            if is_flushed:  # else the segments before it may be torn, which update the producers
                 self._recover_segment(segment)
+
+    def _index_whole(self, segment: LogSegment, *, is_active: bool) -> None:
+        """Rebuilds the indexes of a segment from its batches, none of which may be cut off.
+
+        Raises:
+            CorruptError: a batch cannot be read or its CRC is wrong, or the segment does not end
+                with a whole batch and is not active.
+        """
+        path, size, position = segment.path, segment.size_bytes, 0
+        file = self._context.resources.file(segment)
+        for head in iter_heads(file, 0, size, path=path, is_strict=False):
+            batch = read_batch(file, head, path=path)
+            try:
+                batch.require_valid()
+            except CorruptError as error:
+                raise error.located(path=str(path), base_position=position) from error
+            position += head.size_bytes
+        if position < size:
+            length = int.from_bytes(file.read_at(12, position)[8:], signed=True) + 12
+            if _BATCH_BYTES_MIN <= length <= size - position:
+                try:
+                    parse_batch(file.read_at(length, position))
+                except CorruptError as error:
+                    raise error.located(path=str(path), base_position=position) from error
+            if not is_active:
+                raise CorruptError(
+                    f"{size - position} bytes that are no whole batch, in a segment that is not "
+                    "the active one",
+                    path=str(path),
+                    position=position,
+                )
+        segment.rebuild_indexes()
 
     def _open(self, base_offset: int) -> LogSegment:
         return LogSegment.open(
@@ -327,12 +404,14 @@ class _Loader:
             resources=self._context.resources,
             now_ms=self._context.clock.now_ms(),
             roll_jitter_ms=self._jitter(),
+            on_warning=self._request.on_warning,
+            trusts_indexes=self._keeps,
         )
 
     def _jitter(self) -> int:
         config = self._request.config
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        return self._context.chance.below(jitter) if jitter > 0 else 0
+        return self._context.rng.below(jitter) if jitter > 0 else 0
 
     # ---- recovery
 
@@ -343,6 +422,9 @@ class _Loader:
             if not self._segments:
                 self._segments = SegmentList([self._create(0)])
             return 0, 0
+        if self._keeps:
+            end = self._end_kept()
+            return (end if request.clean_shutdown else min(request.recovery_point, end)), end
         truncated = False
         if not request.clean_shutdown:
             truncated = self._recover_unflushed()
@@ -353,16 +435,11 @@ class _Loader:
         active = self._segments.active if self._segments else None
         if active is not None and end != active.base_offset and not active.can_hold(end - 1):
             # Its last batch's offset is damaged. Were it believed, all of the log would go, or
-            # appends would go on far away.
+            # appends would continue far away.
             truncated = self._recover_one(active) or truncated
             end = self._log_end()
         if self._segments and end < request.log_start_offset:
-            _log.warning(
-                "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset "
-                "%s. This could happen if segment files were deleted from the file system.",
-                end,
-                request.log_start_offset,
-            )
+            _log.warning(_LOST, end, request.log_start_offset)
             self._remove_segments(list(self._segments))
             self._epochs.clear_and_flush()
             self._producers().truncate_fully_and_start_at(request.log_start_offset)
@@ -372,6 +449,51 @@ class _Loader:
         if request.clean_shutdown and not truncated:
             return end, end
         return min(request.recovery_point, end), end
+
+    def _end_kept(self) -> int:
+        """The log end offset; bytes behind the last whole batch stay, and are not counted.
+
+        Raises:
+            ImpossibleOffsetError: a batch at the end has offsets that no append writes.
+        """
+        active, start = self._segments.active, self._request.log_start_offset
+        whole = active.valid_bytes()
+        if whole < active.size_bytes:
+            self._request.on_warning(
+                f"Found invalid messages in log segment {active.path} at byte offset {whole}: "
+                f"{active.size_bytes - whole} bytes behind the last whole batch. Kafka cuts them "
+                "off when it recovers the log; they are left as they are."
+            )
+            active.size_bytes = whole
+        self._require_offsets_at_end(active)
+        end = active.read_next_offset()
+        if end < start:
+            self._request.on_warning(_LOST % (end, start))
+        return end
+
+    def _require_offsets_at_end(self, segment: LogSegment) -> None:
+        """Checks the offsets of the batches behind the last index entry.
+
+        Raises:
+            CorruptError: no append to this segment can have given a batch its offsets.
+        """
+        next_offset, limit = segment.base_offset, segment.base_offset + INT32_MAX
+        heads = iter_heads(
+            self._context.resources.file(segment),
+            segment.offset_index.last_entry.position,
+            segment.size_bytes,
+            path=segment.path,
+            is_strict=False,
+        )
+        for head in heads:
+            if not next_offset <= head.base_offset <= head.last_offset <= limit:
+                raise CorruptError(
+                    f"a batch with the offsets {head.base_offset} to {head.last_offset}, where "
+                    f"offsets from {next_offset} to {limit} can be",
+                    path=str(segment.path),
+                    position=head.position,
+                )
+            next_offset = head.last_offset + 1
 
     def _ends_whole(self, segment: LogSegment) -> bool:
         try:
@@ -487,9 +609,9 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
         recover_directory(directory, fs=fs)
     except CorruptError as error:  # the journal of a clean: without it, Kafka's own rules do
         _log.warning("%s; it is dropped", error)
-        RoundJournal(directory, fs=fs).end()
+        CompactionJournal(directory, fs=fs).end()
         recover_directory(directory, fs=fs)
     if JOURNAL_NAME in names:
-        # The log goes on from here: what is left of the round is planned anew, on what there is.
-        RoundJournal(directory, fs=fs).end()
+        # The log continues from here: the rest of the round is planned again, for the current log.
+        CompactionJournal(directory, fs=fs).end()
     return fs.names_in(directory)

@@ -27,7 +27,7 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 
 class Isolation(enum.Enum):
-    """How far a reader sees: followers to the log's end, consumers less far.
+    """The upper bound of a read: the log end for followers, a lower one for consumers.
 
     Source: org.apache.kafka.server.storage.log.FetchIsolation.
     """
@@ -39,7 +39,7 @@ class Isolation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What a read found.
+    """The result of a read.
 
     `position` is where the first batch begins, or where it would. `range` is None when there is
     nothing: at the bound, or for zero bytes. It may begin with a batch that starts below the offset

@@ -110,7 +110,7 @@ class PartitionLog:
         self.leader_epochs = leader_epochs
         self.topic_id = topic_id
         self.lock = threading.RLock()
-        self.generation = 0  # how often the log was cut off
+        self.truncation_count = 0  # how often the log was cut off
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
         self._has_unsynced_names = False  # segments have gone, and may come back
@@ -133,7 +133,7 @@ class PartitionLog:
 
     @property
     def directory(self) -> Path:
-        """Where its files are; `log_dir` is the entry of log.dirs above it."""
+        """The directory of its files; `log_dir` is the entry of log.dirs that contains it."""
         return self._directory
 
     @directory.setter
@@ -235,7 +235,7 @@ class PartitionLog:
             return old
 
     def _refresh_first_unstable(self) -> None:
-        """Takes the first unstable offset from the producers anew."""
+        """Updates the first unstable offset from the producers."""
         self._first_unstable = self.producer_state.first_unstable_offset
         if self._first_unstable is not None:
             self._first_unstable = max(self._first_unstable, self.log_start_offset)
@@ -328,7 +328,8 @@ class PartitionLog:
                 metrics=self.context.metrics,
             )
             if is_sliced and analyzed:
-                # Without the lock: a batch may expand to 128 MiB, and readers go on meanwhile.
+                # Without the lock: a batch may expand to 128 MiB, and readers continue in the
+                # meantime.
                 checked = self._validated(analyzed, origin, leader_epoch, first_offset=0)
         with self.lock, self.guard("appending records to"):
             self.require_open()
@@ -482,7 +483,7 @@ class PartitionLog:
             count += header.records_count
         self.active.append(parts, appended)
         self._set_end(last + 1)
-        if self._high_watermark.offset >= self.log_end_offset:  # a follower that began anew
+        if self._high_watermark.offset >= self.log_end_offset:  # a follower that started again
             self._high_watermark = LogPosition(self.log_end_offset)
         producers.commit(self.active)
         self.producer_state.update_map_end_offset(self.log_end_offset)
@@ -558,7 +559,7 @@ class PartitionLog:
                     "exists and is active with size 0.",
                     base,
                 )
-                # Over the old files, not beside them: a log without any segment begins anew at 0.
+                # Over the old files, not beside them: a log without any segment starts at 0 again.
                 segment = self._new_segment(base)
                 self.context.resources.forget(old)
                 self.segments = self.segments.without([old]).with_added(segment)
@@ -581,7 +582,7 @@ class PartitionLog:
                 self.producer_state.take_snapshot(sync=False)
                 old.on_become_inactive()
             except (OSError, CordwoodError):
-                # The log goes on in its old segment: a second one must not lie inside it.
+                # The log continues in its old segment: a second one must not lie inside it.
                 segment.delete_if_exists()
                 raise
             self.segments = self.segments.with_added(segment)
@@ -612,12 +613,12 @@ class PartitionLog:
         )
 
     def _draw_jitter(self) -> int:
-        """How much earlier than segment.ms a new segment rolls, in ms.
+        """The reduction of segment.ms for a new segment, in ms.
 
         Source: LogConfig.randomSegmentJitter.
         """
         jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self.context.chance.below(jitter) if jitter > 0 else 0
+        return self.context.rng.below(jitter) if jitter > 0 else 0
 
     def flush(self, *, force_active: bool = True) -> None:
         """Makes everything up to the log's end last.
@@ -628,7 +629,7 @@ class PartitionLog:
         self.flush_up_to(self.log_end_offset, including_offset=force_active)
 
     def _flush_appended(self) -> None:
-        """Flushes for flush.messages; records last even where an index finds no room."""
+        """Flushes for flush.messages; records last even if an index does not fit the disk."""
         try:
             self.flush(force_active=False)
         except StorageError as error:
@@ -640,21 +641,21 @@ class PartitionLog:
         """Makes records below `offset` last, and raises the recovery point to it.
 
         Raises:
-            StorageError: a sync failed, and the directory is offline; or an index found no room,
-                and only the recovery point is not raised: the records last.
+            StorageError: a sync failed, and the directory is offline; or there is no space for an
+                index, and only the recovery point is not raised: the records last.
         """
         with self.guard("flushing"):
             with self.lock:
                 self.require_open()
                 known, end = self.recovery_point, offset + 1 if including_offset else offset
-                generation = self.generation
+                truncation_count = self.truncation_count
             if end <= known:
                 return
             dirty = self.segments.values(known, end)
             self._by_name(lambda: self._sync(dirty, known))
             with self.lock:
-                # What was cut off meanwhile, and written anew, has not been synced.
-                if generation == self.generation:
+                # What was truncated and written again in the meantime has not been synced.
+                if truncation_count == self.truncation_count:
                     self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
                 self.last_flush_ms = self.context.clock.now_ms()
 
@@ -779,7 +780,7 @@ class PartitionLog:
     def list_offset(
         self, timestamp: int, *, isolation: Isolation = Isolation.HIGH_WATERMARK
     ) -> ListedOffset | None:
-        """What ListOffsets answers for a timestamp in ms, or one of its special values.
+        """The answer of ListOffsets for a timestamp in ms, or a special value.
 
         None where there is no such record, or it lies beyond what the reader may see.
 
@@ -910,7 +911,7 @@ class PartitionLog:
                 self.truncate_fully_and_start_at(offset)
                 return True
             # What a crash in the middle leaves must never look flushed.
-            self.generation += 1
+            self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
             doomed = [s for s in self.segments if s.base_offset > offset]
             self.segments = self.segments.without(doomed)
@@ -946,7 +947,7 @@ class PartitionLog:
             _log.info(
                 "Truncate and start at offset %s, logStartOffset: %s", offset, log_start_offset
             )
-            self.generation += 1
+            self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
             old = list(self.segments)
             self._mark_deleted(list(reversed(old)))
@@ -975,7 +976,7 @@ class PartitionLog:
         self._refresh_first_unstable()
 
     def replace_segments(self, staged: StagedSegment, sources: Sequence[int]) -> LogSegment:
-        """Puts a cleaned segment in the place of those it was made from; see `storage.replace`.
+        """Replaces segments with the cleaned segment made from them; see `storage.replace`.
 
         Args:
             staged: the new segment's files, complete and on disk.
@@ -1028,7 +1029,7 @@ class PartitionLog:
 
         Args:
             segments: they are in the log's list no more, or leave it in this very step; those that
-                are marked already are passed over.
+                are already marked are skipped.
             snapshots: offsets of producer snapshots that go with them.
 
         Raises:
@@ -1065,7 +1066,7 @@ class PartitionLog:
 
     @staticmethod
     def _restore(segments: Sequence[LogSegment]) -> None:
-        """Gives segments that were marked deleted their names again.
+        """Restores the names of segments that were marked deleted.
 
         Raises:
             OSError: a file could not be renamed.
@@ -1076,13 +1077,13 @@ class PartitionLog:
     # ---- its life
 
     def update_config(self, config: LogConfig) -> LogConfig:
-        """Puts other settings in force; those before."""
+        """Applies other settings; returns the previous ones."""
         with self.lock:
             old, self.config = self.config, config
             return old
 
     def assign_topic_id(self, topic_id: str) -> None:
-        """Gives the log its topic's id; in `partition.metadata` before the first record, and soon.
+        """Sets the topic id; it is written to `partition.metadata` before the first record.
 
         Raises:
             InconsistentTopicIdError: it has another one.
@@ -1101,7 +1102,7 @@ class PartitionLog:
                 )
 
     def assign_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
-        """Records the epoch that a new leader begins, at the log's end unless told otherwise.
+        """Records the epoch that a new leader begins, by default at the log's end.
 
         It is in the file before the first record is appended with it, and soon.
         """
@@ -1128,7 +1129,7 @@ class PartitionLog:
             self.producer_state.remove_expired(self.context.clock.now_ms())
 
     def rename_directory(self, directory: Path, *, sync_name: bool = True) -> None:
-        """Gives the log's directory another name; open files and readers are not disturbed.
+        """Renames the log's directory; open files and readers are not affected.
 
         Works on a full disk: a topic that is deleted must not need the space that it frees.
 
@@ -1171,7 +1172,7 @@ class PartitionLog:
             self.is_closed = True
 
     def close_handlers(self) -> None:
-        """Lets go of files and writes nothing: for a directory that has failed."""
+        """Releases files without a write, for a directory that has failed."""
         with self.lock:
             self.is_closed = True
             for segment in self.segments:
@@ -1191,7 +1192,7 @@ class PartitionLog:
     # ---- what the parts above share
 
     def _flush_small_files_soon(self, *, delay_ms: int = 0) -> None:
-        """Has the topic id and the leader epochs written, if a record does not come first."""
+        """Schedules the write of topic id and leader epochs, unless a record comes first."""
         if not self._has_flush_scheduled:
             self._has_flush_scheduled = True
             self.context.scheduler.schedule_once(
@@ -1221,7 +1222,7 @@ class PartitionLog:
             self._topic_id_pending = None
 
     def _change_epochs(self, change: Callable[[], None]) -> None:
-        """Takes leader epochs away; where the disk is full, their file is written later.
+        """Removes leader epochs; on a full disk their file is written later.
 
         Retention, DeleteRecords and truncation must not need the space that they are to free.
         """
@@ -1250,15 +1251,15 @@ class PartitionLog:
             raise StorageError(f"The log of {self.topic_partition} is already closed")
 
     def _set_end(self, offset: int) -> None:
-        """Puts the log's end to where the active segment ends."""
+        """Sets the log end offset to the end of the active segment."""
         self.end = LogPosition(offset, self.active.base_offset, self.active.size_bytes)
 
     def set_high_watermark(self, position: LogPosition) -> None:
-        """Sets the high watermark as it is told."""
+        """Sets the high watermark to the given value."""
         self._high_watermark = position
         self.producer_state.on_high_watermark_updated(position.offset)
         self._refresh_first_unstable()
 
     def _forget_high_watermark_position(self) -> None:
-        """Has the high watermark's place looked up anew: its segment was replaced."""
+        """Looks up the high watermark's position again: its segment was replaced."""
         self._high_watermark = LogPosition(self.high_watermark)

@@ -21,7 +21,7 @@ from cordwood.storage.segment.log_segment import LogSegment
 
 
 class AppendProducers:
-    """What an append does to the producers of its log."""
+    """The changes that an append makes to the producers of its log."""
 
     __slots__ = ("_completed", "_guard", "_infos", "_origin", "_state", "_version", "touched")
 

@@ -1,4 +1,4 @@
-"""One producer of a log: its last batches, its open transaction, and what it may append next.
+"""One producer of a log: its last batches, its open transaction, its next sequence.
 
 Source: org.apache.kafka.storage.internals.log.ProducerStateEntry, ProducerAppendInfo,
 BatchMetadata, CompletedTxn, TxnMetadata, VerificationStateEntry, VerificationGuard.
@@ -110,7 +110,7 @@ class VerificationState:
         self.producer_epoch = producer_epoch
 
     def note(self, sequence: int, producer_epoch: int) -> None:
-        """Takes note of another attempt; one of an older epoch does not count."""
+        """Records another attempt; one of an older epoch is ignored."""
         if producer_epoch > self.producer_epoch or (
             producer_epoch == self.producer_epoch and sequence < self.lowest_sequence
         ):
@@ -119,7 +119,7 @@ class VerificationState:
 
 
 class ProducerStateEntry:
-    """What a log knows of one producer.
+    """The state of one producer in a log.
 
     `batches` are its newest, at most five, the oldest first, all of `producer_epoch`.
     `last_timestamp` (ms) is that of its last batch or marker. `current_txn_first_offset` is None
@@ -180,7 +180,7 @@ class ProducerStateEntry:
         )
 
     def to_snapshot(self) -> ProducerEntry:
-        """What a snapshot keeps of it."""
+        """The entry of a producer snapshot."""
         open_since = self.current_txn_first_offset
         return ProducerEntry(
             producer_id=self.producer_id,
@@ -245,7 +245,7 @@ class ProducerStateEntry:
         self.last_timestamp = batch.timestamp
 
     def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """Takes note of a marker; batches of another epoch are forgotten."""
+        """Applies a marker; batches of another epoch are dropped."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches = ()
@@ -254,7 +254,7 @@ class ProducerStateEntry:
         self.last_timestamp = timestamp
 
     def update(self, newer: ProducerStateEntry) -> None:
-        """Takes over what was appended since: `newer` holds the batches of that alone."""
+        """Applies later appends; `newer` has only their batches."""
         if newer.producer_epoch != self.producer_epoch:
             self.producer_epoch = newer.producer_epoch
             self.batches = newer.batches
@@ -266,7 +266,7 @@ class ProducerStateEntry:
 
 
 class ProducerAppendInfo:
-    """What one append does to one producer: checked against it, and no part of it until `update`.
+    """The change of one producer by an append: validated, and applied by `update`.
 
     `entry` is the producer as it will be, with the batches of this append alone.
     """
@@ -299,7 +299,7 @@ class ProducerAppendInfo:
             current: the producer as it is, empty when it is new.
             origin: how much is checked.
             verification: the producer's, while a transaction of its is being verified.
-            on_warning: is told of what a leader would have refused.
+            on_warning: called for batches that a leader would have refused.
         """
         self.producer_id = current.producer_id
         self.entry = ProducerStateEntry(
@@ -476,7 +476,7 @@ class ProducerAppendInfo:
         else:
             last = NO_SEQUENCE
         follows = first_sequence == last + 1 or (first_sequence == 0 and last == SEQUENCE_MAX)
-        # A producer whose records are all gone may go on with any sequence.
+        # A producer whose records were all removed may continue with any sequence.
         if not follows and current.producer_epoch != NO_PRODUCER_EPOCH:
             raise OutOfOrderSequenceError(
                 f"{self._out_of_order(offset)}: {first_sequence} (incoming seq. number), "

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
+    LOG_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
     base_offset_of,
     segment_file_name,
@@ -33,16 +34,14 @@ _log = logging.getLogger(__name__)
 class ProducerSnapshots:
     """The snapshots of one log by their offsets.
 
-    A snapshot's offset is the log's end when it was taken, exclusive. With `read_only` no file is
-    touched: one that would be removed is only forgotten, and none is written.
+    A snapshot's offset is the log's end when it was taken, exclusive.
     """
 
-    __slots__ = ("_directory", "_fs", "_offsets", "_read_only")
+    __slots__ = ("_directory", "_fs", "_offsets")
 
-    def __init__(self, directory: Path, *, fs: FileSystem = OS, read_only: bool = False) -> None:
+    def __init__(self, directory: Path, *, fs: FileSystem = OS) -> None:
         self._directory = directory
         self._fs = fs
-        self._read_only = read_only
         self._offsets = set(snapshot_offsets(directory, fs=fs))
 
     @property
@@ -65,7 +64,7 @@ class ProducerSnapshots:
         return self._directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
 
     def list_again(self) -> None:
-        """Looks into the directory anew: others have removed files there."""
+        """Reads the directory again: other code has removed files there."""
         self._offsets = set(snapshot_offsets(self._directory, fs=self._fs))
 
     def read(self, offset: int) -> list[ProducerEntry]:
@@ -92,7 +91,6 @@ class ProducerSnapshots:
         Raises:
             NoSpaceError: the file system is full; there is no snapshot at that offset.
         """
-        assert not self._read_only, "a snapshot written by who may only look"
         path = self.path(offset)
         file = self._fs.create(path)
         try:
@@ -124,8 +122,7 @@ class ProducerSnapshots:
         """Removes the snapshot at `offset`, if there is one."""
         if offset in self._offsets:
             self._offsets.discard(offset)
-            if not self._read_only:
-                self._fs.remove(self.path(offset))
+            self._fs.remove(self.path(offset))
 
     def remove_before(self, offset: int) -> None:
         """Removes those below `offset`."""
@@ -140,7 +137,7 @@ class ProducerSnapshots:
                 self.remove(offset)
 
     def remove_stray(self, bases: Collection[int]) -> None:
-        """Looks into the directory anew, and removes snapshots that belong to no segment.
+        """Reads the directory again, and removes snapshots that belong to no segment.
 
         Source: ProducerStateManager.removeStraySnapshots.
         """
@@ -205,3 +202,46 @@ def stray_snapshots(offsets: Collection[int], bases: Collection[int]) -> list[in
     if strays and (not bases or strays[-1] >= max(bases)):
         strays.pop()
     return strays
+
+
+def tidy_snapshots(
+    directory: Path,
+    bases: Sequence[int],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    clean_shutdown: bool,
+    fs: FileSystem = OS,
+) -> None:
+    """Leaves the snapshots that a loader leaves.
+
+    1. Those at no segment's base go, but the newest of them stays if it lies behind the last base:
+       a clean stop writes it at the log's end.
+    2. If none is left after a clean stop, empty ones are written.
+    3. Else, where the log start offset lies beyond the first base, those up to it go.
+
+    Differs: a loader that finds none, with such a log start offset, writes empty ones and drops
+    them again at its next start; here none are written then, so that a second run finds nothing to
+    do.
+
+    Source: ProducerStateManager.removeStraySnapshots, truncateAndReload;
+    UnifiedLog.rebuildProducerState.
+    """
+    offsets = snapshot_offsets(directory, fs=fs)
+    doomed = stray_snapshots(offsets, bases)
+    left = [offset for offset in offsets if offset not in doomed]
+    if log_start_offset > bases[0]:
+        doomed += [offset for offset in left if offset <= log_start_offset]
+    elif not left and clean_shutdown:
+        _write_empty_snapshots(directory, bases, log_end_offset, fs)
+    for offset in doomed:
+        fs.remove(directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX))
+
+
+def _write_empty_snapshots(
+    directory: Path, bases: Sequence[int], log_end_offset: int, fs: FileSystem
+) -> None:
+    model = fs.facts_of(directory / segment_file_name(bases[-1], LOG_SUFFIX))
+    for offset in sorted({*bases[-2:], log_end_offset} - {0}):
+        path = directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+        fs.replace_durably(path, build_producer_snapshot([]), model=model)

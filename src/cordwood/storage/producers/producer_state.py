@@ -1,6 +1,6 @@
-"""What a log knows of its producers: their last batches, and the transactions still open.
+"""The producer state of a log: last batches, and open transactions.
 
-Whoever appends holds the log's lock; `has_late_transaction`, `producer_count` and snapshots by
+An appender holds the log's lock; `has_late_transaction`, `producer_count` and snapshots by
 offset may be asked for without it.
 
 A snapshot holds the producers in the order of the java.util.HashMap that Kafka has them in, so
@@ -108,7 +108,6 @@ class ProducerStateManager:
         max_transaction_timeout_ms: int = 900_000,
         producer_id_expiration_ms: int = 86_400_000,
         verify_transactions: bool = False,
-        snapshots: ProducerSnapshots | None = None,
         on_warning: Callable[[str], None] = _log.warning,
     ) -> None:
         """Knows of no producer yet; `truncate_and_reload` reads a snapshot.
@@ -120,8 +119,8 @@ class ProducerStateManager:
             max_transaction_timeout_ms: transaction.max.timeout.ms.
             producer_id_expiration_ms: producer.id.expiration.ms.
             verify_transactions: transaction.partition.verification.enable.
-            snapshots: those of the directory, where they are known already.
-            on_warning: is told of damaged snapshots, and of what a leader would have refused.
+            on_warning: called for damaged snapshots, and for batches that a leader would have
+                refused.
 
         Raises:
             CorruptError: a snapshot's name does not begin with an offset.
@@ -136,7 +135,7 @@ class ProducerStateManager:
         self._ongoing = _Transactions()
         # Those whose markers are not known to be below the high watermark.
         self._unreplicated = _Transactions()
-        self._snapshots = snapshots or ProducerSnapshots(directory, fs=fs)
+        self._snapshots = ProducerSnapshots(directory, fs=fs)
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
 
@@ -167,7 +166,7 @@ class ProducerStateManager:
         self._map_end_offset = offset
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """What is known of a producer."""
+        """The state of a producer."""
         return self._producers.get(producer_id)
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
@@ -189,7 +188,7 @@ class ProducerStateManager:
         )
 
     def update(self, info: ProducerAppendInfo) -> None:
-        """Takes note of what has been appended, and of transactions begun by it."""
+        """Applies an append, and the transactions that it begins."""
         producer_id = info.producer_id
         assert producer_id >= 0, f"producer id {producer_id} in {self.topic_partition}"
         current = self._producers.get(producer_id)
@@ -205,7 +204,7 @@ class ProducerStateManager:
     def replay(
         self, header: BatchHeader, marker: EndTxnMarker | None = None
     ) -> CompletedTransaction | None:
-        """Takes note of a batch on disk; the transaction it ends, still to be completed.
+        """Applies a batch on disk; returns the transaction that it ends, not yet completed.
 
         Args:
             header: of any batch; one without producer id moves `map_end_offset` alone.
@@ -222,7 +221,7 @@ class ProducerStateManager:
         return completed
 
     def replay_all(self, batches: Iterable[tuple[BatchHeader, EndTxnMarker | None]]) -> None:
-        """Takes note of a segment's batches at once; the transactions they end are completed.
+        """Applies the batches of a segment; the transactions that they end are completed.
 
         New producers come in the order in which Kafka's loader adds them.
 
@@ -252,7 +251,7 @@ class ProducerStateManager:
             self._ongoing.put(OngoingTransaction(entry.producer_id, entry.current_txn_first_offset))
 
     def entries(self) -> list[ProducerEntry]:
-        """What a snapshot would hold now."""
+        """The entries of a snapshot at this moment."""
         return [entry.to_snapshot() for entry in self._producers.values()]
 
     def remove_expired(self, now_ms: int) -> None:
@@ -289,7 +288,7 @@ class ProducerStateManager:
         return None if first is None else first.first_offset
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """What is stable once that transaction is complete; for the transaction index.
+        """The last stable offset after that transaction, for the transaction index.
 
         The first offset of the earliest open transaction of another producer, or where its marker
         ends. Ask before `complete_transaction`.
@@ -488,7 +487,7 @@ class ProducerStateManager:
         self._snapshots.remove_before(offset)
 
     def remove_stray_snapshots(self, bases: Collection[int]) -> None:
-        """Looks into the directory anew, and removes snapshots that belong to no segment.
+        """Reads the directory again, and removes snapshots that belong to no segment.
 
         The newest of them stays if it lies behind the last of `bases`, the segments' base offsets:
         a clean stop leaves it at the log's end.
@@ -524,7 +523,7 @@ class ProducerStateManager:
         self._load_newest(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forgets everything and removes every snapshot; the log begins anew at `offset`."""
+        """Clears all state and removes every snapshot; the log starts again at `offset`."""
         self._clear()
         for found in self._snapshots.offsets:
             self._snapshots.remove(found)

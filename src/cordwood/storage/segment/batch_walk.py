@@ -74,7 +74,7 @@ class FileRange(NamedTuple):
 
 
 class BatchHead(NamedTuple):
-    """What a walk learns of a batch; -1 stands for no timestamp, epoch or producer.
+    """What a walk reads of a batch; -1 stands for no timestamp, epoch or producer.
 
     In magic 0 and 1 `base_offset` is that of the message too, of a compressed one that of its last
     record.
@@ -97,7 +97,7 @@ class BatchHead(NamedTuple):
 
 
 def parse_head(block: bytes, at: int, position: int, remaining: int) -> BatchHead | None:
-    """The batch at `block[at]`, or None if it goes on beyond the end of the file.
+    """The batch at `block[at]`, or None if it extends beyond the end of the file.
 
     Args:
         block: bytes of the file; those of the batch's header, as far as the file has them.
@@ -163,11 +163,11 @@ def iter_heads(
         position: in bytes.
         end: exclusive.
         path: named in errors.
-        is_strict: a batch that cannot be, or goes on beyond the end, is an error; else it only
-            ends the walk.
+        is_strict: an impossible batch, or one that extends beyond the end, is an error; else it
+            only ends the walk.
 
     Raises:
-        CorruptError: as told; a file shorter than `end` has such a batch.
+        CorruptError: as above; a file shorter than `end` has such a batch.
     """
     block = b""
     start = position  # where in the file the block begins
@@ -192,7 +192,7 @@ def iter_heads(
 
 
 def _remaining(block: bytes, at: int, remaining: int) -> int:
-    """Bytes of the file behind `block[at]`; fewer than told where the file has been cut off.
+    """Bytes of the file behind `block[at]`; fewer if the file has been truncated.
 
     A block that does not hold all of a header was read up to the end of the file.
     """
@@ -223,7 +223,7 @@ def find_offset(
         read_bytes: how much to read first; how large the batches are decides about the rest.
 
     Raises:
-        CorruptError: a batch on the way cannot be, or goes on beyond `end`, or none ends at
+        CorruptError: a batch on the way is impossible or extends beyond `end`, or none ends at
             `entry_offset`.
     """
     unpack = _SHORT.unpack_from
@@ -256,7 +256,7 @@ def find_offset(
 
 
 def _odd_batch(file: File, position: int, end: int, path: Path) -> BatchPosition:
-    """What begins at `position` and is no ordinary batch: an old message, or damage.
+    """Handles data at `position` that is no ordinary batch: an old message, or damage.
 
     Raises:
         CorruptError: it is damage.
@@ -275,7 +275,7 @@ def _odd_batch(file: File, position: int, end: int, path: Path) -> BatchPosition
 
 
 def _beyond_end(position: int, end: int) -> CorruptError:
-    return CorruptError(f"record batch goes on beyond the log's end at {end}", position=position)
+    return CorruptError(f"record batch extends beyond the log's end at {end}", position=position)
 
 
 def _wrong_entry(offset: int, path: Path, position: int) -> CorruptError:
@@ -293,7 +293,7 @@ def iter_producer_batches(
         file: the log, at least `end` bytes long.
         position: a batch's start, in bytes.
         end: exclusive.
-        start_offset: batches that end below it are passed over.
+        start_offset: batches that end below it are skipped.
         end_offset: those that begin at or above it, too.
         path: named in errors.
 
@@ -321,7 +321,7 @@ def _located_marker(batch: RecordBatch, head: BatchHead, path: Path) -> EndTxnMa
 
 
 def read_batch(file: File, head: BatchHead, *, path: Path) -> RecordBatch | LegacyBatch:
-    """All of a batch; its CRC is not checked.
+    """A whole batch; its CRC is not checked.
 
     Raises:
         CorruptError: it cannot be read, or the file is too short.

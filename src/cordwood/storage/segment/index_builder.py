@@ -45,7 +45,7 @@ class IndexBuilder:
         self.indexed_at = 0
 
     def add(self, position: int, last_offset: int, max_timestamp: int) -> None:
-        """Takes note of the batch at `position`.
+        """Adds the batch at `position`.
 
         Raises:
             InvalidOffsetError: it would get an entry that does not follow the one before.

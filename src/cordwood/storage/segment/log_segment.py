@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 class AppendedBatch(NamedTuple):
-    """What a segment needs to know of a batch that it is given; the timestamp in ms, -1 none."""
+    """The facts about a batch that a segment appends; the timestamp in ms, -1 for none."""
 
     size_bytes: int
     last_offset: int
@@ -106,6 +106,7 @@ class LogSegment:
         "_rebuilds",
         "_resources",
         "_time_index",
+        "_trusts_indexes",
         "base_offset",
         "bytes_since_last_index_entry",
         "created_ms",
@@ -130,6 +131,7 @@ class LogSegment:
         size_bytes: int,
         is_new: bool,
         on_warning: Callable[[str], None] | None,
+        trusts_indexes: bool = False,
     ) -> None:
         """Use `create` or `open`."""
         self.directory = directory
@@ -146,7 +148,8 @@ class LogSegment:
         self._index_interval_bytes = config.index_interval_bytes
         self._max_index_bytes = config.segment_index_bytes
         self._on_warning = on_warning
-        # Held while entries are added to the indexes, or both are made anew.
+        self._trusts_indexes = trusts_indexes
+        # Held while entries are added to the indexes, or both are rebuilt.
         self._index_lock = threading.Lock()
         self._rebuilds = 0
         self._read_bytes = READ_BYTES
@@ -182,7 +185,7 @@ class LogSegment:
             fs=fs,
             is_new=is_new,
         )
-        # No file is set aside for an index, so that there is always room for a whole one.
+        # No other file takes the space for an index, so a whole one always fits.
         self.resize_indexes(config.segment_index_bytes)
 
     @classmethod
@@ -235,6 +238,7 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         facts: FileFacts | None = None,
         on_warning: Callable[[str], None] | None = None,
+        trusts_indexes: bool = False,
     ) -> LogSegment:
         """A segment that is there; nothing of it is read yet.
 
@@ -246,7 +250,9 @@ class LogSegment:
             now_ms: taken for the time it was created.
             roll_jitter_ms: how much earlier than segment.ms it rolls.
             facts: of the log file, where they are known already.
-            on_warning: told of damage that was mended; the module's logger otherwise.
+            on_warning: called for damage that was repaired; the module's logger otherwise.
+            trusts_indexes: what an index says of the segment as a whole (its last entries, how many
+                there are) is not compared with the log, as in Kafka.
 
         Raises:
             FileNotFoundError: there is no such log file.
@@ -263,6 +269,7 @@ class LogSegment:
             size_bytes=facts.size_bytes,
             is_new=False,
             on_warning=on_warning,
+            trusts_indexes=trusts_indexes,
         )
 
     def __str__(self) -> str:
@@ -280,14 +287,14 @@ class LogSegment:
     @property
     def offset_index(self) -> OffsetIndex:
         """The offset index, in memory and in accord with the log's end."""
-        if not self._offset_index.is_loaded:
+        if not self._offset_index.is_loaded and not self._trusts_indexes:
             self._mend(self._check_offset_index)
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
         """The time index, in memory and in accord with the log."""
-        if not self._time_index.is_loaded:
+        if not self._time_index.is_loaded and not self._trusts_indexes:
             self._mend(self._check_time_index)
         return self._time_index
 
@@ -335,7 +342,7 @@ class LogSegment:
                 self._resources.fs.set_modified(path, modified_ms * 1_000_000)
 
     def resize_indexes(self, size_bytes: int) -> None:
-        """Says how many bytes each index may hold; no entry goes, and nothing is read."""
+        """Sets the maximum size of each index; no entry is removed, and nothing is read."""
         self._offset_index.resize(size_bytes)
         self._time_index.resize(size_bytes)
 
@@ -550,7 +557,7 @@ class LogSegment:
             file.write_at(parts, position)
         except (NoSpaceError, OSError):
             self._is_preallocated = False
-            # Where this fails too, it is no longer a matter of room.
+            # If this fails too, a lack of space is not the reason.
             self._cut(file, position)
             raise
         with self._index_lock:
@@ -561,7 +568,7 @@ class LogSegment:
     def _note_appended(self, position: int, batches: Sequence[AppendedBatch]) -> None:
         """Adds index entries as they fall due.
 
-        A set of batches that an index has no room for is only looked up less quickly: the log is
+        A set of batches that does not fit an index is only looked up less quickly: the log is
         rolled before the next.
         """
         newest = self._max_timestamp
@@ -582,7 +589,7 @@ class LogSegment:
         self.bytes_since_last_index_entry = since
 
     def _begin_writing(self) -> None:
-        """Has both indexes in memory, in accord with the log, before the first write."""
+        """Loads both indexes, consistent with the log, before the first write."""
         self.offset_index.pin()
         self.time_index.pin()
         if self._max_timestamp is None:
@@ -655,7 +662,7 @@ class LogSegment:
     def sanity_check(
         self, *, time_index_newly_created: bool = False, has_transaction_index: bool | None = None
     ) -> None:
-        """What a loader checks: the offset index is there, the transaction index is whole.
+        """Checks for a loader: the offset index exists, the transaction index is complete.
 
         Args:
             time_index_newly_created: there is no time index; an empty one is made.
@@ -677,7 +684,7 @@ class LogSegment:
         else:
             self.transaction_index.sanity_check()
 
-    # ---- cut off, made anew
+    # ---- truncated, rebuilt
 
     def truncate_to(self, offset: int, *, now_ms: int | None = None) -> int:
         """Removes batches that reach `offset` or beyond, and their index entries; how many bytes.
@@ -695,7 +702,7 @@ class LogSegment:
         else:
             batch = self._find(offset, 0)
             position = self.size_bytes if batch is None else batch.position
-            # In memory before the lock is taken: making them anew takes it too.
+            # In memory before the lock is taken: rebuilding them takes it too.
             self._begin_writing()
         with self._index_lock:
             if offset <= self.base_offset:
@@ -751,14 +758,14 @@ class LogSegment:
         next_base_offset: int | None = None,
         native: bool | None = None,
     ) -> int:
-        """Checks every batch, cuts the log off at the first bad one, and makes the indexes anew.
+        """Checks every batch, truncates the log at the first bad one, and rebuilds the indexes.
 
         Args:
             flushed_offset: batches below it were flushed, and are not torn by a crash.
             next_base_offset: the next segment's base offset, which no offset here may reach.
             producer_state: that of the segment's base offset, brought up to its end; without one
                 the transaction index stays as it is.
-            leader_epochs: told of epochs that begin here.
+            leader_epochs: called for epochs that begin here.
             native: by compiled code or not; None lets the segment's size decide.
 
         Returns:
@@ -820,7 +827,7 @@ class LogSegment:
         return replay
 
     def rebuild_indexes(self) -> None:
-        """Makes both indexes anew from the log's headers; the log stays as it is.
+        """Rebuilds both indexes from the log's headers; the log does not change.
 
         Raises:
             KafkaError: offsets do not ascend, or are out of reach of the base offset.
@@ -834,7 +841,7 @@ class LogSegment:
         """Returns when the log and its indexes are on disk; their names need the directory synced.
 
         Raises:
-            NoSpaceError: the file system has no room for the indexes.
+            NoSpaceError: the file system has no space for the indexes.
             OSError: the disk refused.
         """
         self.flush_log()
@@ -844,7 +851,7 @@ class LogSegment:
         """Returns when the log is on disk.
 
         Raises:
-            OSError: the disk refused, for want of room or otherwise: nobody knows what is on it.
+            OSError: the disk refused, for lack of space or otherwise: its content is unknown.
         """
         changes = self._changes
         if self._changes_synced < changes:
@@ -856,7 +863,7 @@ class LogSegment:
         """Returns when the indexes are on disk.
 
         Raises:
-            NoSpaceError: the file system has no room for them.
+            NoSpaceError: the file system has no space for them.
             OSError: the disk refused.
         """
         self._offset_index.flush()
@@ -867,7 +874,7 @@ class LogSegment:
         """Adds the last time index entry, and leaves all files exactly as long as they need be.
 
         Raises:
-            NoSpaceError: the file system has no room for the indexes.
+            NoSpaceError: the file system has no space for the indexes.
             OSError: the disk refused.
         """
         if not self._is_writing:
@@ -878,7 +885,7 @@ class LogSegment:
         """The same for a segment that was written to, and lets go of its file; syncs nothing.
 
         Raises:
-            NoSpaceError: the file system has no room for the indexes.
+            NoSpaceError: the file system has no space for the indexes.
             OSError: the disk refused.
         """
         if self._is_writing:
@@ -906,7 +913,7 @@ class LogSegment:
             self._is_writing = False
 
     def close_handlers(self) -> None:
-        """Lets go of all files and writes nothing: for a disk that has failed."""
+        """Releases all files without a write, for a disk that has failed."""
         self._resources.forget(self)
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
@@ -938,7 +945,7 @@ class LogSegment:
         return path.with_name(path.name.removesuffix(old) + new)
 
     def move_to(self, directory: Path) -> None:
-        """Takes it as known that the directory has another name now."""
+        """Updates the paths after the directory was renamed."""
         with self.naming_lock:
             self.directory = directory
             self.path = directory / self.path.name
@@ -1058,7 +1065,7 @@ class LogSegment:
 
         def look_up() -> TimestampOffset:
             entry = self._time_index.last_entry_on_disk()
-            if entry.timestamp >= 0:
+            if entry.timestamp >= 0 and not self._trusts_indexes:
                 known = self._offset_index.lookup_on_disk(entry.offset)
                 file = self._resources.file(self)
                 batch = find_offset(
@@ -1077,7 +1084,7 @@ class LogSegment:
         self._max_timestamp = entry.timestamp
 
     def _mend(self, look_up: Callable[[], T]) -> T:
-        """What `look_up` gives, asked again where the indexes did not fit the log."""
+        """The result of `look_up`, repeated if the indexes did not match the log."""
         seen = self._rebuilds
         try:
             return look_up()
@@ -1092,7 +1099,7 @@ class LogSegment:
         return look_up()
 
     def _rebuild(self, seen: int, reason: CorruptError) -> bool:
-        """Makes both indexes anew from the log; False if they cannot get any better by that.
+        """Rebuilds both indexes from the log; False if that cannot improve them.
 
         Args:
             seen: how often that had been done when the question was asked.
@@ -1124,7 +1131,7 @@ class LogSegment:
         self._resources.note_rebuild()
 
     def _install(self, builder: IndexBuilder) -> None:
-        """Puts rebuilt indexes in place; the caller holds the lock."""
+        """Installs rebuilt indexes; the caller holds the lock."""
         self._offset_index.replace_all(builder.offset_columns)
         self._time_index.replace_all(builder.time_columns)
         self._max_timestamp = builder.max_timestamp
@@ -1140,7 +1147,7 @@ class LogSegment:
         self.resize_indexes(self._max_index_bytes)
 
     def warn(self, message: str) -> None:
-        """Tells of damage that was mended."""
+        """Reports damage that was repaired."""
         if self._on_warning is not None:
             self._on_warning(message)
         else:

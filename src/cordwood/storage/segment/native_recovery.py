@@ -32,14 +32,14 @@ from cordwood.storage.segment.index_builder import IndexBuilder
 BLOCK_BYTES = 4 << 20
 _SLACK = 64
 _ROWS = 1 << 14
-#: Of a producer's batches in a row, as many of the last are told as its state remembers.
+#: Of a producer's batches in a row, only as many of the last are passed on as its state keeps.
 _BATCHES_REMEMBERED = 5
 
 Ints = npt.NDArray[np.int64]
 
 
 class Walk(Protocol):
-    """What compiled code uses of a `SegmentWalk`; the fields are described there."""
+    """The fields of a `SegmentWalk` for compiled code; they are described there."""
 
     position: int
     next_offset: int
@@ -71,7 +71,7 @@ class Walk(Protocol):
 
     @property
     def leader_epochs(self) -> object | None:
-        """None where no leader epochs are kept."""
+        """None if no leader epochs are kept."""
 
     @property
     def epoch(self) -> int:
@@ -91,7 +91,7 @@ class Walk(Protocol):
 
 
 class NativeWalk:
-    """Takes a walk as far as compiled code can."""
+    """Continues a walk as far as compiled code can."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
@@ -249,7 +249,7 @@ class NativeWalk:
         return markers, self._table.shape[0], None
 
     def _told(self, rows: int) -> Ints:
-        """The rows that the state of producers has to hear of, in order.
+        """The rows that are passed to the producer state, in order.
 
         Of a producer's data batches between two of its control batches only the first and the last
         few make a difference, as long as all or none are transactional: the first opens the
@@ -284,5 +284,5 @@ class NativeWalk:
 
 
 def _extend(column: array[int], values: Ints) -> None:
-    """Adds values to an array, which has room for them by their width."""
+    """Adds values to an array, which is wide enough for them."""
     column.frombytes(values.astype(f"i{column.itemsize}").tobytes())

@@ -1,7 +1,7 @@
 """Open files and loaded indexes of segments, bounded: the least recently used go first.
 
 A process holds thousands of segments, and is allowed far fewer open files. Each file is opened when
-it is read or written and stays open while there is room; one that has to make room is dropped, not
+it is read or written and stays open within the limit; one beyond the limit is dropped, not
 closed: a reader that holds it reads on, and the last to let go closes it. What was written through
 it is synced through the next one opened: fsync works on the file, not on the descriptor.
 
@@ -24,7 +24,7 @@ _FILES_MAX = 8192
 
 
 class FileOwner(Protocol):
-    """Whoever has a file at a path that may change."""
+    """An object that has a file at a path that may change."""
 
     @property
     def path(self) -> Path:
@@ -59,7 +59,7 @@ class ResourceCache:
         self._indexes: OrderedDict[SegmentIndex, int] = OrderedDict()
         # Invariant: the sum of the values of `_indexes`.
         self._index_bytes = 0
-        #: How often an index was wrong, and made anew: what was learnt from one may be wrong.
+        #: How often an index was wrong and rebuilt: results from the old one may be wrong.
         self.rebuilds = 0
 
     @property
@@ -75,7 +75,7 @@ class ResourceCache:
     def file(self, owner: FileOwner) -> File:
         """The owner's file, open for reading and writing.
 
-        It stays open for whoever holds it, even when it has made room for another.
+        It stays open for its users, even after the cache has dropped it.
 
         Raises:
             OSError: it cannot be opened.
@@ -90,7 +90,7 @@ class ResourceCache:
         return self.keep(owner, opened)
 
     def keep(self, owner: FileOwner, file: File) -> File:
-        """Takes an open file in; the one to use, which is that of whoever came first."""
+        """Adds an open file; returns the file to use, which is the one added first."""
         with self._lock:
             file = self._files.setdefault(owner, file)
             self._files.move_to_end(owner)
@@ -105,9 +105,9 @@ class ResourceCache:
             self._index_bytes -= self._indexes.pop(owner, 0)  # type: ignore[call-overload]
 
     def note_index(self, index: SegmentIndex, size_bytes: int) -> None:
-        """Takes note that an index is in memory; those least recently used are released for it.
+        """Registers an index in memory; the least recently used ones are released for it.
 
-        An index that was looked up since it was last passed over is spared once.
+        An index that was looked up since it was last spared is spared once.
         """
         with self._lock:
             self._index_bytes += size_bytes - self._indexes.pop(index, 0)
@@ -124,12 +124,12 @@ class ResourceCache:
                     self._index_bytes -= held
 
     def note_rebuild(self) -> None:
-        """Takes note that an index was wrong, and has been made anew."""
+        """Notes that an index was wrong and has been rebuilt."""
         with self._lock:
             self.rebuilds += 1
 
     def close(self) -> None:
-        """Lets go of all files and indexes; owners that are asked again open them again."""
+        """Releases all files and indexes; their owners open them again when needed."""
         with self._lock:
             self._files.clear()
             for index in self._indexes:
@@ -142,8 +142,8 @@ def sync_log(file: File) -> None:
     """Syncs a log's file, whose bytes exist nowhere else.
 
     Raises:
-        OSError: it failed, for want of room too: a second attempt would say nothing about the bytes
-            that the first one lost.
+        OSError: it failed, also for lack of space: a second attempt would say nothing about the
+            bytes that the first one lost.
     """
     try:
         file.sync()

@@ -1,9 +1,9 @@
-"""What the offset index and the time index of a segment have in common.
+"""The common part of the offset index and the time index of a segment.
 
 An index is two columns in memory: keys, which ascend strictly, and values, which never descend. It
 is read from its file when it is first asked, and may be let go again; entries not yet in the file
 are written by `flush` and `trim`, not one by one: after a crash of the process the segments from
-the recovery point on get their indexes anew, as Kafka's do.
+the recovery point on get their indexes rebuilt, as Kafka's do.
 
 One thread appends and truncates; any number may look up meanwhile, without a lock: what they see is
 one pair of columns, whose values are never shorter than its keys.
@@ -40,13 +40,13 @@ Columns = tuple["array[int]", "array[int]"]
 
 
 class IndexCache(Protocol):
-    """Whoever bounds the bytes of indexes in memory."""
+    """The cache that limits the bytes of indexes in memory."""
 
     def note_index(self, index: SegmentIndex, size_bytes: int) -> None:
-        """Takes note that an index has been read; may call `release` of others."""
+        """Registers a loaded index; may call `release` of others."""
 
     def forget(self, owner: object) -> None:
-        """Takes an index off the books."""
+        """Unregisters an index."""
 
 
 class SegmentIndex(ABC):
@@ -89,10 +89,10 @@ class SegmentIndex(ABC):
         Args:
             path: the index file, which need not be there.
             base_offset: the segment's.
-            max_index_bytes: how much a file made anew may hold; an existing one holds what it has,
+            max_index_bytes: how much a new file may hold; an existing one holds what it has,
                 until `resize`.
             fs: the file system.
-            cache: told when the index is read; None keeps it in memory.
+            cache: notified when the index is read; None keeps it in memory.
             is_new: the index is empty, whatever the file may hold.
         """
         self.path = path
@@ -110,7 +110,7 @@ class SegmentIndex(ABC):
         # Invariant, while columns are there: the first `_saved` of them are in the file.
         self._saved = 0
         self._exists = not is_new
-        self._has_tail = False  # the file goes on behind the saved entries
+        self._has_tail = False  # the file is longer than the saved entries
         self._is_pinned = is_new  # a writer holds on to the columns
         self._is_synced = True
         if is_new:
@@ -174,7 +174,7 @@ class SegmentIndex(ABC):
     # ---- changes, by the one that writes
 
     def resize(self, size_bytes: int) -> bool:
-        """Says how much the index may hold from now on; no entry goes. Whether that is news.
+        """Sets the maximum size; no entry is removed. Returns whether it has changed.
 
         An index that is not in memory is not read for that.
         """
@@ -188,12 +188,12 @@ class SegmentIndex(ABC):
         self.replace_all(self._empty())
 
     def reset(self) -> None:
-        """Removes all entries, and makes room for as many as a new index holds."""
+        """Removes all entries, and makes space for as many as a new index holds."""
         self.truncate()
         self.resize(self.max_index_bytes)
 
     def replace_all(self, columns: Columns) -> None:
-        """Puts other entries in the place of those there are, whatever the file holds."""
+        """Replaces all entries, regardless of the file's content."""
         with self._lock:
             self._columns = columns
             self._is_pinned = True
@@ -209,7 +209,7 @@ class SegmentIndex(ABC):
     # ---- its file
 
     def flush(self, *, sync: bool = True) -> None:
-        """Writes what the file does not have yet, and makes it last unless told otherwise.
+        """Writes what the file does not have yet, and by default syncs it.
 
         Raises:
             NoSpaceError: the file system is full; nothing is lost in memory.
@@ -233,7 +233,7 @@ class SegmentIndex(ABC):
             self._cache.note_index(self, self._memory_bytes(columns))
 
     def release(self) -> bool:
-        """Lets go of the entries in memory; False if they are being written to."""
+        """Releases the entries in memory; False if they are being written."""
         with self._lock:
             if self._is_pinned or self._has_unsaved():
                 return False
@@ -253,7 +253,7 @@ class SegmentIndex(ABC):
         return existed
 
     def rename_to(self, path: Path) -> bool:
-        """Gives the file another name, also the one that is yet to be made; whether one was there.
+        """Renames the file, also one that is created later; returns whether it existed.
 
         Raises:
             OSError: it could not be renamed.
@@ -317,7 +317,7 @@ class SegmentIndex(ABC):
         if count >= len(keys):
             return
         with self._lock:
-            # New columns: a look-up under way goes on with the old ones.
+            # New columns: a lookup in progress continues with the old ones.
             self._columns = (keys[:count], values[:count])
             self._has_tail = self._has_tail or self._saved > count
             self._saved = min(self._saved, count)

@@ -22,7 +22,7 @@ class SegmentList:
     __slots__ = ("_bases", "_newest", "_segments")
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        """Of several segments with one base offset, the last is taken."""
+        """The segments by base offset; of several with one base offset, the last is used."""
         by_base = {segment.base_offset: segment for segment in segments}
         self._bases: tuple[int, ...] = tuple(sorted(by_base))
         self._segments: tuple[LogSegment, ...] = tuple([by_base[base] for base in self._bases])
@@ -131,7 +131,7 @@ class SegmentList:
 
         Args:
             timestamp: in ms.
-            rebuilds: how often an index has been made anew: what was said before it may be wrong.
+            rebuilds: how often an index has been rebuilt: earlier results may be wrong.
 
         Raises:
             OSError: a segment's file is gone.

@@ -1,4 +1,4 @@
-"""A segment walked from its start: each batch's size and CRC checked, its indexes made anew.
+"""Recovers a segment from its start: checks each batch's size and CRC, rebuilds its indexes.
 
 The walk stops at the first batch that is not whole or has a wrong CRC; what is before it is the
 segment. Entries are a little less dense than those that appends leave: Kafka counts differently.
@@ -8,7 +8,7 @@ exception is a header that lies in two sectors of which the first may have been 
 
 Batches are checked one by one in plain Python. Where there are so many small ones that loading
 compiled code pays, blocks of them are checked by `cordwood.storage.segment.native_recovery`; what
-that does not take, it leaves to the plain way, so that both come to the same.
+that does not take, it leaves to plain Python, so that both have the same result.
 
 Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
 """
@@ -64,15 +64,15 @@ class Completed(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """Whose it was."""
+        """The producer id."""
 
     @property
     def first_offset(self) -> int:
-        """Of its first record."""
+        """The offset of its first record."""
 
     @property
     def last_offset(self) -> int:
-        """Of its marker."""
+        """The offset of its marker."""
 
     @property
     def is_aborted(self) -> bool:
@@ -83,30 +83,30 @@ C = TypeVar("C", bound=Completed)
 
 
 class Producers(Protocol[C]):
-    """What a recovery tells the state of producers."""
+    """The producer state, as a recovery updates it."""
 
     def replay(self, header: BatchHeader, marker: EndTxnMarker | None, /) -> C | None:
-        """Takes note of a batch; the transaction that it ends."""
+        """Applies a batch; returns the transaction that it ends."""
 
     def last_stable_offset(self, completed: C, /) -> int:
         """The last stable offset once that transaction has ended."""
 
     def complete_transaction(self, completed: C, /) -> object:
-        """Takes note that it has."""
+        """Notes the completed transaction."""
 
     def update_map_end_offset(self, offset: int, /) -> object:
-        """Says up to where batches have been told, exclusive."""
+        """Sets the offset up to which batches have been passed on, exclusive."""
 
 
 class LeaderEpochs(Protocol):
-    """What a walk asks and tells the leader epochs."""
+    """The leader epochs, as a recovery reads and updates them."""
 
     @property
     def latest_epoch(self) -> int | None:
         """The largest."""
 
     def assign(self, epoch: int, start_offset: int, /) -> object:
-        """Says where an epoch begins."""
+        """Adds the start offset of an epoch."""
 
 
 def impossible_offset(reason: str, *, path: Path, position: int) -> ImpossibleOffsetError:
@@ -121,7 +121,7 @@ def impossible_offset(reason: str, *, path: Path, position: int) -> ImpossibleOf
     )
 
 
-#: Told of a batch with a producer id, and of the marker in it if it is a control batch.
+#: Called for a batch with a producer id, and of the marker in it if it is a control batch.
 OnBatch = Callable[[BatchHeader, EndTxnMarker | None], None]
 
 
@@ -129,7 +129,7 @@ class SegmentWalk:
     """A walk over one log file; see the module.
 
     `position` is behind the last batch that counts, in bytes, and `reason` says why the one after
-    it does not; None at the end of the file, or before a batch that goes on beyond it.
+    it does not; None at the end of the file, or before a batch that extends beyond it.
     `next_offset` is one past the last batch of magic 2, -1 without one; `last_offset` is the last
     of any batch, inclusive.
     """
@@ -152,14 +152,14 @@ class SegmentWalk:
         Args:
             file: the log.
             end: how many bytes of it there are.
-            builder: told of each batch.
+            builder: called for each batch.
             path: named in errors.
             checks_crc: check the CRC of each batch, not only its header.
             flushed_offset: batches below it were flushed, and are not torn by a crash.
             next_base_offset: exclusive bound of the offsets: the next segment's base.
-            on_batch: told of batches with a producer id, of as many as make a difference to the
+            on_batch: called for batches with a producer id, as many as affect the
                 state of producers.
-            leader_epochs: told where epochs begin.
+            leader_epochs: called where epochs begin.
         """
         self.file = file
         self.end = end
@@ -239,7 +239,7 @@ class SegmentWalk:
     # ---- one batch
 
     def _step(self) -> bool:
-        """Takes the next batch; False where there is none.
+        """Processes the next batch; False if there is none.
 
         Raises:
             CorruptError: it is none.
@@ -325,7 +325,8 @@ class SegmentWalk:
             CorruptError: it does not, and a crash may have torn its header.
             ImpossibleOffsetError: it does not, for no such reason.
 
-        Differs: Kafka goes on with such offsets, or empties the segment where an index entry falls
+        Differs: Kafka continues with such offsets, or empties the segment where an index entry
+            falls
         on the batch.
         """
         if self.checks_crc and not self.last_offset < base_offset <= last_offset:
@@ -377,7 +378,7 @@ class SegmentWalk:
         )
 
     def note_epoch(self, epoch: int, base_offset: int) -> None:
-        """Tells of a leader epoch, if it is the largest so far."""
+        """Passes on a leader epoch, if it is the largest so far."""
         if epoch > self._epoch and self.leader_epochs is not None:
             self.leader_epochs.assign(epoch, base_offset)
             self._epoch = epoch

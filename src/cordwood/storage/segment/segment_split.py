@@ -16,7 +16,7 @@ from pathlib import Path
 from cordwood.format.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import FileSystem, FileWriter
-from cordwood.storage.replace import dispose_deleted, retire
+from cordwood.storage.replace import dispose_deleted, mark_deleted
 from cordwood.storage.segment.batch_walk import BatchHead, iter_heads
 from cordwood.storage.segment.segment_recovery import impossible_offset
 
@@ -29,7 +29,7 @@ _COPY_BYTES = 4 << 20
 def split_overflowed(
     directory: Path, base_offset: int, *, next_base_offset: int | None, fs: FileSystem
 ) -> list[int]:
-    """Puts several segments in the place of one; their base offsets, ascending.
+    """Replaces one segment with several; returns their base offsets, ascending.
 
     Only logs are written: the loader makes the indexes. No Kafka since 0.10.2 appends beyond the
     reach of an index, so that such offsets are believed only where what follows confirms them.
@@ -70,7 +70,7 @@ def split_overflowed(
     for base in reversed(bases):
         name = segment_file_name(base, LOG_SUFFIX)
         fs.rename(directory / (name + CLEANED_SUFFIX), directory / (name + SWAP_SUFFIX))
-    retire(directory, [base_offset], keep_first_snapshot=True, fs=fs)
+    mark_deleted(directory, [base_offset], keep_first_snapshot=True, fs=fs)
     for base in bases:
         name = segment_file_name(base, LOG_SUFFIX)
         fs.rename(directory / (name + SWAP_SUFFIX), directory / name)
@@ -84,7 +84,7 @@ def _require_plausible(
 ) -> None:
     """Source: Kafka refuses to split in most of these cases, as LocalLog.splitOverflowedSegment.
 
-    Differs: Kafka splits off a last batch that is out of reach, and goes on behind it.
+    Differs: Kafka splits off a last batch that is out of reach, and continues after it.
     """
     last_offset = base_offset - 1
     for before, head in pairwise(heads):

@@ -24,8 +24,8 @@ from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
 
 
-class AbortedTransactions(NamedTuple):
-    """What overlaps a range of offsets; `complete` says that later segments hold no more of it.
+class TxnIndexSearchResult(NamedTuple):
+    """The transactions in a range of offsets; `complete` if later segments have no more.
 
     Source: org.apache.kafka.storage.internals.log.TxnIndexSearchResult.
     """
@@ -64,8 +64,8 @@ class TransactionIndex:
         self._fs = fs
         self._lock = threading.Lock()
         self._is_synced = True
-        # Once the file has been read: what it holds, and what it has had no room for. Replaced, not
-        # changed, by whatever takes entries away.
+        # Once the file has been read: what it holds, and what did not fit. Replaced, not
+        # changed, by code that removes entries away.
         self._entries: list[AbortedTransaction] | None = [] if is_new else None
         # Invariant, while entries are there: the first `_saved` of them are in the file.
         self._saved = 0
@@ -91,7 +91,7 @@ class TransactionIndex:
                 self._entries = self._read()
             return self._entries
 
-    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> AbortedTransactions:
+    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> TxnIndexSearchResult:
         """Transactions that overlap offsets from `fetch_offset` to `upper_bound`, exclusive.
 
         Raises:
@@ -104,11 +104,11 @@ class TransactionIndex:
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound:
-                return AbortedTransactions(found, complete=True)
-        return AbortedTransactions(found, complete=False)
+                return TxnIndexSearchResult(found, complete=True)
+        return TxnIndexSearchResult(found, complete=False)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Adds an entry, in memory and, if there is room, in the file.
+        """Adds an entry, in memory and, if there is space, in the file.
 
         Raises:
             ValueError: its last offset is not larger than that of the last entry.
@@ -175,7 +175,7 @@ class TransactionIndex:
                 )
 
     def forget_file(self) -> None:
-        """Takes it as known that there is no file."""
+        """Records that there is no file."""
         self._entries, self._exists, self._saved = [], False, 0
 
     def flush(self) -> None:
@@ -200,7 +200,7 @@ class TransactionIndex:
                 file.close()
 
     def close(self) -> None:
-        """Lets go of what is in memory, once it is in the file; the index may be used again.
+        """Releases the entries in memory after they are in the file; the index can be used again.
 
         Raises:
             NoSpaceError: the file system is full; nothing is lost in memory.
@@ -210,7 +210,7 @@ class TransactionIndex:
             self._entries = None
 
     def close_handlers(self) -> None:
-        """Lets go of what is in memory, and writes nothing: for a disk that has failed."""
+        """Releases the entries in memory without a write, for a disk that has failed."""
         self._entries = None
 
     def delete_if_exists(self) -> bool:
@@ -221,7 +221,7 @@ class TransactionIndex:
         return existed
 
     def rename_to(self, path: Path) -> bool:
-        """Gives the file another name, also the one that is yet to be made; whether one was there.
+        """Renames the file, also one that is created later; returns whether it existed.
 
         Raises:
             OSError: it could not be renamed.

@@ -41,7 +41,7 @@ from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, p
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
 _MASTERS = ("local", "spark://", "k8s://", "sc://")
-# Less holds neither the driver nor a worker: the limit would be no limit.
+# Less memory fits neither the driver nor a worker, so the limit could not be kept.
 _MEMORY_BYTES_MIN = 256 << 20
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 
@@ -150,7 +150,7 @@ def clean_command(
     """
     STOPPING.command(
         "cordwood clean",
-        note="what was put in place stays, the next run goes on",
+        note="replaced segments are kept, the next run continues",
         ends_processes=True,
     )
     screen = context.with_resource(Screen())
@@ -213,7 +213,7 @@ def clean_command(
         _stop(error, _EXIT_FAILED)
     report.warnings = [*settings.warnings, *report.warnings]
     if json_:
-        print(json.dumps(report.to_json()))  # noqa: T201  # the document that was asked for
+        print(json.dumps(report.to_json()))  # noqa: T201  # the JSON document is the output
     else:
         show_report(report, screen)
     if report.failed:
@@ -259,10 +259,10 @@ class _Engine:
         self.facts: dict[str, Any] = {}
 
     def require(self) -> None:
-        """Raises EngineError where Spark cannot do the work, before anything is touched.
+        """Checks that Spark can do the work, before anything is changed; raises EngineError if not.
 
-        A session elsewhere is started, and asked whether its workers see the directories; one in
-        this process only needs Java, and starts when retention has made room.
+        A session on a cluster is started, and it checks that its workers can read the directories.
+        A session in this process only needs Java; it starts after retention has freed space.
         """
         from cordwood.cleanup.spark.session import require_java  # noqa: PLC0415  # only if needed
 
@@ -307,7 +307,7 @@ class _Engine:
             yield engine
 
     def factory(self) -> EngineFactory:
-        """What `clean` starts the engine with."""
+        """The factory of the engine, for `clean`."""
 
         @contextmanager
         def start() -> Iterator[Engine]:
@@ -338,7 +338,7 @@ def show_report(report: Report, screen: Screen) -> None:
     for each in report.in_use:
         screen.line(
             f"process {each['pid']} uses {each['log_dir']}, a running broker or another cleaning: "
-            "this is a snapshot of what it had written at one moment",
+            "this is a snapshot of its files at one moment",
             style="yellow",
         )
     for warning in report.warnings:
@@ -363,7 +363,7 @@ _COLUMNS = (
 
 def _row(partition: PartitionReport) -> list[str]:
     before, after = partition.before, partition.after
-    assert before is not None, "rows are made of what was captured"
+    assert before is not None, "there are rows only for captured partitions"
     records = ""
     if before.records is not None and after is not None and after.records is not None:
         records = f"{before.records - after.records:,}"
@@ -388,9 +388,9 @@ def _show_rest(report: Report, screen: Screen) -> None:
             screen.line(f"{name}: {partition.status}: {partition.reason}", style=style)
     if any(partition.status is Status.NO_SPACE for partition in report.partitions):
         screen.line(
-            "no space: nothing is lost, and what was put in place stays. Free some space on the "
-            "disk that is full, or raise --max-extra-bytes where that is what was too small, and "
-            "run the same command again: it goes on from there"
+            "no space: nothing is lost, and replaced segments are kept. Free some space on the "
+            "full disk, or raise --max-extra-bytes if that limit was too small, and "
+            "run the same command again: it continues from there"
         )
     freed = sum(p.bytes_freed for p in report.partitions)
     counts = {status: sum(p.status is status for p in report.partitions) for status in Status}

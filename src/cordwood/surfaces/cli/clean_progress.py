@@ -1,6 +1,6 @@
-"""The progress of `cordwood clean` on a terminal: a row for each phase, which never goes back.
+"""The progress of `cordwood clean` on a terminal: a row for each phase; rows are never removed.
 
-Rows of finished phases stay; of compactions, of which there may be many, only the last few do.
+Rows of finished phases remain; of compactions, which may be many, only the last few remain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROWS_MAX: Final = 8
 
 
 class _PercentColumn(ProgressColumn):
-    """The share that is done; empty while the length of a phase is unknown."""
+    """The percentage done; empty while the length of a phase is unknown."""
 
     def render(self, task: Task) -> Text:
         """The column's text."""
@@ -31,7 +31,7 @@ class _PercentColumn(ProgressColumn):
 
 
 class _CountColumn(ProgressColumn):
-    """Bytes a second where bytes are counted, else how many of how many, as far as known."""
+    """Bytes per second if bytes are counted, else the count and the total, if known."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class _CountColumn(ProgressColumn):
 
 
 def columns() -> tuple[ProgressColumn, ...]:
-    """What a row shows."""
+    """The columns of a row."""
     return (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -59,7 +59,7 @@ def columns() -> tuple[ProgressColumn, ...]:
 
 
 class CleanProgress:
-    """A listener of a cleaning, and what its engine reports to; shows nothing without bars."""
+    """A listener to the progress of a cleaning and its engine; shows nothing without bars."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -79,12 +79,12 @@ class CleanProgress:
             self._open(phase, total)
 
     def advance(self, name: str) -> None:
-        """One partition of the phase is done."""
+        """Counts one finished partition of the phase."""
         if self._progress is not None and self._row is not None:
             self._progress.update(self._row, advance=1, description=f"{self._phase} {name}")
 
     def bytes_done(self, name: str, phase: str, done: int, total: int) -> None:
-        """A compaction has come so far; what was shown before is never taken back."""
+        """Shows the progress of a compaction; the progress never goes back."""
         if self._progress is None:
             return
         self.finish()

@@ -1,4 +1,4 @@
-"""`cordwood cleaner`: what a running broker's cleaner does, and why."""
+"""`cordwood cleaner`: shows the state of a running broker's cleaner and the reasons for it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
     LogFormatOption,
-    LogLevel,
     LogLevelOption,
-    LogOptions,
-    logging_to,
 )
 from cordwood.surfaces.cli.running_broker import (
     BootstrapServerOption,
     LogDirOption,
     UrlOption,
+    broker_command,
     find_broker,
 )
-from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, format_duration
 
@@ -38,7 +34,6 @@ Examples:
 \b
 Exit codes: 0 shown; 1 no broker runs there; 2 usage."""
 
-_FAILED, _USAGE = 1, 2
 _RUNS_SHOWN = 10
 
 Value = dict[str, Any]
@@ -46,7 +41,7 @@ Value = dict[str, Any]
 
 def cleaner_command(
     context: typer.Context,
-    status: Annotated[  # what it does without, too
+    status: Annotated[  # the default
         bool,
         typer.Option("--status", show_default=False, help="Show the status; the default."),
     ] = True,
@@ -56,23 +51,17 @@ def cleaner_command(
     log_dir: LogDirOption = None,
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all there is, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
 ) -> None:
     """Shows the cleaner of a running broker: engine, compacted partitions, last runs."""
-    try:
-        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
-        context.with_resource(logging_to(context.with_resource(Screen()).line, log))
+    with broker_command(
+        context, "cleaner", log_level=log_level, log_format=log_format, log_file=log_file
+    ):
         broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
         answer = _only(broker.ask("/cleaner"), topic)
-    except ConfigError as error:
-        typer.echo(f"cordwood cleaner: {error}", err=True)
-        raise typer.Exit(_USAGE) from error
-    except (CordwoodError, OSError) as error:
-        typer.echo(f"cordwood cleaner: {error}", err=True)
-        raise typer.Exit(_FAILED) from error
     if as_json:
         typer.echo(json.dumps(answer | {"broker": broker.identity.to_json()}))
     else:
@@ -161,7 +150,7 @@ def _partition(each: Value, answer: Value) -> list[str]:
 
 
 def _why(partition: Value) -> str:
-    """The reason, and where the cleaning failed that too."""
+    """The reason, and the directories in which the cleaning failed."""
     reason, mark = partition["reason"], partition["uncleanable"]
     if mark is None or mark["reason"] in reason:
         return str(reason)

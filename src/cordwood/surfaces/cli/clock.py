@@ -8,23 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
     LogFormatOption,
-    LogLevel,
     LogLevelOption,
-    LogOptions,
-    logging_to,
 )
 from cordwood.surfaces.cli.running_broker import (
     BootstrapServerOption,
     LogDirOption,
     UrlOption,
+    broker_command,
     find_broker,
 )
-from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import format_duration, parse_duration
 
 EPILOG = """\b
@@ -38,8 +35,6 @@ Examples:
 \b
 Exit codes: 0 done; 1 no broker runs there, its clock cannot be moved, or
 something due for compaction could not be compacted; 2 usage."""
-
-_FAILED, _USAGE = 1, 2
 
 
 def clock_command(
@@ -64,9 +59,9 @@ def clock_command(
     log_file: LogFileOption = None,
 ) -> None:
     """Shows or advances the clock of a broker that was started with --test-clock."""
-    try:
-        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
-        context.with_resource(logging_to(context.with_resource(Screen()).line, log))
+    with broker_command(
+        context, "clock", log_level=log_level, log_format=log_format, log_file=log_file
+    ):
         path, method = "/clock", "GET"
         if advance is not None and now:
             raise ConfigError("--advance and --now: give one of them")
@@ -75,12 +70,6 @@ def clock_command(
             path, method = f"/clock/advance?ms={ms}&wait={str(wait).lower()}", "POST"
         broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
         answer = broker.ask(path, method)
-    except ConfigError as error:
-        typer.echo(f"cordwood clock: {error}", err=True)
-        raise typer.Exit(_USAGE) from error
-    except (CordwoodError, OSError) as error:
-        typer.echo(f"cordwood clock: {error}", err=True)
-        raise typer.Exit(_FAILED) from error
     if as_json:
         typer.echo(json.dumps(answer | {"broker": broker.identity.to_json()}))
     else:

@@ -41,7 +41,7 @@ from cordwood.surfaces.dump.options import DumpOptions, parse_options, usage
 from cordwood.surfaces.dump.output import Findings, Output
 from cordwood.surfaces.dump.snapshots import dump_producer_snapshot
 
-# The first of these that was given decides, whatever the order on the command line.
+# The first of these that was given takes effect, whatever the order on the command line.
 _KNOWN_SUFFIXES = frozenset(
     {
         LOG_SUFFIX,
@@ -62,9 +62,9 @@ _TOPIC_DECODERS: Mapping[str, PayloadDecoder] = {
 
 
 def dump_log(argv: list[str]) -> int:
-    """Prints the files that `argv` (without the command's name) asks for; gives the exit code.
+    """Prints the files given in `argv` (without the command's name); returns the exit code.
 
-    0: all were printed, whatever is wrong with their content; 1: wrong usage, or a file could not
+    0: all were printed, even if their content is damaged; 1: wrong usage, or a file could not be
     be read to its end, which stderr then explains.
     """
     try:
@@ -111,7 +111,7 @@ def _dump(options: DumpOptions, output: Output) -> int:
             _dump_file(NamedFile.parse(name), log_options, index_options, findings, output)
         output.flush()
     except BrokenPipeError:
-        # Whoever reads has had enough; without this Python tells of it once more at exit.
+        # The reader has closed the pipe; without this, Python reports it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except CordwoodError as error:
@@ -135,7 +135,7 @@ def _dump_file(
     output.begin_file(file.shown)
     suffix = file.suffix
     if suffix in _KNOWN_SUFFIXES:
-        file.path.stat()  # a file that is missing is reported as such, whatever its name
+        file.path.stat()  # a missing file is reported as missing, whatever its name
     if suffix in {LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX}:
         dump_log_file(file, log_options, findings, output)
     elif suffix == INDEX_SUFFIX:

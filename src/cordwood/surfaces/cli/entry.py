@@ -1,7 +1,7 @@
-"""Where the `cordwood` command starts, and how each of its ends looks.
+"""The entry point of the `cordwood` command, and its exit codes and final messages.
 
-A command that is stopped by a signal, whose reader has gone, or that fails, ends with one plain
-line on stderr and a documented exit code. Only a bug has a traceback, and it is shown on request.
+A command that is stopped by a signal, whose output pipe is closed, or that fails, ends with one
+line on stderr and a documented exit code. Only a bug has a traceback, shown on request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEBUG_VARIABLE: Final = "CORDWOOD_DEBUG"
 def main() -> NoReturn:
     """Runs the command line and ends the process.
 
-    The exit code is the command's; 128 and the signal's number after SIGINT, SIGTERM and SIGHUP.
+    The exit code is the command's, or 128 plus the signal number after SIGINT, SIGTERM and SIGHUP.
     """
     if not __debug__:
         sys.exit("cordwood does not run under python -O: its assertions guard your data")
@@ -37,7 +37,8 @@ def main() -> NoReturn:
         STOPPING.install()
         import logging  # noqa: PLC0415  # signals come first
 
-        # A log line that cannot be written is lost; the command says what it could not write.
+        # A log line that cannot be written is lost; the command itself reports what it could not
+        # write.
         logging.raiseExceptions = False
         code = run(sys.argv[1:])
     except StoppedError:
@@ -48,10 +49,10 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command and gives its exit code; errors are shown on stderr.
+    """Runs a command and returns its exit code; errors are shown on stderr.
 
     Raises:
-        StoppedError: it was told to stop by a signal.
+        StoppedError: a signal stopped the command.
     """
     name = _name(arguments)
     STOPPING.command(name)
@@ -86,7 +87,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _name(arguments: list[str]) -> str:
-    """The command's name as it begins messages."""
+    """The command's name for the start of messages."""
     first = next((each for each in arguments if not each.startswith("-")), "")
     return f"cordwood {first}".rstrip()
 
@@ -113,7 +114,7 @@ def _tell(name: str, error: Exception) -> int:
 
 
 def os_error_text(error: OSError) -> str:
-    """What the system refused, with the file that it concerns."""
+    """The system's error text, with the file concerned."""
     reason = error.strerror or str(error) or type(error).__name__
     name = error.filename
     return f"{os.fsdecode(name)}: {reason}" if isinstance(name, str | bytes) else reason
@@ -143,5 +144,5 @@ def _open_missing_streams() -> None:
 
 
 def _drop_stdout() -> None:
-    """Nobody reads: the interpreter must not try again at its end."""
+    """Discards buffered output, so that the interpreter does not write to the closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,4 +1,4 @@
-"""How far the loading of logs is: a bar on a terminal, else a line now and then.
+"""The progress of loading logs: a bar on a terminal, otherwise a line every few seconds.
 
 Source: org.apache.kafka.storage.internals.log.LogManager.loadLogs.
 """
@@ -25,42 +25,42 @@ _LINE_EVERY_S = 5.0
 
 
 class StoppedLoadingError(CordwoodError):
-    """The process was told to stop while logs were loaded: they are left as after a crash."""
+    """The process was stopped while it loaded logs; the logs are left as after a crash."""
 
 
-class UntilTold:
-    """Tells another listener, and ends the loading once `is_told` says so."""
+class StoppableLoading:
+    """Forwards to another listener, and ends the loading once `should_stop` returns true."""
 
-    def __init__(self, listener: LoadProgress, is_told: Callable[[], bool]) -> None:
+    def __init__(self, listener: LoadProgress, should_stop: Callable[[], bool]) -> None:
         self._listener = listener
-        self._is_told = is_told
+        self._should_stop = should_stop
 
     def begin(self, log_dir: Path, total: int) -> None:
-        """Passes it on.
+        """Forwards the call.
 
         Raises:
-            StoppedLoadingError: it is told to stop; so do the others.
+            StoppedLoadingError: the loading has to stop; other calls raise it too.
         """
         self._go_on()
         self._listener.begin(log_dir, total)
 
     def advance(self, log_dir: Path, name: str) -> None:
-        """Passes it on."""
+        """Forwards the call."""
         self._go_on()
         self._listener.advance(log_dir, name)
 
     def segment(self, name: str, number: int, total: int) -> None:
-        """Passes it on."""
+        """Forwards the call."""
         self._go_on()
         self._listener.segment(name, number, total)
 
     def _go_on(self) -> None:
-        if self._is_told():
-            raise StoppedLoadingError("told to stop while logs were loaded")
+        if self._should_stop():
+            raise StoppedLoadingError("stopped while logs were being loaded")
 
 
 class LoadLines:
-    """Logs a line for each directory, and one every few seconds while it goes on."""
+    """Logs a line for each directory, and a line every few seconds during the loading."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -70,13 +70,13 @@ class LoadLines:
         self._last_s = self._clock.monotonic_s()
 
     def begin(self, log_dir: Path, total: int) -> None:
-        """Says how many logs a directory holds."""
+        """Logs the number of logs in a directory."""
         self._totals[log_dir] = total
         self._done[log_dir] = 0
         _log.info("Loading %s logs from %s", total, log_dir)
 
     def advance(self, log_dir: Path, name: str) -> None:
-        """Counts a log; now and then says so."""
+        """Counts a loaded log; logs the progress every few seconds."""
         with self._lock:
             self._done[log_dir] += 1
             if not self._is_time():
@@ -90,7 +90,7 @@ class LoadLines:
         )
 
     def segment(self, name: str, number: int, total: int) -> None:
-        """Now and then says which segment is being recovered."""
+        """Logs which segment is being recovered, every few seconds."""
         with self._lock:
             if not self._is_time():
                 return
@@ -116,7 +116,7 @@ class LoadBars:
         self._tasks[log_dir] = self._progress.add_task(f"Loading {log_dir}", total=total)
 
     def advance(self, log_dir: Path, name: str) -> None:
-        """Moves it on."""
+        """Advances the bar."""
         del name
         self._progress.update(self._tasks[log_dir], advance=1, description=f"Loading {log_dir}")
 

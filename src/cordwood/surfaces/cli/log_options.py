@@ -1,4 +1,4 @@
-"""What a command logs, how, and where to: --log-level, --log-format and --log-file."""
+"""Options of a command's log: --log-level, --log-format and --log-file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LogLevel(enum.StrEnum):
 
 
 class LogFormat(enum.StrEnum):
-    """How a line looks."""
+    """The format of a log line."""
 
     TEXT = "text"
     JSON = "json"
@@ -50,7 +50,7 @@ LogLevelOption = Annotated[
         "--log-level",
         case_sensitive=False,
         metavar="LEVEL",
-        help="Log from this level on: DEBUG, INFO, WARN or ERROR.",
+        help="Lowest level to log: DEBUG, INFO, WARN or ERROR.",
     ),
 ]
 LogFormatOption = Annotated[
@@ -59,7 +59,7 @@ LogFormatOption = Annotated[
         "--log-format",
         case_sensitive=False,
         metavar="text|json",
-        help="How a line of the log looks.",
+        help="Format of log lines.",
     ),
 ]
 LogFileOption = Annotated[
@@ -78,15 +78,15 @@ class LogOptions:
 
 
 def _level_name(record: logging.LogRecord) -> str:
-    """The level by Kafka's name for it."""
+    """The level with Kafka's name."""
     return {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
 
 
 def _without_expected_trace(record: logging.LogRecord) -> logging.LogRecord:
-    """A copy in which a typed error is part of the message.
+    """A copy with a typed error in its message instead of a traceback.
 
-    Typed errors say all that an operator needs (a full disk, a damaged file); where in the code
-    they were raised matters for other exceptions only, whose trace stays.
+    The text of a typed error is complete for an operator (a full disk, a damaged file). For any
+    other exception the traceback matters, and stays.
     """
     shown = copy(record)
     error = record.exc_info[1] if record.exc_info else None
@@ -107,7 +107,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """A JSON document to a line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error`."""
+    """One JSON document per line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -125,7 +125,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _LineHandler(logging.Handler):
-    """Hands lines on."""
+    """Writes a formatted line."""
 
     def __init__(self, write_line: Callable[[str], None]) -> None:
         super().__init__()
@@ -139,10 +139,10 @@ class _LineHandler(logging.Handler):
 
 
 def parse_log_options(level: str | None, format: str | None, file: str | None) -> LogOptions:  # noqa: A002
-    """The options from text.
+    """The options, parsed from text.
 
     Raises:
-        ConfigError: a value is none of those that there are.
+        ConfigError: a value is unknown.
     """
     name = (level or "WARN").upper()
     form = (format or LogFormat.TEXT).lower()
@@ -154,12 +154,12 @@ def parse_log_options(level: str | None, format: str | None, file: str | None) -
 
 
 def log_handler(options: LogOptions, write_line: Callable[[str], None]) -> logging.Handler:
-    """A handler that logs as the options say: to their file, or else by `write_line`.
+    """A handler that logs to the options' file, or through `write_line` without one.
 
-    A log file that is moved away is created again.
+    A log file that was moved away is created again.
 
     Raises:
-        ConfigError: the log file cannot be written to.
+        ConfigError: the log file cannot be written.
     """
     handler: logging.Handler = _LineHandler(write_line)
     if options.file is not None:
@@ -175,10 +175,10 @@ def log_handler(options: LogOptions, write_line: Callable[[str], None]) -> loggi
 
 @contextmanager
 def logging_to(write_line: Callable[[str], None], options: LogOptions) -> Iterator[logging.Handler]:
-    """Logs as the options say, until the context ends; gives the handler.
+    """Logs according to the options until the context ends; yields the handler.
 
     Raises:
-        ConfigError: the log file cannot be written to.
+        ConfigError: the log file cannot be written.
     """
     handler = log_handler(options, write_line)
     root = logging.getLogger()

@@ -27,7 +27,7 @@ with examples."""
 
 
 class _Subcommand(NamedTuple):
-    """Where a subcommand's function is; the module's `EPILOG` is shown below its help."""
+    """The location of a subcommand's function; the module's `EPILOG` is shown below its help."""
 
     module: str
     function: str
@@ -38,7 +38,7 @@ class _Subcommand(NamedTuple):
 _OWN = {
     "clean": _Subcommand("clean", "clean_command", "Clean a stopped broker's log directories."),
     "cleaner": _Subcommand("cleaner", "cleaner_command", "Show a running broker's cleaner."),
-    "clock": _Subcommand("clock", "clock_command", "Show or move a running broker's clock."),
+    "clock": _Subcommand("clock", "clock_command", "Show or advance a running broker's clock."),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
@@ -46,7 +46,7 @@ _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 class _Commands(TyperGroup):
-    """Imports a subcommand's module when it is asked for."""
+    """Imports a subcommand's module when the subcommand is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted({*_OWN, *table.TOOLS, *super().list_commands(ctx)})
@@ -99,7 +99,7 @@ def _tool(name: str) -> Any:
 
 
 class _Completion(NamedTuple):
-    """What a shell is offered, as click's CompletionItem."""
+    """A completion for a shell, as click's CompletionItem."""
 
     value: str
     help: str
@@ -107,7 +107,7 @@ class _Completion(NamedTuple):
 
 
 def _complete_flags(name: str, _context: Any, incomplete: str) -> list[_Completion]:
-    """The flags of a tool that begin with what is typed: typer does not know them."""
+    """The flags of a tool that start with the typed text; typer does not know these flags."""
     return [
         _Completion(flag, text)
         for flag, text in table.flags(name)
@@ -130,12 +130,12 @@ app = typer.Typer(
 
 @app.command(
     "dump-log",
-    short_help="Print what a log's files hold.",
+    short_help="Print the contents of a log's files.",
     add_help_option=False,
     context_settings=_PASSED_ON,
 )
 def _dump_log(context: typer.Context) -> None:
-    """Print what a segment, index, snapshot or checkpoint file holds, as kafka-dump-log does."""
+    """Print the contents of a segment, index, snapshot or checkpoint, as kafka-dump-log does."""
     from cordwood.surfaces.cli.dump_log import dump_log  # noqa: PLC0415  # when it is called
 
     raise typer.Exit(dump_log(context.args))

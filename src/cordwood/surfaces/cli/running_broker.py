@@ -1,25 +1,29 @@
-"""Finds the running broker that a command is to address, and makes sure that it is that one.
+"""Finds the running broker that a command addresses, and checks its identity.
 
 A broker is named by one of its log directories, by its Kafka address, or by the address of its HTTP
-endpoint. Whatever listens at that endpoint must say of itself what was found out before: the ids of
-node and cluster, and the log directory.
+endpoint. The process that listens at that endpoint must report the expected identity: the node id,
+the cluster id, and the log directory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cordwood.broker.configs.describe import HTTP_URL
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import ClientSettings
+from cordwood.client.errors import ClientError
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.storage.filesystem import DirectoryLock
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import ClientSettings, Cluster
-from cordwood.surfaces.client.errors import ClientError
+from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
+from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.http.client import EndpointError, ask, parse_url
 from cordwood.surfaces.http.identity import BrokerIdentity, read_runtime_file
 
@@ -27,20 +31,46 @@ _API_TIMEOUT_MS = 10_000
 
 LogDirOption = Annotated[
     Path | None,
-    typer.Option("--log-dir", metavar="DIR", help="The broker that runs on this log directory."),
+    typer.Option("--log-dir", metavar="DIR", help="A log directory of the broker."),
 ]
 BootstrapServerOption = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server", metavar="HOST:PORT", help="The broker at this Kafka address."
+        "--bootstrap-server", metavar="HOST:PORT", help="The Kafka address of the broker."
     ),
 ]
 UrlOption = Annotated[
     str | None,
-    typer.Option(
-        "--url", metavar="URL", help="The broker whose HTTP endpoint is here, as its log says."
-    ),
+    typer.Option("--url", metavar="URL", help="The broker's HTTP endpoint, as its log shows it."),
 ]
+
+
+_FAILED, _USAGE = 1, 2
+
+
+@contextmanager
+def broker_command(
+    context: typer.Context,
+    name: str,
+    *,
+    log_level: LogLevel | None,
+    log_format: LogFormat,
+    log_file: Path | None,
+) -> Iterator[None]:
+    """Runs the body of `cordwood NAME` with logging on stderr or to the file.
+
+    Ends the command with exit code 2 for wrong options and 1 for any other error.
+    """
+    try:
+        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        context.with_resource(logging_to(context.with_resource(Screen()).line, log))
+        yield
+    except ConfigError as error:
+        typer.echo(f"cordwood {name}: {error}", err=True)
+        raise typer.Exit(_USAGE) from error
+    except (CordwoodError, OSError) as error:
+        typer.echo(f"cordwood {name}: {error}", err=True)
+        raise typer.Exit(_FAILED) from error
 
 
 class AddressedBroker:
@@ -60,7 +90,7 @@ class AddressedBroker:
 
     @property
     def line(self) -> str:
-        """Which broker it is, for people."""
+        """A description of the broker for users."""
         who = self.identity
         return (
             f"Broker: {who.node_id} of cluster {who.cluster_id}, process {who.pid}, "
@@ -71,11 +101,11 @@ class AddressedBroker:
 def find_broker(
     *, log_dir: Path | None, bootstrap_server: str | None, url: str | None
 ) -> AddressedBroker:
-    """The broker that the options name.
+    """The broker selected by the options.
 
     Raises:
-        ConfigError: not exactly one of them is given, or `url` is not an HTTP address.
-        CordwoodError: no broker runs there, or another one answers.
+        ConfigError: not exactly one option is given, or `url` is not an HTTP address.
+        CordwoodError: no broker runs there, or a different one answers.
     """
     given = [each for each in (log_dir, bootstrap_server, url) if each is not None]
     if len(given) != 1:

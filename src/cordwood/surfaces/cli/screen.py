@@ -19,7 +19,7 @@ from rich.progress import Progress, ProgressColumn
 
 
 class Screen:
-    """A context manager; it has a handle of its own, as Spark's start silences the process's."""
+    """A context manager with a file handle of its own, as Spark's start silences the process's."""
 
     def __init__(self, stream: TextIO | None = None, *, width: int | None = None) -> None:
         """Writes to standard error, or to a stream."""
@@ -47,11 +47,11 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody can watch a bar."""
+        """Whether it is a terminal, which can show a bar."""
         return self.console.is_terminal and not self.console.is_dumb_terminal
 
     def line(self, text: str, *, style: str | None = None) -> None:
-        """Writes a line, above the bars if there are any; a style counts on a terminal alone."""
+        """Writes a line, above the bars if there are any; the style is used on a terminal only."""
         if self._has_bars or (style is not None and self.is_terminal):
             self.console.print(text, style=style, soft_wrap=True)
             return
@@ -61,7 +61,7 @@ class Screen:
 
     @contextmanager
     def bars(self, *columns: ProgressColumn | str, transient: bool = False) -> Iterator[Progress]:
-        """Bars, until the context ends; what is written to `sys.stderr` goes above them too."""
+        """Shows bars until the context ends; text written to `sys.stderr` appears above them."""
         with Progress(*columns, console=self.console, transient=transient) as progress:
             self._has_bars = True
             try:
@@ -73,6 +73,6 @@ class Screen:
 def _own_stderr() -> TextIO | None:
     try:
         handle = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError, AttributeError):  # a test has put something in its place
+    except (OSError, ValueError, AttributeError):  # a test has replaced the stream
         return None
     return os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace")

@@ -56,7 +56,7 @@ def serve_command(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A server.properties, as kafka-server-start takes it."),
+        typer.Option(metavar="FILE", help="A server.properties file, as for kafka-server-start."),
     ] = None,
     log_dir: Annotated[
         list[Path] | None,
@@ -90,7 +90,7 @@ def serve_command(
         bool,
         typer.Option(
             "--test-clock",
-            help="A clock that `cordwood clock --advance` moves; retention and expiry follow.",
+            help="Use a clock that `cordwood clock --advance` advances, for retention and expiry.",
         ),
     ] = False,
     verbose: Annotated[
@@ -142,7 +142,7 @@ def serve_command(
 
 
 def _advice(error: CordwoodError, settings: BrokerSettings) -> str:
-    """What to do where the disk is full; empty for any other error."""
+    """Advice for a full disk; empty for any other error."""
     from cordwood.model.kafka_errors import StorageError  # noqa: PLC0415
 
     is_full = isinstance(error, NoSpaceError) or (
@@ -188,7 +188,7 @@ def _from_options(
 def _run_until_stopped(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
-    from cordwood.broker import turns  # noqa: PLC0415
+    from cordwood.network import turns  # noqa: PLC0415
 
     try:
         turns.run(_serve(settings, clock, http_port, screen))
@@ -215,9 +215,11 @@ async def _serve(
         if screen.is_terminal:
             with screen.bars(transient=True) as progress:
                 bars = load_progress.LoadBars(progress)
-                await node.start(load_progress.UntilTold(bars, stopped.is_set))
+                await node.start(load_progress.StoppableLoading(bars, stopped.is_set))
         else:
-            await node.start(load_progress.UntilTold(load_progress.LoadLines(), stopped.is_set))
+            await node.start(
+                load_progress.StoppableLoading(load_progress.LoadLines(), stopped.is_set)
+            )
     except load_progress.StoppedLoadingError:
         _log.info("Shut down completed, before all logs were loaded")
         return

@@ -1,8 +1,8 @@
-"""How a command ends when it is told to stop: Ctrl-C, SIGTERM, or a terminal that is closed.
+"""Stops a command on Ctrl-C, SIGTERM, or when its terminal is closed.
 
 The first signal ends every process that the command has started, and raises `StoppedError` in the
-main thread, so that files are closed and temporary files are removed. A second signal, or an end
-that takes longer than `_END_S`, ends the process at once.
+main thread, so that files are closed and temporary files are removed. A second signal, or a
+shutdown that takes longer than `_END_S`, ends the process immediately.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class StoppedError(KeyboardInterrupt):
-    """The command was told to stop by a signal."""
+    """A signal stopped the command."""
 
 
 class Stopping:
-    """The signals of one process: `install` has to be called by its main thread."""
+    """The signal handling of one process; the main thread must call `install`."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -42,7 +42,7 @@ class Stopping:
         self._is_installed = False
 
     def install(self) -> None:
-        """Has signals stop the command; those that are ignored, as under nohup, stay so."""
+        """Installs the signal handlers; ignored signals, as under nohup, stay ignored."""
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
@@ -51,12 +51,12 @@ class Stopping:
         self._is_installed = True
 
     def command(self, name: str, *, note: str = "", ends_processes: bool = False) -> None:
-        """Says which command runs.
+        """Sets the command that runs.
 
         Args:
             name: shown before the message.
-            note: what the message says beside which signal it was.
-            ends_processes: a signal ends every process that this one has started.
+            note: text of the message after the signal's name.
+            ends_processes: whether a signal ends every process that this one has started.
         """
         self._name, self._note = name, note
         if ends_processes and self._is_installed:
@@ -70,7 +70,7 @@ class Stopping:
 
     @property
     def exit_code(self) -> int:
-        """That of a process that was stopped by the signal, as shells report it."""
+        """The exit code of a process stopped by the signal, as shells report it."""
         assert self.signal is not None, "it was stopped"
         return 128 + self.signal
 
@@ -102,13 +102,13 @@ class Stopping:
         raise StoppedError
 
     def _unraisable(self, unraisable: UnraisableHookArgs) -> None:
-        """A StoppedError that was raised where Python drops it, such as in a finalizer."""
+        """Handles a StoppedError raised where Python drops exceptions, such as in a finalizer."""
         if issubclass(unraisable.exc_type, StoppedError):
             self.end_now()
 
 
 def _silence() -> None:
-    """Drops what threads and libraries report of processes and sockets that are gone."""
+    """Hides errors that threads and libraries report about ended processes and sockets."""
     # A signal may come before logging is imported, or in the middle of it.
     disable = getattr(sys.modules.get("logging"), "disable", None)
     if disable is not None:

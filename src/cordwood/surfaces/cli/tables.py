@@ -22,7 +22,7 @@ _PROSE_CELLS_MIN = 24
 
 
 class Column(NamedTuple):
-    """A column: `is_number` puts it right, `is_prose` lets it wrap."""
+    """A column; `is_number` aligns it to the right, `is_prose` lets it wrap."""
 
     title: str
     is_number: bool = False
@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 
 def output_width() -> int | None:
-    """How many cells a line of standard output has; None where it is not a terminal."""
+    """The width of standard output in cells; None if it is not a terminal."""
     return Console(file=sys.stdout).width if sys.stdout.isatty() else None
 
 
@@ -47,14 +47,14 @@ def table_lines(
     *,
     width: int | None,
 ) -> list[str]:
-    """The lines of a table, whose first column holds names.
+    """The lines of a table; the first column holds names.
 
     Args:
         title: its first line.
-        columns: what the cells of a row are.
+        columns: the columns, in the order of the cells.
         rows: the cells.
-        width: how many cells a line may have; None for any number. Only a name or a number that
-            is wider than that goes beyond it.
+        width: the maximum width of a line in cells; None for no limit. Only a name or a number that
+            is wider exceeds it.
     """
     widths = _widths(columns, rows)
     fitting = _fitted(columns, widths, width)
@@ -83,7 +83,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
 
 
 def _fitted(columns: Sequence[Column], widths: list[int], width: int | None) -> list[int] | None:
-    """The widths, prose made narrower where it must be; None where that is not enough."""
+    """The column widths, with narrower prose if needed; None if the table does not fit."""
     excess = 0 if width is None else sum(widths) + len(_GAP) * (len(widths) - 1) - width
     if excess <= 0:
         return widths
@@ -104,7 +104,7 @@ def _narrowest(columns: Sequence[Column], widths: list[int]) -> list[int]:
 
 
 def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """The lines of a row: more than one where prose is wrapped."""
+    """The lines of a row: several if prose is wrapped."""
     wrapped = [
         textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
         if column.is_prose and cell_len(cell) > width

@@ -35,10 +35,10 @@ def parse_path(text: str) -> Path:
 
 
 def parse_time(text: str, *, option: str) -> int:
-    """Milliseconds since the epoch, from such a number or from ISO 8601 (UTC unless it says).
+    """Milliseconds since the epoch, from a number or ISO 8601 (UTC unless it has a zone).
 
     Raises:
-        ConfigError: it is neither, or not of the years 1970 to 9999.
+        ConfigError: it is neither, or is not between the years 1970 and 9999.
     """
     is_number = text.isascii() and text.isdigit()
     try:
@@ -94,7 +94,7 @@ def parse_duration(text: str, *, option: str) -> int:
 
 
 def format_duration(ms: int) -> str:
-    """A span of time in its two largest units: 7d, 1d12h, 1m30s, 500ms."""
+    """A duration in its two largest units: 7d, 1d12h, 1m30s, 500ms."""
     found = []
     for unit, size in sorted(_UNITS_MS.items(), key=lambda each: -each[1]):
         count, ms = divmod(ms, size)
@@ -106,7 +106,7 @@ def format_duration(ms: int) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """A number of bytes with three digits or so, in powers of 1024: 512, 1.4K, 20.1M, 3.0G."""
+    """A byte count with about three digits, in powers of 1024: 512, 1.4K, 20.1M, 3.0G."""
     for unit in ("", "K", "M"):
         if abs(count) < 1024:
             return f"{count:.1f}{unit}" if unit else f"{count:.0f}"

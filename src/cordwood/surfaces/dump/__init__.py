@@ -1,1 +1,1 @@
-"""What `cordwood dump-log` prints: a module to each kind of file."""
+"""The output of `cordwood dump-log`: one module for each kind of file."""

@@ -38,7 +38,7 @@ class PlacedBatch:
 
 
 class LogFile:
-    """A log file open for reading. Closing it ends what it has handed out iterators for."""
+    """A log file open for reading. Closing it ends the iterators that it has returned."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,8 +62,8 @@ class LogFile:
         """Every whole batch that lies within `size_max` bytes from position `start` on.
 
         Raises:
-            CorruptError: a length is less than any batch takes, a magic is negative, or the file
-                got shorter.
+            CorruptError: a length is smaller than any batch, a magic is negative, or the file
+                was truncated.
         """
         if start > self.size_bytes:
             raise CorruptError(

@@ -1,4 +1,4 @@
-"""What control records say: the ends of transactions, and the records of KRaft itself.
+"""The text of control records: transaction markers, and KRaft's own records.
 
 Source: DumpLogSegments.printControlRecord.
 """
@@ -26,7 +26,7 @@ _KRAFT_LABELS = {
 
 
 def control_text(record: Record) -> str:
-    """What a control record says, with the space before it.
+    """The text of a control record, with the space before it.
 
     Raises:
         CorruptError: its key or value is malformed.

@@ -1,6 +1,6 @@
 """Keys and payloads as text: strings, numbers, and the records of Kafka's own topics.
 
-A decoder gives (key, payload), None standing for what is not printed at all.
+A decoder returns (key, payload); None means that the part is not printed.
 
 Source: DumpLogSegments.MessageParser and its implementations; org.apache.kafka.tools.api.Decoder.
 """
@@ -115,7 +115,7 @@ def _bytes_decoder(name: str) -> Callable[[bytes], str]:
         STRING_DECODER: decode_utf8,
         _API + "IntegerDecoder": lambda data: _number(data, ">i"),
         _API + "LongDecoder": lambda data: _number(data, ">q"),
-        # Kafka prints an object's address here; the bytes in hexadecimal say more.
+        # Kafka prints an object's address here; the bytes in hexadecimal are more useful.
         _API + "DefaultDecoder": lambda data: binascii.hexlify(data).decode(),
     }
     if name not in decoders:
@@ -218,7 +218,7 @@ def _group_value_json(value: MessageValue) -> dict[str, Any]:
 
 
 def _read_metadata_record(value: bytes | None) -> MetadataRecord:
-    """As `decode_metadata_record`, but with errors in the words of Kafka's tool.
+    """As `decode_metadata_record`, with the error texts of Kafka's tool.
 
     Source: AbstractApiMessageSerde.read.
     """

@@ -28,12 +28,12 @@ class NamedFile:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
         return Path(self.shown)
 
     @property
     def name(self) -> str:
-        """What follows the last slash."""
+        """The part after the last slash."""
         return self.shown.rpartition("/")[2]
 
     @property

@@ -1,4 +1,4 @@
-"""Framed messages read with errors in the words of Kafka's tool.
+"""Reads framed messages, with the error texts of Kafka's tool.
 
 Source: org.apache.kafka.server.common.serialization.AbstractApiMessageSerde.read.
 """
@@ -18,10 +18,10 @@ _INT16_MAX = 32767
 
 
 def read_framed_message(schemas: Mapping[int, MessageSchema], value: bytes) -> MessageValue:
-    """The message that `value` holds after its frame version, api key and version.
+    """The message in `value` after its frame version, api key and version.
 
     Raises:
-        CorruptError: it cannot be read.
+        CorruptError: the message cannot be read.
     """
     reader = ByteReader(value)
     api_key, version = _read_frame(reader)
@@ -41,7 +41,7 @@ def read_framed_message(schemas: Mapping[int, MessageSchema], value: bytes) -> M
 
 
 def reason_of(error: CorruptError) -> str:
-    """What Kafka's tool says of the error; Java's BufferUnderflowException has no message."""
+    """The text of Kafka's tool for the error; Java's BufferUnderflowException has none."""
     return "null" if isinstance(error, CutOffError) else error.reason
 
 

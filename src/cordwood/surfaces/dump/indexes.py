@@ -1,6 +1,6 @@
 """The text of `.index`, `.timeindex` and `.txnindex` files, checked against their log.
 
-An index that was not closed ends in zeros: printing stops at the first of these.
+An index that was not closed is padded with zeros; printing stops at the first zero entry.
 
 Source: DumpLogSegments.dumpIndex, dumpTimeIndex, dumpTxnIndex; AbstractIndex, OffsetIndex,
 TimeIndex.
@@ -38,7 +38,7 @@ class IndexOptions:
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndexFile:
-    """An offset index as it lies on disk, zeros at its end included."""
+    """An offset index as stored on disk, including zeros at its end."""
 
     base_offset: int
     data: bytes
@@ -59,9 +59,9 @@ class OffsetIndexFile:
         return self.base_offset + relative, position
 
     def lookup(self, target: int) -> tuple[int, int]:
-        """The entry with the largest offset <= `target`, searched for as Kafka does.
+        """The entry with the largest offset <= `target`, found with Kafka's search.
 
-        Over zeros at the end the outcome depends on the way of the search.
+        With zeros at the end, the result depends on the search algorithm.
 
         Source: AbstractIndex.indexSlotRangeFor.
         """
@@ -173,7 +173,7 @@ def dump_transaction_index(file: NamedFile, output: Output) -> None:
 
     Raises:
         CorruptError: it ends within an entry.
-        UnsupportedVersionError: an entry is of a version that is not known.
+        UnsupportedVersionError: an entry has an unknown version.
     """
     for version, producer_id, first, last, stable in transaction_entries(file.path):
         output.item(
@@ -193,7 +193,7 @@ def transaction_entries(path: Path) -> list[tuple[int, ...]]:
 
     Raises:
         CorruptError: it ends within an entry.
-        UnsupportedVersionError: an entry is of a version that is not known.
+        UnsupportedVersionError: an entry has an unknown version.
     """
     data = path.read_bytes()
     if len(data) % transaction_index.ENTRY_BYTES:
@@ -223,7 +223,7 @@ class _TimeIndexCheck:
         self._previous_ms = -1
 
     def compare(self, timestamp: int, offset: int) -> None:
-        """Notes what is wrong with the next entry."""
+        """Records any errors of the next entry."""
         previous, self._previous_ms = self._previous_ms, timestamp
         placed = _batch_with(self._log, self._index.lookup(offset)[1], offset)
         if placed is None or placed.batch.last_offset != offset:

@@ -27,7 +27,7 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint(?:\.deleted|\.part)?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """How much of a log is printed; `decoder` None leaves the payload out."""
+    """Which parts of a log are printed; without a `decoder` the payload is left out."""
 
     is_deep: bool
     decoder: PayloadDecoder | None
@@ -36,10 +36,10 @@ class LogOptions:
 
 
 def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, output: Output) -> None:
-    """Prints a log, and notes where offsets do not follow one another.
+    """Prints a log, and records gaps between offsets.
 
     Raises:
-        CorruptError: a batch or record cannot be read; what lies before it has been printed.
+        CorruptError: a batch or record cannot be read; everything before it has been printed.
     """
     _print_first_line(file, output)
     with LogFile(file.path) as log:
@@ -69,7 +69,7 @@ def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, outp
 
 
 class GapFinder:
-    """Follows a log's record offsets, and notes those that are not one more than the last."""
+    """Checks a log's record offsets, and records those that do not follow the previous one."""
 
     def __init__(self, path: str, findings: Findings) -> None:
         self._path = path
@@ -85,10 +85,10 @@ class GapFinder:
 
 
 def snapshot_id(name: str) -> tuple[int, int]:
-    """The end offset (exclusive) and the epoch that name a metadata snapshot.
+    """The end offset (exclusive) and the epoch in the name of a metadata snapshot.
 
     Raises:
-        CorruptError: it is not a snapshot's name.
+        CorruptError: the name is not that of a snapshot.
     """
     match = _SNAPSHOT_NAME.fullmatch(name)
     if match is None:

@@ -85,7 +85,7 @@ _OPTIONS: dict[str, tuple[_Arity, str, str]] = {
     "remote-log-metadata-decoder": (_Arity.FLAG, "", "The log is of __remote_log_metadata."),
     "share-group-state-decoder": (_Arity.FLAG, "", "The log is of __share_group_state."),
     "json": (_Arity.FLAG, "", "Cordwood's own: print a JSON document to a line."),
-    "log-level": (_Arity.VALUE, "LEVEL", "Log from this level on: DEBUG, INFO, WARN, ERROR."),
+    "log-level": (_Arity.VALUE, "LEVEL", "Lowest level to log: DEBUG, INFO, WARN, ERROR."),
     "log-format": (_Arity.VALUE, "FORMAT", "How a line of the log looks: text or json."),
     "log-file": (_Arity.VALUE, "FILE", "Log to this file, not to standard error."),
     "help": (_Arity.FLAG, "", "Print this (-h)."),
@@ -120,7 +120,7 @@ _EXAMPLES = """Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What was asked for."""
+    """The parsed options."""
 
     files: tuple[str, ...]
     given: frozenset[str]
@@ -146,7 +146,7 @@ class DumpOptions:
 
 
 def parse_options(arguments: Sequence[str]) -> DumpOptions:
-    """The options that `arguments` give; what is no option is passed over, as Kafka's tool does.
+    """The options in `arguments`; other arguments are skipped, as Kafka's tool does.
 
     Raises:
         ConfigError: a flag is unknown, ambiguous, given twice with values, or its value is missing

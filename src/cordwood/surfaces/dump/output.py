@@ -1,4 +1,4 @@
-"""Where a dump goes: text that ends up on stdout and stderr, and what is told at the very end."""
+"""The output of a dump: text for stdout and stderr, and the findings that are printed last."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FLUSH_PARTS = 4096
 
 
 class Output:
-    """Collects small pieces of text, and hands them on in large ones.
+    """Collects small pieces of text, and writes them in large ones.
 
-    Nothing is lost when a dump ends in an error: `flush` is called before any text for stderr.
-    With `is_json` every item is a JSON document on a line of its own, which names its file.
+    No output is lost when a dump fails: `flush` is called before any text for stderr. With
+    `is_json` every item is a JSON document on a line of its own, which includes its file's name.
     """
 
     def __init__(self, out: BinaryIO, err: BinaryIO, *, is_json: bool = False) -> None:
@@ -33,7 +33,7 @@ class Output:
             self.line(f"Dumping {path}")
 
     def item(self, text: str, kind: str, **fields: Any) -> None:
-        """Adds one item: its line of text, or the document that says the same."""
+        """Adds one item: its line of text, or the equivalent document."""
         if self.is_json:
             text = json_text({"file": self._file, "kind": kind, **fields})
         self.line(text)
@@ -72,7 +72,7 @@ def _encode(text: str) -> bytes:
 
 @dataclass(slots=True)
 class Findings:
-    """What looks wrong in the files dumped, told after all of them; file paths are absolute.
+    """Problems found in the dumped files, printed after all of them; file paths are absolute.
 
     Source: DumpLogSegments.main, TimeIndexDumpErrors.printErrors.
     """

@@ -11,6 +11,7 @@ from typing import Any
 
 from cordwood.format.remote_log_metadata import SCHEMA_OF_API_KEY
 from cordwood.model.errors import CorruptError
+from cordwood.model.uuids import uuid_text
 from cordwood.surfaces.dump.frame import read_framed_message
 from cordwood.surfaces.dump.java_text import java_boolean
 
@@ -32,10 +33,10 @@ _NULL_VALUE = (
 
 
 def remote_metadata_text(value: bytes | None) -> str:
-    """What a record's value says.
+    """The text of a record's value.
 
     Raises:
-        CorruptError: it cannot be read, or says what no remote segment can be.
+        CorruptError: it cannot be read, or is invalid for a remote segment.
     """
     if value is None:
         raise CorruptError(_NULL_VALUE)
@@ -74,9 +75,9 @@ def _partition_delete_text(fields: Mapping[str, Any]) -> str:
 
 
 def _snapshot_text(fields: Mapping[str, Any]) -> str:
-    _segment_state(fields["remoteLogSegmentState"])  # what is wrong with it is told first
+    _segment_state(fields["remoteLogSegmentState"])  # its errors take precedence
     return (
-        f"RemoteLogSegmentMetadataSnapshot{{segmentId={fields['segmentId']}, "
+        f"RemoteLogSegmentMetadataSnapshot{{segmentId={uuid_text(fields['segmentId'])}, "
         f"startOffset={fields['startOffset']}, endOffset={fields['endOffset']}, "
         f"maxTimestampMs={fields['maxTimestampMs']}, {_common_text(fields)}}}"
     )
@@ -120,11 +121,11 @@ def _require_offsets(fields: Mapping[str, Any]) -> None:
 
 def _segment_id_text(fields: Mapping[str, Any]) -> str:
     partition = _partition_text(fields["topicIdPartition"])
-    return f"RemoteLogSegmentId{{topicIdPartition={partition}, id={fields['id']}}}"
+    return f"RemoteLogSegmentId{{topicIdPartition={partition}, id={uuid_text(fields['id'])}}}"
 
 
 def _partition_text(fields: Mapping[str, Any]) -> str:
-    return f"{fields['id']}:{fields['name']}-{fields['partition']}"
+    return f"{uuid_text(fields['id'])}:{fields['name']}-{fields['partition']}"
 
 
 def _custom_text(data: bytes | None) -> str:
@@ -141,5 +142,5 @@ def _segment_state(number: int) -> str:
 
 def _partition_state(number: int) -> str:
     if not 0 <= number < len(_PARTITION_STATES):
-        raise CorruptError("null")  # Kafka's exception has no words here
+        raise CorruptError("null")  # Kafka's exception has no message here
     return _PARTITION_STATES[number]

@@ -15,7 +15,7 @@ _ANSWER_S = 3600.0
 
 
 class EndpointError(CordwoodError):
-    """Nobody answers there, or what was asked is refused; the text says what to do."""
+    """The endpoint does not answer or refuses the request; the text says what to do."""
 
 
 def ask(url: str, path: str, method: str = "GET") -> Any:

@@ -1,17 +1,17 @@
-"""What a broker tells of itself over HTTP, beside Kafka's port.
+"""A broker's HTTP endpoint for status, metrics and the test clock.
 
-    GET  /broker                      which broker this is: ids, process, log directories
-    GET  /metrics                     for Prometheus
-    GET  /cleaner                     what the cleaner makes of every compacted log, and why
+    GET  /broker                      the broker's identity: ids, process, log directories
+    GET  /metrics                     metrics for Prometheus
+    GET  /cleaner                     the state of every compacted log, with the reason
     GET  /clock                       the broker's time
-    POST /clock/advance?ms=N          moves it on, with --test-clock; `wait=false` leaves compaction
-                                      to the cleaner's threads
-    GET  /health                      200 while clients are served
+    POST /clock/advance?ms=N          advances the clock, with --test-clock; `wait=false` leaves
+                                      compaction to the cleaner's threads
+    GET  /health                      200 while the broker serves clients
 
-A request that changes something is refused where a page of another site may have sent it.
+A request that changes something is refused if a page of another site may have sent it.
 
-It has threads of its own. What belongs to the event loop is asked of the loop, which copies it; a
-loop that does not answer in time makes a request fail, never the other way round.
+The endpoint has threads of its own. They ask the event loop for a copy of its state; if the loop
+does not answer in time, the request fails. The loop never waits for the endpoint.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOOP_ANSWERS_S = 5.0
 ADVANCE_MS_MAX = 100 * 366 * 86_400_000
 
 _ADVICE = (
-    "The clock was moved, and everything else that is due by then is done. Give wait=false "
+    "The clock was advanced, and all other work that is due was done. Use wait=false "
     "(`cordwood clock --no-wait`) to leave compaction to the cleaner's threads."
 )
 
@@ -56,7 +56,7 @@ _JSON = "application/json; charset=utf-8"
 
 
 class HttpEndpoint:
-    """Serves from when it is made until `close`."""
+    """Serves from its creation until `close`."""
 
     def __init__(
         self, node: Node, port: int, host: str = "127.0.0.1", *, limits: Limits | None = None
@@ -92,20 +92,20 @@ class HttpEndpoint:
             )
         self._server = HttpServer(sock, self._answer, limits=limits)
         configs = node.broker.configs
-        node.broker.call_soon(lambda: setattr(configs, "http_url", self.url))
+        node.broker.thread.call_soon(lambda: setattr(configs, "http_url", self.url))
 
     @property
     def identity(self) -> BrokerIdentity:
-        """Which broker answers here."""
+        """The identity of this broker."""
         return BrokerIdentity.of(self._node, self.url)
 
     @property
     def url(self) -> str:
-        """Where it is, without a slash at the end."""
+        """The endpoint's URL, without a slash at the end."""
         return f"http://{self.host}:{self.port}"
 
     def close(self) -> None:
-        """Stops listening; requests under way are not waited for."""
+        """Stops listening; does not wait for requests in progress."""
         self._server.close()
 
     # ---- requests
@@ -124,13 +124,13 @@ class HttpEndpoint:
         raise Refusal(404, f"there is no {path} here, but {known}")
 
     def _require_own_page(self, request: Request) -> None:
-        """Refuses what a page of another site has a browser send: only a GET comes from anywhere.
+        """Refuses a request that a page of another site makes a browser send, unless it is a GET.
 
-        A browser says in Host which name it has looked up, in Origin where the page is from, and
-        sends JSON to another site only after it has asked for permission, which is not given.
+        A browser sends the looked-up name in Host and the page's site in Origin, and
+        sends JSON to another site only after it has asked for permission, which is not granted.
 
         Raises:
-            Refusal: the request may be such.
+            Refusal: the request may come from another site.
         """
         host = request.header("Host")
         try:
@@ -150,7 +150,7 @@ class HttpEndpoint:
             raise Refusal(415, "Content-Type: expected application/json")
 
     def _names(self) -> set[str]:
-        """The names and addresses by which clients know this broker."""
+        """The names and addresses at which clients reach this broker."""
         settings = self._node.settings
         hosts = {each.host for each in (*settings.listeners, *settings.advertised_listeners)}
         return {each.lower() for each in (self.host, *hosts) if each}
@@ -163,7 +163,7 @@ class HttpEndpoint:
         return Answer(encode(self._registry), content_type)
 
     def _cleaner(self, _: Request) -> Answer:
-        return _json(self._node.broker.cleaner.status())
+        return _json(self._node.cleaner.status())
 
     def _clock(self, _: Request) -> Answer:
         clock = self._node.clock
@@ -176,7 +176,7 @@ class HttpEndpoint:
         if not isinstance(clock, MovableClock):
             raise Refusal(
                 403,
-                "this broker goes by the machine's clock, which is not moved: start it with "
+                "this broker uses the machine's clock, which cannot be advanced: start it with "
                 "--test-clock",
             )
         ms = _milliseconds(request.one("ms"))
@@ -195,7 +195,7 @@ class HttpEndpoint:
 
     def _health(self, _: Request) -> Answer:
         connections = self._on_loop(lambda: self._node.server.connection_count)
-        offline = self._node.broker.logs.context.failures.offline
+        offline = self._node.broker.replicas.logs.context.failures.offline
         return _json(
             {
                 "status": "ok",
@@ -213,7 +213,7 @@ class HttpEndpoint:
         return self._on_loop(lambda: take(self._node))
 
     def _on_loop(self, work: Callable[[], T]) -> T:
-        """What `work` gives on the event loop's thread.
+        """The result of `work`, called on the event loop's thread.
 
         Raises:
             Refusal: the loop is busy, or stopped.
@@ -228,7 +228,7 @@ class HttpEndpoint:
                     done.set_exception(error)
 
         try:
-            self._node.broker.call_soon(run)
+            self._node.broker.thread.call_soon(run)
             return done.result(_LOOP_ANSWERS_S)
         except concurrent.futures.TimeoutError:
             done.cancel()
@@ -238,7 +238,7 @@ class HttpEndpoint:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket at the port; at any free one where that is taken."""
+    """A socket at the port, or at any free port if that is in use."""
     try:
         return socket.create_server((host, port))
     except OSError:

@@ -1,9 +1,9 @@
-"""Which broker answers: what `GET /broker` says, and the file in each log directory that says it.
+"""The identity of a broker: the answer to `GET /broker`, and a file in each log directory.
 
-`cordwood serve` writes the file when clients are served and removes it when it stops. A file that a
-killed broker left behind is stale: nothing holds the directory's `.lock`, or another process does,
-which does not answer at the address in the file. Kafka passes over files in its log directories
-that it does not know (LogManager.loadLogs looks at directories alone).
+`cordwood serve` writes the file when it serves clients and removes it when it stops. A file left by
+a killed broker is stale: the directory's `.lock` is free, or held by another process,
+which does not answer at the address in the file. Kafka ignores unknown files in its log directories
+(LogManager.loadLogs only looks at directories).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class BrokerIdentity:
 
     @classmethod
     def of(cls, node: Node, http_url: str | None) -> BrokerIdentity:
-        """That of a node in this process."""
+        """The identity of a node in this process."""
         return cls(
             node_id=node.broker.node_id,
             cluster_id=node.broker.cluster_id,
             pid=os.getpid(),
-            log_dirs=tuple(str(each) for each in node.broker.log_dirs),
+            log_dirs=tuple(str(each) for each in node.broker.replicas.log_dirs),
             http_url=http_url,
         )
 
@@ -86,7 +86,7 @@ class BrokerIdentity:
 def runtime_files(identity: BrokerIdentity, *, fs: FileSystem = OS) -> Iterator[None]:
     """Keeps the file in each of the broker's log directories until the context ends.
 
-    A directory whose disk refuses is warned of and left out: the broker runs without the file.
+    If a disk returns an error, a warning is logged; the broker runs without the file.
     """
     paths = [Path(each) / RUNTIME_FILE for each in identity.log_dirs]
     data = json.dumps(identity.to_json()).encode() + b"\n"
@@ -108,19 +108,19 @@ def _warning_of(path: Path) -> Iterator[None]:
         yield
     except (OSError, CordwoodError) as error:
         _log.warning(
-            "Cannot keep %s, by which `cordwood cleaner` and `cordwood clock` find this broker "
-            "with --log-dir: name it by --bootstrap-server or --url. %s",
+            "Cannot write %s, with which  `cordwood cleaner` and `cordwood clock` find this broker "
+            "for --log-dir: use --bootstrap-server or --url instead. %s",
             path,
             error,
         )
 
 
 def read_runtime_file(log_dir: Path, *, fs: FileSystem = OS) -> BrokerIdentity | None:
-    """What the file in a log directory says; None where there is none.
+    """The identity in a log directory's file; None if there is no file.
 
     Raises:
-        CorruptError: it is malformed.
-        OSError: it cannot be read.
+        CorruptError: the file is malformed.
+        OSError: the file cannot be read.
     """
     path = log_dir / RUNTIME_FILE
     try:

@@ -32,7 +32,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 class Refusal(CordwoodError):
-    """A request that is not granted: an HTTP status, and why."""
+    """A refused request: an HTTP status, and the reason."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request whose body, if it had one, has been read and dropped."""
+    """A request; a body has been read and discarded."""
 
     method: str
     path: str
@@ -59,13 +59,13 @@ class Request(NamedTuple):
         return self.query.get(name, [default])[-1]
 
     def header(self, name: str) -> str:
-        """A header's value; empty where it is missing."""
+        """A header's value; empty if it is missing."""
         return str(self.headers.get(name, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of requests: seconds in total, bytes, and numbers at once."""
+    """Limits of requests: total seconds, bytes, and concurrent requests."""
 
     receive_s: float = 10.0
     send_s: float = 10.0
@@ -76,7 +76,7 @@ class Limits:
 
 
 class HttpServer:
-    """Serves from when it is made until `close`."""
+    """Serves from its creation until `close`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class HttpServer:
         self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result()
 
     def close(self) -> None:
-        """Stops listening; requests under way are not waited for."""
+        """Stops listening; does not wait for requests in progress."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -143,7 +143,7 @@ class HttpServer:
             writer.transport.abort()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._make_way():
+        if not self._can_accept():
             return
         self._slow[writer] = None
         try:
@@ -164,8 +164,8 @@ class HttpServer:
                 writer.close()
                 await writer.wait_closed()
 
-    def _make_way(self) -> bool:
-        """Whether there may be one more connection; the oldest slow one makes way for it."""
+    def _can_accept(self) -> bool:
+        """Whether one more connection is allowed; closes the oldest slow one if needed."""
         if self._open > self._limits.connections:
             oldest = next(iter(self._slow), None)
             if oldest is None:
@@ -213,7 +213,7 @@ class HttpServer:
 
         def work() -> None:
             result = _answer(self._answer, request)
-            with suppress(RuntimeError):  # it was closed meanwhile
+            with suppress(RuntimeError):  # the connection was closed in the meantime
                 loop.call_soon_threadsafe(settle, result)
 
         self._answering += 1

@@ -1,1 +1,1 @@
-"""What a broker counts, under the names that Kafka's metrics have in Prometheus."""
+"""A broker's metrics, with the names that Kafka's metrics have in Prometheus."""

@@ -105,7 +105,7 @@ def _fenced(snapshot: Snapshot) -> int:
 CLUSTER: tuple[Metric, ...] = (
     _gauge(
         "kafka.server:type=KafkaServer,name=BrokerState",
-        "3: running. Before and after there is nobody who would answer.",
+        "3: running. In other states the endpoint does not answer.",
         lambda _: _RUNNING,
     ),
     Metric(
@@ -121,11 +121,11 @@ CLUSTER: tuple[Metric, ...] = (
         read=lambda _: [Value({"version": __version__}, 1)],
         given_name="cordwood_info",
     ),
-    _replicas("PartitionCount", "Replicas that this broker has.", lambda each: each.cluster.here),
+    _replicas("PartitionCount", "Replicas on this broker.", lambda each: each.cluster.here),
     _replicas("LeaderCount", "Partitions led here.", lambda each: each.cluster.led_here),
     _replicas(
         "OfflineReplicaCount",
-        "Replicas here whose log cannot be had: their directory failed.",
+        "Replicas on this broker whose log directory failed.",
         lambda each: each.cluster.offline_here,
     ),
     _replicas(
@@ -148,7 +148,9 @@ CLUSTER: tuple[Metric, ...] = (
         "Partitions led here whose replicas are being changed.",
         lambda each: each.cluster.reassigning,
     ),
-    _replicas("ProducerIdCount", "Producers that the logs remember, each in each log.", _producers),
+    _replicas(
+        "ProducerIdCount", "Producers in the state of the logs, counted per log.", _producers
+    ),
     _never("kafka.server:type=ReplicaManager,name=IsrShrinksPerSec"),
     _never("kafka.server:type=ReplicaManager,name=IsrExpandsPerSec"),
     _never("kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec"),
@@ -159,7 +161,7 @@ CLUSTER: tuple[Metric, ...] = (
         "Brokers that may lead partitions.",
         lambda each: len(each.image.brokers) - _fenced(each),
     ),
-    _controller("FencedBrokerCount", "Brokers registered that are not running.", _fenced),
+    _controller("FencedBrokerCount", "Registered brokers that are fenced.", _fenced),
     _controller("GlobalTopicCount", "Topics.", lambda each: len(each.image.topics)),
     _controller("GlobalPartitionCount", "Partitions.", lambda each: each.cluster.partitions),
     _controller(
@@ -172,7 +174,7 @@ CLUSTER: tuple[Metric, ...] = (
     ),
     _controller(
         "LastAppliedRecordOffset",
-        "Offset of the last metadata record taken in.",
+        "Offset of the last metadata record read.",
         lambda each: each.image.offset,
     ),
     _controller(
@@ -187,8 +189,8 @@ CLUSTER: tuple[Metric, ...] = (
     ),
     _controller(
         "LastAppliedRecordLagMs",
-        "How long ago that was. It grows while nothing changes: there are no records that only "
-        "show that the controller is there.",
+        "Time since then. It grows while nothing changes: there are no periodic records that only "
+        "show that the controller is alive.",
         _lag_ms,
     ),
     _gauge(
@@ -205,12 +207,12 @@ CLUSTER: tuple[Metric, ...] = (
         mbean="kafka.server:type=MetadataLoader,name=FinalizedLevel",
         kind=Kind.GAUGE,
         labels=("featureName",),
-        help="Level of each feature in force.",
+        help="Finalized level of each feature.",
         read=_features,
     ),
     _applied(
         "last-applied-record-offset",
-        "Offset of the last metadata record that the broker has taken in.",
+        "Offset of the last metadata record that the broker has applied.",
         lambda each: each.image.offset,
     ),
     _applied(
@@ -218,10 +220,12 @@ CLUSTER: tuple[Metric, ...] = (
         "Time of that record, in ms since the epoch.",
         lambda each: each.image.timestamp_ms,
     ),
-    _applied("last-applied-record-lag-ms", "How long ago that was.", _lag_ms),
+    _applied("last-applied-record-lag-ms", "Time since then.", _lag_ms),
     _raft("current-leader", "Node id of the leader: this one.", lambda each: each.broker.node_id),
     _raft("current-epoch", "Epoch of the quorum.", lambda each: each.image.epoch),
-    _raft("high-watermark", "End of what is committed.", lambda each: each.image.next_offset),
+    _raft(
+        "high-watermark", "High watermark of the metadata log.", lambda each: each.image.next_offset
+    ),
     _raft("log-end-offset", "End of the metadata log.", lambda each: each.image.next_offset),
     _raft("log-end-epoch", "Epoch of its last record.", lambda each: each.image.epoch),
     _raft("number-of-voters", "Voters of the quorum: this one.", lambda _: 1),

@@ -21,10 +21,10 @@ QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 
 
 def registry(take: Callable[[], Snapshot]) -> CollectorRegistry:
-    """What a scrape shows: the table's metrics, and memory, files and processor of the process.
+    """The registry for a scrape: the table's metrics, and the process's memory, files and CPU time.
 
     Args:
-        take: gives the broker as it is now; what it raises ends the scrape.
+        take: returns a snapshot of the broker; if it raises, the scrape fails.
     """
     found = CollectorRegistry(auto_describe=False)
     found.register(_BrokerCollector(take))
@@ -37,7 +37,7 @@ class _BrokerCollector(Collector):
         self._take = take
 
     def describe(self) -> list[Family]:
-        """None: nothing is read before somebody asks."""
+        """None: nothing is read before a scrape."""
         return []
 
     def collect(self) -> Iterator[Family]:
@@ -45,7 +45,7 @@ class _BrokerCollector(Collector):
         for metric in METRICS:
             try:
                 yield _family(metric, snapshot)
-            except (CordwoodError, OSError) as error:  # a disk's: the others are told all the same
+            except (CordwoodError, OSError) as error:  # the other metrics are still served
                 _log.warning("%s cannot be read: %s", metric.name, error)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cordwood.broker.partition import Partition
 from cordwood.metadata.image import PartitionImage
-from cordwood.metadata.uuids import uuid_of
+from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
@@ -60,7 +60,7 @@ def _partition(name: str, text: str, value: Callable[[Partition, PartitionImage]
 
 
 def min_isr(partition: Partition, image: PartitionImage) -> int:
-    """min.insync.replicas, or as many as there are replicas.
+    """min.insync.replicas, or the number of replicas if that is smaller.
 
     Source: kafka.cluster.Partition.effectiveMinIsr.
     """
@@ -68,7 +68,7 @@ def min_isr(partition: Partition, image: PartitionImage) -> int:
 
 
 def _flushes(snapshot: Snapshot) -> Iterator[Times]:
-    count, seconds, recent = snapshot.broker.logs.context.flushes.read()
+    count, seconds, recent = snapshot.broker.replicas.logs.context.flushes.read()
     yield Times({}, count, 1000 * seconds, [1000 * each for each in recent])
 
 
@@ -76,12 +76,12 @@ def _flushes(snapshot: Snapshot) -> Iterator[Times]:
 
 
 def _directories(snapshot: Snapshot) -> list[Path]:
-    """Every entry of log.dirs, also those that failed before they were opened."""
+    """Every entry of log.dirs, including those that failed before they were opened."""
     return [Path(name).absolute() for name in snapshot.broker.settings.log_dirs]
 
 
 def _offline(snapshot: Snapshot) -> Mapping[Path, str]:
-    return snapshot.broker.logs.context.failures.offline
+    return snapshot.broker.replicas.logs.context.failures.offline
 
 
 def _cordoned(snapshot: Snapshot) -> set[Path]:
@@ -90,8 +90,8 @@ def _cordoned(snapshot: Snapshot) -> set[Path]:
     cordoned = set() if own is None else set(own.cordoned_log_dirs or ())
     return {
         each.path
-        for each in snapshot.broker.logs.directories
-        if each.directory_id is not None and uuid_of(each.directory_id) in cordoned
+        for each in snapshot.broker.replicas.logs.directories
+        if each.directory_id is not None and parse_uuid(each.directory_id) in cordoned
     }
 
 
@@ -145,8 +145,8 @@ LOGS: tuple[Metric, ...] = (
     _log("LogEndOffset", "The offset that the next record gets.", lambda log: log.log_end_offset),
     _log(
         "RetentionSizeInPercent",
-        "A log's size in percent of retention.bytes, 0 where that sets no limit; as it is now, "
-        "Kafka's as it was when retention was last applied.",
+        "A log's size in percent of retention.bytes, 0 if that sets no limit; the current value, "
+        "while Kafka's is from the last retention check.",
         _retention_percent,
     ),
     Metric(
@@ -190,46 +190,46 @@ LOGS: tuple[Metric, ...] = (
     _cleaner(
         "LogCleaner",
         "cleaner-recopy-percent",
-        "Bytes that the threads' last cleanings wrote, in percent of what they read.",
+        "Bytes written by the threads' last cleanings, in percent of bytes read.",
     ),
     _cleaner("LogCleaner", "max-clean-time-secs", "The longest of the threads' last cleanings."),
     _cleaner(
         "LogCleaner",
         "max-buffer-utilization-percent",
-        "How full the memory for keys was, at most, in the threads' last cleanings.",
+        "Highest use of the memory for keys in the threads' last cleanings.",
     ),
     _cleaner(
         "LogCleaner",
         "max-compaction-delay-secs",
-        "By how long a log was past max.compaction.lag.ms, at most, when it was last looked.",
+        "Longest time a log was past max.compaction.lag.ms at the last check.",
     ),
-    _cleaner("LogCleaner", "DeadThreadCount", "Cleaner threads that ended by an error."),
+    _cleaner("LogCleaner", "DeadThreadCount", "Cleaner threads that ended with an error."),
     _cleaner(
         "LogCleaner",
         "cordwood-engine-available",
-        "0 if what compacts (Spark) cannot be had at the moment; `cordwood cleaner` says why.",
+        "0 if Spark, which compacts, is unavailable; `cordwood cleaner` shows the reason.",
         own_name="cordwood_cleaner_engine_available",
     ),
     _cleaner(
         "LogCleanerManager",
         "max-dirty-percent",
-        "The dirtiest log's dirty bytes in percent of its size, when it was last looked.",
+        "Highest dirty ratio of all logs at the last check, in percent.",
     ),
     _cleaner(
         "LogCleanerManager",
         "time-since-last-run-ms",
-        "Time since a cleaner thread last looked for a log to clean.",
+        "Time since the last check for logs to clean.",
     ),
     _cleaner(
         "LogCleanerManager",
         "uncleanable-partitions-count",
-        "Partitions whose cleaning failed, and which are left alone for a while.",
+        "Partitions whose cleaning failed, and which are not retried yet.",
         "logDirectory",
     ),
     _cleaner(
         "LogCleanerManager",
         "uncleanable-bytes",
-        "Bytes that these partitions would have to have cleaned.",
+        "Cleanable bytes of these partitions.",
         "logDirectory",
     ),
 )

@@ -1,7 +1,7 @@
-"""A row of the table of metrics, and the name that Prometheus knows it by.
+"""A row of the table of metrics, and its name in Prometheus.
 
-Names are those that the rules make which Prometheus' JMX exporter (`kafka-2_0_0.yml`) and Strimzi
-(`kafka-metrics.yaml`) ship, so that dashboards made for them show what is served here.
+Names follow the rules of Prometheus' JMX exporter (`kafka-2_0_0.yml`) and Strimzi
+(`kafka-metrics.yaml`), so that dashboards made for them work here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
 
 
 class Kind(enum.Enum):
-    """What a metric is, in Prometheus' words."""
+    """The kind of a metric, in Prometheus' terms."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -27,14 +27,14 @@ class Kind(enum.Enum):
 
 
 class Value(NamedTuple):
-    """One number, and what tells it from its neighbours."""
+    """One number, with the labels that identify it."""
 
     labels: Mapping[str, str]
     value: float
 
 
 class Times(NamedTuple):
-    """How often something happened, how long it took in all, and each of the last times; in ms."""
+    """How often something happened, its total duration, and each of the last durations; in ms."""
 
     labels: Mapping[str, str]
     happened: int
@@ -49,8 +49,9 @@ Read = Callable[[Snapshot], Iterable[Value | Times]]
 class Metric:
     """One metric.
 
-    `mbean` is Kafka's, `attribute` the attribute of one that has no `name`; a metric of our own has
-    none. `labels` are those that its values may have. `name` is given where the rules make none.
+    `mbean` is Kafka's; `attribute` is the attribute of an MBean that has no `name`. Cordwood's own
+    metrics have no `mbean`. `labels` are the labels of its values. `name` is given if the rules
+    do not produce one.
     """
 
     kind: Kind
@@ -63,7 +64,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """Its name in Prometheus; counters end in `_total`."""
+        """The name in Prometheus; counters end in `_total`."""
         return self.given_name or prometheus_name(self.mbean)
 
     @property

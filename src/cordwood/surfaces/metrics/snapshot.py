@@ -1,7 +1,7 @@
-"""What a broker counts at one moment, taken so that other threads may read it.
+"""A snapshot of a broker's counters that other threads may read.
 
-The broker's own state belongs to the event loop's thread: `take` runs there, and copies no more
-than references and small dicts. What is worked out from them is worked out by who reads.
+The broker's state belongs to the event loop's thread: `take` runs there, and copies only references
+and small dicts. The reader computes everything else.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.broker.api import Peer
 from cordwood.broker.broker import Broker
 from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
-from cordwood.broker.server import ListenerCounters
-from cordwood.cleanup.log_cleaner import Gauge
+from cordwood.cleanup.log_cleaner import Gauge, LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
 from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.network.api import Peer
+from cordwood.network.server import ListenerCounters
 from cordwood.purgatory.purgatory import Purgatory
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -59,7 +59,7 @@ class DelayedCounts(NamedTuple):
 
     @classmethod
     def of(cls, purgatory: Purgatory[PartitionName]) -> DelayedCounts:
-        """Those of one kind of request."""
+        """The counts of one kind of request."""
         return cls(purgatory.delayed_count, purgatory.watched_count, purgatory.expired_count)
 
 
@@ -68,6 +68,7 @@ class Snapshot:
     """A broker at one moment."""
 
     broker: Broker
+    cleaner: LogCleaner
     now_ms: int
     image: MetadataImage
     all_topics: TopicCounters
@@ -89,13 +90,13 @@ class Snapshot:
     @cached_property
     def logs(self) -> list[tuple[PartitionLog, bool]]:
         """Every log, and whether it is the future one of a move."""
-        return list(self.broker.logs_with_futures())
+        return list(self.broker.replicas.logs_with_futures())
 
     @cached_property
     def gauges(self) -> Mapping[tuple[str, str], list[Gauge]]:
         """The cleaner's, by type and name."""
         found: dict[tuple[str, str], list[Gauge]] = {}
-        for gauge in self.broker.cleaner.gauges():
+        for gauge in self.cleaner.gauges():
             found.setdefault((gauge.type, gauge.name), []).append(gauge)
         return found
 
@@ -111,8 +112,8 @@ class Snapshot:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """What one walk over all partitions finds."""
-        node_id, logs = self.broker.node_id, self.broker.logs
+        """The result of one pass over all partitions."""
+        node_id, logs = self.broker.node_id, self.broker.replicas.logs
         counts: Counter[str] = Counter()
         for topic in self.image.topics.values():
             for index, partition in topic.partitions.items():
@@ -146,24 +147,25 @@ def take(node: Node) -> Snapshot:
     metrics, sessions = broker.metrics, broker.fetch_sessions
     return Snapshot(
         broker=broker,
+        cleaner=node.cleaner,
         now_ms=node.clock.now_ms(),
-        image=broker.image,
+        image=broker.metadata.image,
         all_topics=metrics.all_topics,
         topics=dict(metrics.topics),
         requests={
             api: Requests(each.count, each.seconds, list(each.recent), dict(each.versions))
             for api, each in metrics.requests.items()
         },
-        fetches=DelayedCounts.of(broker.delayed.fetch),
-        produces=DelayedCounts.of(broker.delayed.produce),
-        long_turns=broker.turns.long_turns,
-        longest_turn_s=broker.turns.take_longest(),
-        requests_in_slices=broker.slices.unfinished_count,
+        fetches=DelayedCounts.of(broker.replicas.delayed.fetch),
+        produces=DelayedCounts.of(broker.replicas.delayed.produce),
+        long_turns=broker.thread.turns.long_turns,
+        longest_turn_s=broker.thread.turns.take_longest(),
+        requests_in_slices=broker.thread.slices.unfinished_count,
         fetch_sessions=len(sessions),
         fetch_session_partitions=sessions.partition_count,
         fetch_session_evictions=sessions.evictions,
         peers=node.server.peers(),
         listeners=dict(node.server.counters),
-        partitions=broker.led_partitions(),
+        partitions=broker.replicas.led_partitions(),
         groups=broker.groups.counts(),
     )

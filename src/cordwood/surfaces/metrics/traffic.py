@@ -38,7 +38,7 @@ def _topics(name: str, field: str, text: str) -> Metric:
 
 def _refused(name: str, field: str, text: str) -> Metric:
     def read(snapshot: Snapshot) -> Iterator[Value]:
-        metrics: ValidationMetrics = snapshot.broker.logs.context.metrics
+        metrics: ValidationMetrics = snapshot.broker.replicas.logs.context.metrics
         yield Value({}, getattr(metrics, field))
 
     return Metric(
@@ -65,7 +65,7 @@ def _one(
 
 
 def _by_request(snapshot: Snapshot) -> Iterator[tuple[str, Requests]]:
-    """As Kafka has them: all fetches, and again those of consumers, which here are all."""
+    """As in Kafka: all fetches, and again those of consumers, which are all of them here."""
     for api, requests in snapshot.requests.items():
         yield api, requests
         if api == _FETCH:
@@ -139,38 +139,38 @@ def _watched(snapshot: Snapshot) -> Iterator[Value]:
 
 TRAFFIC: tuple[Metric, ...] = (
     _topics("MessagesIn", "messages_in", "Records appended, clients' and the broker's own."),
-    _topics("BytesIn", "bytes_in", "Bytes of batches appended, as they came."),
+    _topics("BytesIn", "bytes_in", "Bytes of batches appended, as received."),
     _topics("BytesOut", "bytes_out", "Bytes of batches sent to consumers."),
     _topics("BytesRejected", "bytes_rejected", "Bytes refused for being above max.message.bytes."),
     _topics(
-        "TotalProduceRequests", "total_produce_requests", "Appends asked for, one a partition."
+        "TotalProduceRequests", "total_produce_requests", "Requested appends, one per partition."
     ),
     _topics(
         "FailedProduceRequests",
         "failed_produce_requests",
-        "Appends that were refused or failed, but for reasons that lie in the cluster's state or "
+        "Failed appends, except for errors of the cluster's state or of "
         "the size or checksum of a batch.",
     ),
-    _topics("TotalFetchRequests", "total_fetch_requests", "Reads asked for, one a partition."),
+    _topics("TotalFetchRequests", "total_fetch_requests", "Requested reads, one per partition."),
     _topics(
         "FailedFetchRequests",
         "failed_fetch_requests",
-        "Reads that failed, but for reasons that lie in the cluster's state or the offset.",
+        "Failed reads, except for errors of the cluster's state or the offset.",
     ),
     _topics(
         "ProduceMessageConversions",
         "produce_message_conversions",
-        "Records of batches that were packed anew, since the topic has another compression.type.",
+        "Records of batches recompressed because of the topic's compression.type.",
     ),
     _refused(
         "NoKeyCompactedTopic",
         "no_key_compacted_topic_records",
-        "Records refused since they have no key and their topic is compacted.",
+        "Records refused because they have no key and their topic is compacted.",
     ),
     _refused(
         "InvalidMagicNumber",
         "invalid_magic_number_records",
-        "Batches refused for the version of their format.",
+        "Batches refused because of their format version.",
     ),
     _refused(
         "InvalidMessageCrc", "invalid_message_crc_records", "Batches refused for their checksum."
@@ -178,7 +178,7 @@ TRAFFIC: tuple[Metric, ...] = (
     _refused(
         "InvalidOffsetOrSequence",
         "invalid_offset_or_sequence_records",
-        "Batches refused since their offsets, count or sequence numbers do not fit together.",
+        "Batches refused because their offsets, count or sequences are inconsistent.",
     ),
     Metric(
         mbean="kafka.network:type=RequestMetrics,name=RequestsPerSec",
@@ -221,7 +221,7 @@ TRAFFIC: tuple[Metric, ...] = (
     _one(
         "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
         Kind.GAUGE,
-        "Fetch sessions that are kept (KIP-227).",
+        "Cached fetch sessions (KIP-227).",
         lambda snapshot: snapshot.fetch_sessions,
     ),
     _one(
@@ -233,14 +233,14 @@ TRAFFIC: tuple[Metric, ...] = (
     _one(
         "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec",
         Kind.COUNTER,
-        "Fetch sessions that had to go for others.",
+        "Fetch sessions evicted for others.",
         lambda snapshot: snapshot.fetch_session_evictions,
     ),
     Metric(
         mbean="kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations",
         kind=Kind.GAUGE,
         labels=("delayedOperation",),
-        help="Requests that wait: fetches for more bytes. A produce never waits: one replica.",
+        help="Delayed requests: fetches that wait for bytes. A produce never waits (one replica).",
         read=_waiting,
     ),
     Metric(
@@ -253,26 +253,26 @@ TRAFFIC: tuple[Metric, ...] = (
     _one(
         "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec",
         Kind.COUNTER,
-        "Fetches that were answered since their time was up.",
+        "Delayed fetches answered at their timeout.",
         lambda snapshot: snapshot.fetches.expired,
         fetcherType="consumer",
     ),
     Metric(
         given_name="cordwood_event_loop_long_turns_total",
         kind=Kind.COUNTER,
-        help="Turns of the event loop of more than 50 ms: every client waited that long.",
+        help="Iterations of the event loop longer than 50 ms; all clients waited.",
         read=lambda snapshot: [Value({}, snapshot.long_turns)],
     ),
     Metric(
         given_name="cordwood_event_loop_longest_turn_seconds",
         kind=Kind.GAUGE,
-        help="The longest turn of the event loop since the last scrape.",
+        help="The longest iteration of the event loop since the last scrape.",
         read=lambda snapshot: [Value({}, snapshot.longest_turn_s)],
     ),
     Metric(
         given_name="cordwood_requests_in_slices",
         kind=Kind.GAUGE,
-        help="Long requests that are done in slices now, between others.",
+        help="Long requests that are being run in slices.",
         read=lambda snapshot: [Value({}, snapshot.requests_in_slices)],
     ),
 )

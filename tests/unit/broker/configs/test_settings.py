@@ -90,7 +90,7 @@ def test_an_own_key_that_is_no_number_is_refused() -> None:
             "not encrypted",
         ),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms", "not authenticated"),
-        ({"authorizer.class.name": "x.Y"}, "authorizer.class.name", "every client"),
+        ({"authorizer.class.name": "x.Y"}, "authorizer.class.name", "no authorization"),
         (
             {"remote.log.storage.system.enable": "true"},
             "remote.log.storage.system.enable",

@@ -8,12 +8,11 @@ from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.values import (
     java_order,
     key_of,
-    lay_over,
     parse_counts,
     parse_texts,
-    synonyms_of,
     topic_defaults,
 )
+from cordwood.model.config_resolver import lay_over, synonyms_of
 from cordwood.model.config_values import Kind
 from cordwood.model.errors import ConfigError
 

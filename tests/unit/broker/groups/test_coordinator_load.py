@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker import group_metadata_log
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
@@ -16,6 +15,7 @@ from cordwood.format.compression import Codec
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
@@ -132,7 +132,7 @@ def test_offset_of_a_transaction_counts_when_it_is_committed(broker: GroupBroker
     run = GroupRun(broker)
     assert run.offset() == 1
     unstable = run.fetched(require_stable=True)
-    assert (unstable.offset, unstable.error_code) == (-1, GroupError.UNSTABLE_OFFSET_COMMIT)
+    assert (unstable.offset, unstable.error_code) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     run.groups.close()
     end(broker, 7, commit=True)
     run = GroupRun(broker)
@@ -185,9 +185,9 @@ def test_groups_of_other_protocols_are_listed_and_not_touched(
     run.groups.expire_offsets()
     assert run.offset() == 1
     assert run.groups.list_groups() == [("g", kind, "Empty", kind)]
-    assert codes(run.join()) == [GroupError.INCONSISTENT_GROUP_PROTOCOL]
-    assert run.delete_group() == GroupError.UNSUPPORTED_VERSION
-    assert run.commit(2, generation_id=1, member_id="m") == GroupError.UNKNOWN_MEMBER_ID
+    assert codes(run.join()) == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
+    assert run.delete_group() == ErrorCode.UNSUPPORTED_VERSION
+    assert run.commit(2, generation_id=1, member_id="m") == ErrorCode.UNKNOWN_MEMBER_ID
     assert run.groups.is_of_other_protocol("g")
     assert run.state() is None
     assert len(broker.records()) == before
@@ -201,9 +201,9 @@ def test_group_of_another_protocol_that_has_ended_can_be_joined(broker: GroupBro
 def test_offsets_can_be_set_for_a_consumer_group_that_is_not_running(broker: GroupBroker) -> None:
     write(broker, other_group(CONSUMER_GROUP))
     run = GroupRun(broker)
-    assert run.commit(9) == GroupError.NONE
+    assert run.commit(9) == ErrorCode.NONE
     assert run.offset() == 9
-    assert run.delete_offsets(("t", 0)) == (GroupError.NONE, (GroupError.NONE,))
+    assert run.delete_offsets(("t", 0)) == (ErrorCode.NONE, (ErrorCode.NONE,))
     assert run.groups.is_of_other_protocol("g")
 
 
@@ -221,11 +221,11 @@ def test_clients_are_told_to_come_back_while_a_large_log_is_read(broker: GroupBr
     listed: list[int] = []
     run.groups.start()
     run.groups.when_loaded(lambda: listed.append(len(run.groups.list_groups())))
-    loading = GroupError.COORDINATOR_LOAD_IN_PROGRESS
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert run.commit(1) == loading
     assert codes(run.join()) == [loading]
     assert codes(run.sync("m", 1)) == [loading]
-    assert run.heartbeat("m", 1) == GroupError.NONE, "no reason to rejoin"
+    assert run.heartbeat("m", 1) == ErrorCode.NONE, "no reason to rejoin"
     assert run.delete_group() == loading
     with pytest.raises(KafkaError):
         run.groups.list_groups()
@@ -255,7 +255,7 @@ def test_log_that_cannot_be_read_has_no_coordinator(
     write(broker, offset_commit(T0, CommittedOffset(1)))
     write(broker, record)
     run = GroupRun(broker)
-    assert run.commit(1) == GroupError.NOT_COORDINATOR
+    assert run.commit(1) == ErrorCode.NOT_COORDINATOR
     assert run.groups.list_groups() == []
     (logged,) = [each for each in caplog.records if each.levelname == "ERROR"]
     text = logged.getMessage()
@@ -278,7 +278,7 @@ def test_record_of_an_unknown_type_is_logged_and_the_others_are_read(
 
 def test_groups_without_their_topic_have_no_coordinator(tmp_path: Path) -> None:
     run = GroupRun(GroupBroker(tmp_path, partitions=0))
-    assert run.commit(1) == GroupError.NOT_COORDINATOR
+    assert run.commit(1) == ErrorCode.NOT_COORDINATOR
     assert run.groups.list_groups() == []
 
 
@@ -287,7 +287,7 @@ def test_deleted_topic_of_the_groups_takes_them_all_away(broker: GroupBroker) ->
     waiting = run.join(run.member_id())
     broker.delete(GROUP_METADATA_TOPIC)
     run.groups.on_topics_deleted([GROUP_METADATA_TOPIC])
-    assert codes(waiting) == [GroupError.NOT_COORDINATOR]
+    assert codes(waiting) == [ErrorCode.NOT_COORDINATOR]
     assert run.groups.list_groups() == []
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.member import LeavingMember, Protocol
 from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.model.error_codes import ErrorCode
 from support.groups_under_test import GroupBroker, GroupRun
 
 WEEK_MS = 7 * 24 * 60 * 60 * 1_000
@@ -78,7 +78,7 @@ def test_running_group_keeps_what_it_subscribes_to_and_forgets_the_rest(
     broker.clock.advance(WEEK_MS)
     run.groups.expire_offsets()
     assert (run.offset("t"), run.offset("u")) == (1, -1)
-    assert run.heartbeat(leader, 1) == GroupError.NONE
+    assert run.heartbeat(leader, 1) == ErrorCode.NONE
 
 
 def test_rebalancing_group_forgets_nothing(run: GroupRun, broker: GroupBroker) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import Client, LeavingMember, Protocol
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
 from support.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes
 from support.interruption import Interruption
@@ -31,7 +31,7 @@ def run(broker: GroupBroker) -> GroupRun:
 
 def test_new_member_is_given_an_id_and_asked_to_come_back(run: GroupRun) -> None:
     (answer,) = run.join()
-    assert answer.error_code == GroupError.MEMBER_ID_REQUIRED
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert answer.member_id == "client-00000000-0000-0000-0000-000000000001"
     assert run.state() is GroupState.EMPTY
 
@@ -40,7 +40,7 @@ def test_new_member_of_an_old_client_joins_at_once(run: GroupRun) -> None:
     answers = run.join(needs_member_id=False)
     assert answers == []
     run.timers.advance(DELAY_MS)
-    assert codes(answers) == [GroupError.NONE]
+    assert codes(answers) == [ErrorCode.NONE]
     assert answers[0].leader == answers[0].member_id
 
 
@@ -73,7 +73,7 @@ def test_initial_delay_never_exceeds_the_rebalance_timeout(run: GroupRun) -> Non
         run.timers.advance(DELAY_MS - 1)
         run.join(run.member_id(), **timeouts)
         run.timers.advance(1)
-    assert codes(first) == [GroupError.NONE]
+    assert codes(first) == [ErrorCode.NONE]
 
 
 def test_leader_alone_is_told_of_all_members_and_what_they_say(run: GroupRun) -> None:
@@ -112,7 +112,7 @@ def test_member_that_the_leader_forgets_is_assigned_nothing(run: GroupRun) -> No
     follower = next(each for each in ids if each != leader)
     waiting = run.sync(follower, 1)
     run.sync(leader, 1, {leader: b"l"})
-    assert codes(waiting) == [GroupError.NONE]
+    assert codes(waiting) == [ErrorCode.NONE]
     assert waiting[0].assignment == b""
 
 
@@ -126,13 +126,13 @@ def test_assignment_can_be_asked_for_again(run: GroupRun) -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"generation_id": 2}, GroupError.ILLEGAL_GENERATION),
-        ({"member_id": "nobody"}, GroupError.UNKNOWN_MEMBER_ID),
-        ({"protocol_type": "connect"}, GroupError.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_name": "sticky"}, GroupError.INCONSISTENT_GROUP_PROTOCOL),
-        ({"group": "other"}, GroupError.UNKNOWN_MEMBER_ID),
-        ({"group": ""}, GroupError.INVALID_GROUP_ID),
-        ({"group_instance_id": "nobody"}, GroupError.UNKNOWN_MEMBER_ID),
+        ({"generation_id": 2}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"group": "other"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group": ""}, ErrorCode.INVALID_GROUP_ID),
+        ({"group_instance_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_sync_that_does_not_fit_the_group_is_refused(
@@ -162,21 +162,21 @@ def test_member_that_speaks_another_protocol_is_refused(
     run: GroupRun, fields: dict[str, Any]
 ) -> None:
     run.stable()
-    assert codes(run.join(**fields)) == [GroupError.INCONSISTENT_GROUP_PROTOCOL]
+    assert codes(run.join(**fields)) == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
 
 
 def test_first_member_without_a_protocol_is_refused(run: GroupRun) -> None:
-    assert codes(run.join(protocols=())) == [GroupError.INCONSISTENT_GROUP_PROTOCOL]
-    assert codes(run.join(protocol_type="")) == [GroupError.INCONSISTENT_GROUP_PROTOCOL]
+    assert codes(run.join(protocols=())) == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
+    assert codes(run.join(protocol_type="")) == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
 
 
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"group": ""}, GroupError.INVALID_GROUP_ID),
-        ({"session_timeout_ms": 5_999}, GroupError.INVALID_SESSION_TIMEOUT),
-        ({"session_timeout_ms": 1_800_001}, GroupError.INVALID_SESSION_TIMEOUT),
-        ({"member_id": "nobody"}, GroupError.UNKNOWN_MEMBER_ID),
+        ({"group": ""}, ErrorCode.INVALID_GROUP_ID),
+        ({"session_timeout_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_join_that_cannot_be_is_refused(run: GroupRun, fields: dict[str, Any], code: int) -> None:
@@ -187,7 +187,7 @@ def test_third_member_has_all_rejoin(run: GroupRun) -> None:
     ids = run.stable(2)
     newcomer = run.join(run.member_id())
     assert run.state() is GroupState.PREPARING_REBALANCE
-    assert [run.heartbeat(each, 1) for each in ids] == [GroupError.REBALANCE_IN_PROGRESS] * 2
+    assert [run.heartbeat(each, 1) for each in ids] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
     rejoined = [run.join(each) for each in ids]
     assert newcomer[0].generation_id == 2
     assert [answer.generation_id for (answer,) in rejoined] == [2, 2]
@@ -201,8 +201,8 @@ def test_member_that_does_not_rejoin_in_time_is_left_behind(run: GroupRun) -> No
     for _ in range(REBALANCE_MS // 5_000):
         run.heartbeat(ids[1], 1)
         run.timers.advance(5_000)
-    assert codes(newcomer) == codes(back) == [GroupError.NONE]
-    assert codes(run.join(ids[1])) == [GroupError.UNKNOWN_MEMBER_ID]
+    assert codes(newcomer) == codes(back) == [ErrorCode.NONE]
+    assert codes(run.join(ids[1])) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_other_member_leads_when_the_leader_does_not_rejoin(run: GroupRun) -> None:
@@ -217,10 +217,10 @@ def test_other_member_leads_when_the_leader_does_not_rejoin(run: GroupRun) -> No
 def test_member_that_sends_no_heartbeat_is_removed_and_the_others_rejoin(run: GroupRun) -> None:
     (leader, follower) = run.stable(2)
     run.timers.advance(SESSION_MS - 1)
-    assert run.heartbeat(leader, 1) == GroupError.NONE
+    assert run.heartbeat(leader, 1) == ErrorCode.NONE
     run.timers.advance(1)
-    assert run.heartbeat(follower, 1) == GroupError.UNKNOWN_MEMBER_ID
-    assert run.heartbeat(leader, 1) == GroupError.REBALANCE_IN_PROGRESS
+    assert run.heartbeat(follower, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert run.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_last_member_that_is_lost_leaves_the_group_empty(run: GroupRun) -> None:
@@ -241,7 +241,7 @@ def test_member_that_waits_for_others_to_join_needs_no_heartbeat(run: GroupRun) 
         run.timers.advance(5_000)
     assert waiting == []
     run.join(ids[1])
-    assert codes(waiting) == [GroupError.NONE]
+    assert codes(waiting) == [ErrorCode.NONE]
 
 
 def test_member_that_waits_for_its_assignment_needs_no_heartbeat(run: GroupRun) -> None:
@@ -257,13 +257,13 @@ def test_member_that_waits_for_its_assignment_needs_no_heartbeat(run: GroupRun) 
     assert waiting == []
     run.sync(leader, 1, {follower: b"f"})
     assert waiting[0].assignment == b"f"
-    assert run.heartbeat(follower, 1) == GroupError.NONE
+    assert run.heartbeat(follower, 1) == ErrorCode.NONE
 
 
 def test_member_that_was_given_an_id_and_does_not_come_back_is_forgotten(run: GroupRun) -> None:
     member_id = run.member_id()
     run.timers.advance(SESSION_MS)
-    assert codes(run.join(member_id)) == [GroupError.UNKNOWN_MEMBER_ID]
+    assert codes(run.join(member_id)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_rebalance_waits_for_one_that_was_given_an_id(run: GroupRun) -> None:
@@ -272,7 +272,7 @@ def test_rebalance_waits_for_one_that_was_given_an_id(run: GroupRun) -> None:
     run.leave(LeavingMember("nobody"))
     back = run.join(leader)
     assert back == []
-    assert codes(run.join(given)) == codes(back) == [GroupError.NONE]
+    assert codes(run.join(given)) == codes(back) == [ErrorCode.NONE]
 
 
 def test_rebalance_goes_on_without_one_that_was_given_an_id_and_leaves(run: GroupRun) -> None:
@@ -281,8 +281,8 @@ def test_rebalance_goes_on_without_one_that_was_given_an_id_and_leaves(run: Grou
     back = run.join(leader)
     assert back == []
     (answer,) = run.leave(LeavingMember(given))
-    assert answer.error_code == GroupError.NONE
-    assert codes(back) == [GroupError.NONE]
+    assert answer.error_code == ErrorCode.NONE
+    assert codes(back) == [ErrorCode.NONE]
 
 
 def test_members_that_never_ask_for_their_assignment_are_removed(run: GroupRun) -> None:
@@ -295,9 +295,9 @@ def test_members_that_never_ask_for_their_assignment_are_removed(run: GroupRun) 
     for _ in range(REBALANCE_MS // 5_000):
         run.heartbeat(leader, 1)
         run.timers.advance(5_000)
-    assert codes(waiting) == [GroupError.REBALANCE_IN_PROGRESS]
-    assert run.heartbeat(leader, 1) == GroupError.UNKNOWN_MEMBER_ID
-    assert run.heartbeat(follower, 1) == GroupError.REBALANCE_IN_PROGRESS
+    assert codes(waiting) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert run.heartbeat(leader, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert run.heartbeat(follower, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_follower_that_rejoins_unchanged_is_told_of_the_present_generation(run: GroupRun) -> None:
@@ -331,16 +331,16 @@ def test_changed_member_during_assignment_sends_those_who_wait_back(run: GroupRu
     follower = next(each for each in ids if each != leader)
     waiting = run.sync(follower, 1)
     run.join(leader, protocols=(Protocol("range", b"changed"),))
-    assert codes(waiting) == [GroupError.REBALANCE_IN_PROGRESS]
+    assert codes(waiting) == [ErrorCode.REBALANCE_IN_PROGRESS]
     assert run.state() is GroupState.PREPARING_REBALANCE
 
 
 def test_leaving_member_has_the_others_rejoin(run: GroupRun) -> None:
     (leader, follower) = run.stable(2)
     (answer,) = run.leave(LeavingMember(follower))
-    assert answer.error_code == GroupError.NONE
-    assert run.heartbeat(leader, 1) == GroupError.REBALANCE_IN_PROGRESS
-    assert run.heartbeat(follower, 1) == GroupError.UNKNOWN_MEMBER_ID
+    assert answer.error_code == ErrorCode.NONE
+    assert run.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert run.heartbeat(follower, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_last_member_that_leaves_empties_the_group_at_once(run: GroupRun) -> None:
@@ -354,29 +354,29 @@ def test_leaving_is_answered_for_each_member(run: GroupRun) -> None:
     (leader,) = run.stable()
     answers = run.leave(LeavingMember("nobody"), LeavingMember(leader))
     assert [answer.error_code for answer in answers] == [
-        GroupError.UNKNOWN_MEMBER_ID,
-        GroupError.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NONE,
     ]
     (unknown,) = run.leave(LeavingMember(leader), group="no such group")
-    assert unknown.error_code == GroupError.UNKNOWN_MEMBER_ID
+    assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_heartbeat_of_another_generation_or_group_is_refused(run: GroupRun) -> None:
     (leader,) = run.stable()
-    assert run.heartbeat(leader, 0) == GroupError.ILLEGAL_GENERATION
-    assert run.heartbeat("nobody", 1) == GroupError.UNKNOWN_MEMBER_ID
-    assert run.heartbeat(leader, 1, group="other") == GroupError.UNKNOWN_MEMBER_ID
-    assert run.heartbeat(leader, 1, group="") == GroupError.INVALID_GROUP_ID
-    assert run.heartbeat(leader, 1) == GroupError.NONE
+    assert run.heartbeat(leader, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert run.heartbeat("nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert run.heartbeat(leader, 1, group="other") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert run.heartbeat(leader, 1, group="") == ErrorCode.INVALID_GROUP_ID
+    assert run.heartbeat(leader, 1) == ErrorCode.NONE
 
 
 def test_group_takes_no_more_members_than_group_max_size(broker: GroupBroker) -> None:
     run = GroupRun(broker, max_size=2)
     ids = run.stable(2)
-    assert codes(run.join()) == [GroupError.GROUP_MAX_SIZE_REACHED]
+    assert codes(run.join()) == [ErrorCode.GROUP_MAX_SIZE_REACHED]
     assert run.join(ids[0]) == [], "who is in may rejoin"
     assert codes(run.join(run.member_id())) == []
-    assert codes(run.join(ids[1])) == [GroupError.GROUP_MAX_SIZE_REACHED]
+    assert codes(run.join(ids[1])) == [ErrorCode.GROUP_MAX_SIZE_REACHED]
 
 
 def test_loaded_group_over_its_size_rebalances_and_keeps_the_fastest(broker: GroupBroker) -> None:
@@ -385,9 +385,9 @@ def test_loaded_group_over_its_size_rebalances_and_keeps_the_fastest(broker: Gro
     run = GroupRun(broker, max_size=2)
     assert run.state() is GroupState.PREPARING_REBALANCE
     waiting = [run.join(each) for each in ids]
-    assert codes(waiting[2]) == [GroupError.GROUP_MAX_SIZE_REACHED]
+    assert codes(waiting[2]) == [ErrorCode.GROUP_MAX_SIZE_REACHED]
     run.timers.advance(REBALANCE_MS)
-    assert codes(waiting[0]) == codes(waiting[1]) == [GroupError.NONE]
+    assert codes(waiting[0]) == codes(waiting[1]) == [ErrorCode.NONE]
 
 
 def test_unwritten_assignment_sends_members_back_to_rejoin(
@@ -397,7 +397,7 @@ def test_unwritten_assignment_sends_members_back_to_rejoin(
     run.join(member_id)
     run.timers.advance(DELAY_MS)
     broker.fails_with = StorageError("disk")
-    assert codes(run.sync(member_id, 1, {member_id: b"a"})) == [GroupError.NOT_COORDINATOR]
+    assert codes(run.sync(member_id, 1, {member_id: b"a"})) == [ErrorCode.NOT_COORDINATOR]
     assert run.state() is GroupState.PREPARING_REBALANCE
     broker.fails_with = None
     (answer,) = run.join(member_id)
@@ -409,16 +409,16 @@ def test_new_group_that_cannot_be_written_refuses_its_first_member(
 ) -> None:
     broker.fails_with = UnknownTopicOrPartitionError("gone")
     answers = run.join(needs_member_id=False)
-    assert codes(answers) == [GroupError.COORDINATOR_NOT_AVAILABLE]
+    assert codes(answers) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_new_group_that_no_record_can_hold_is_refused_and_not_kept(
     run: GroupRun, broker: GroupBroker
 ) -> None:
     name = "g" * 40_000
-    assert codes(run.join(group=name, needs_member_id=False)) == [GroupError.UNKNOWN_SERVER_ERROR]
+    assert codes(run.join(group=name, needs_member_id=False)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert run.state(name) is None
-    assert run.commit(1, topic=name) == GroupError.UNKNOWN_SERVER_ERROR
+    assert run.commit(1, topic=name) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert run.offset(name) == -1
     assert broker.records() == []
     assert run.timers.pending == 0
@@ -430,7 +430,7 @@ def test_member_whose_id_no_record_can_hold_is_refused_and_not_kept(
 ) -> None:
     client = Client("c" * 32_731, "/127.0.0.1")
     answers = run.join(group_instance_id=instance, client=client, needs_member_id=False)
-    assert codes(answers) == [GroupError.UNKNOWN_SERVER_ERROR]
+    assert codes(answers) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     group = run.groups.describe("g")
     assert group is not None
     assert len(group) == len(group.pending_joins) == run.timers.pending == 0
@@ -443,16 +443,16 @@ def test_assignment_that_no_record_can_hold_is_refused_and_the_group_goes_on(
     broad = Client("client", "/" + "h" * 40_000)
     second = run.member_id(client=broad)
     waiting = [run.join(first), run.join(second, client=broad)]
-    assert codes(waiting[0]) == codes(waiting[1]) == [GroupError.NONE]
+    assert codes(waiting[0]) == codes(waiting[1]) == [ErrorCode.NONE]
     written = broker.records()
     syncs = [run.sync(second, 2), run.sync(first, 2, {first: b"a", second: b"b"})]
-    assert [codes(each) for each in syncs] == [[GroupError.UNKNOWN_SERVER_ERROR]] * 2
+    assert [codes(each) for each in syncs] == [[ErrorCode.UNKNOWN_SERVER_ERROR]] * 2
     assert broker.records() == written
     assert run.state() is GroupState.PREPARING_REBALANCE
     again = run.join(first)
     run.timers.advance(SESSION_MS)  # the other does not come back
-    assert codes(again) == [GroupError.NONE]
-    assert codes(run.sync(first, 3, {first: b"a"})) == [GroupError.NONE]
+    assert codes(again) == [ErrorCode.NONE]
+    assert codes(run.sync(first, 3, {first: b"a"})) == [ErrorCode.NONE]
     assert run.state() is GroupState.STABLE
     assert run.restarted().state() is GroupState.STABLE
 
@@ -471,18 +471,18 @@ def test_member_that_names_a_protocol_twice_is_counted_once(run: GroupRun) -> No
     twice = (Protocol("range", b"a"), Protocol("range", b"b"))
     answers = run.join(run.member_id(protocols=twice), protocols=twice)
     run.timers.advance(DELAY_MS)
-    assert codes(answers) == [GroupError.NONE]
+    assert codes(answers) == [ErrorCode.NONE]
     assert answers[0].protocol_name == "range"
     other = run.join(run.member_id())
     assert run.state() is GroupState.PREPARING_REBALANCE
-    assert codes(run.join(answers[0].member_id, protocols=twice)) == [GroupError.NONE]
-    assert codes(other) == [GroupError.NONE]
+    assert codes(run.join(answers[0].member_id, protocols=twice)) == [ErrorCode.NONE]
+    assert codes(other) == [ErrorCode.NONE]
 
 
 def test_closed_coordinator_sends_those_who_wait_away(run: GroupRun) -> None:
     joining = run.join(run.member_id())
     run.groups.close()
-    assert codes(joining) == [GroupError.NOT_COORDINATOR]
+    assert codes(joining) == [ErrorCode.NOT_COORDINATOR]
     assert run.timers.pending == 0
 
 
@@ -490,15 +490,15 @@ def test_member_of_an_old_client_that_never_comes_back_is_let_go(run: GroupRun) 
     (leader,) = run.stable()
     given = run.join(needs_member_id=False)
     run.join(leader)
-    assert codes(given) == [GroupError.NONE]
+    assert codes(given) == [ErrorCode.NONE]
     lost = given[0].member_id
     run.timers.advance(SESSION_MS)
-    assert run.heartbeat(lost, 2) == GroupError.UNKNOWN_MEMBER_ID
+    assert run.heartbeat(lost, 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_protocol_metadata_decides_whether_a_member_has_changed(run: GroupRun) -> None:
     (_, follower) = run.stable(2)
-    assert codes(run.join(follower, protocols=RANGE)) == [GroupError.NONE]
+    assert codes(run.join(follower, protocols=RANGE)) == [ErrorCode.NONE]
     assert run.join(follower, protocols=(Protocol("range", b"new"),)) == []
 
 
@@ -510,7 +510,7 @@ def test_no_other_request_is_served_while_a_group_is_being_changed(run: GroupRun
     other = next(each for each in ids if each != leader)
     leaving = Interruption(lambda: run.leave(LeavingMember(other)))
     answers = leaving.run(lambda: run.sync(leader, 1, {each: assigned(each) for each in ids}))
-    assert codes(answers) == [GroupError.NONE]
+    assert codes(answers) == [ErrorCode.NONE]
     leaving.run(lambda: run.join(group="another"))
     assert leaving.count == 0
     assert run.state() is GroupState.STABLE

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import LeaveReply, LeavingMember
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError
 from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
 
@@ -45,7 +45,7 @@ def test_offset_is_seen_and_answered_when_it_is_committed(
     assert answers == []
     assert run.offset() == 1
     run.commit_log()
-    assert answers == [GroupError.NONE]
+    assert answers == [ErrorCode.NONE]
     assert run.offset() == 2
 
 
@@ -55,7 +55,7 @@ def test_commit_that_is_not_replicated_in_time_is_refused(
     broker.is_replicated = True
     answers = commit(run, 2)
     run.timers.advance(COMMIT_TIMEOUT_MS)
-    assert answers == [GroupError.COORDINATOR_NOT_AVAILABLE]
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_assignments_reach_no_member_before_they_are_committed(
@@ -73,7 +73,7 @@ def test_assignments_reach_no_member_before_they_are_committed(
     assert waiting == brought == again == []
     assert run.state() is GroupState.COMPLETING_REBALANCE, "as readers see it"
     run.commit_log()
-    assert codes(waiting) == codes(brought) == codes(again) == [GroupError.NONE]
+    assert codes(waiting) == codes(brought) == codes(again) == [ErrorCode.NONE]
     assert waiting[0].assignment == again[0].assignment == assigned(follower)
     assert run.state() is GroupState.STABLE
 
@@ -82,11 +82,11 @@ def test_failed_append_leaves_what_is_not_committed_yet(run: GroupRun, broker: G
     broker.is_replicated = True
     first = commit(run, 1)
     broker.fails_with = StorageError("disk")
-    assert commit(run, 2) == [GroupError.NOT_COORDINATOR]
+    assert commit(run, 2) == [ErrorCode.NOT_COORDINATOR]
     broker.fails_with = None
     assert first == []
     run.commit_log()
-    assert first == [GroupError.NONE]
+    assert first == [ErrorCode.NONE]
     assert run.offset() == 1
 
 
@@ -100,8 +100,8 @@ def test_resigned_coordinator_refuses_what_is_not_committed(
     assert answers == []
     assert left == []
     run.groups.on_resigned(0)
-    assert answers == [GroupError.NOT_COORDINATOR]
-    assert left == [LeaveReply(GroupError.NOT_COORDINATOR)]
+    assert answers == [ErrorCode.NOT_COORDINATOR]
+    assert left == [LeaveReply(ErrorCode.NOT_COORDINATOR)]
     assert run.timers.pending == 0
 
 
@@ -116,6 +116,6 @@ def test_deleted_group_is_listed_until_its_tombstones_are_committed(
     assert [group.group_id for group in run.groups.list_groups()] == ["g"]
     assert run.offset() == 1
     run.commit_log()
-    assert answers == [GroupError.NONE]
+    assert answers == [ErrorCode.NONE]
     assert run.groups.list_groups() == []
     assert run.offset() == -1

@@ -83,7 +83,7 @@ def test_topic_of_the_groups_is_made_when_a_coordinator_is_first_asked_for(
         assert groups(wire) == []
         assert coordinator(wire) == "coordinator_not_available"
         poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")
-        image = broker.call(lambda b: b.image)
+        image = broker.call(lambda b: b.metadata.image)
     assert len(image.topics[GROUP_METADATA_TOPIC].partitions) == 50
     assert image.topic_config(GROUP_METADATA_TOPIC) == {
         "cleanup.policy": "compact",
@@ -107,7 +107,7 @@ def test_topic_of_more_replicas_than_there_are_brokers_is_not_made(tmp_path: Pat
     ):
         for _ in range(3):
             assert coordinator(wire) == "coordinator_not_available"
-        assert GROUP_METADATA_TOPIC not in broker.call(lambda b: b.image).topics
+        assert GROUP_METADATA_TOPIC not in broker.call(lambda b: b.metadata.image).topics
         join = {"group_id": "g", "session_timeout": 10_000, "protocol_type": "consumer"}
         assert wire.ask("join_group", 5, join)["error_code"] == "not_coordinator"
 
@@ -154,15 +154,19 @@ def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None
 def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: RunningBroker) -> None:
     partition = broker.call(lambda it: it.groups.partition_for("g"))
 
-    def replicate(it: Broker, *, is_alone: bool) -> None:
-        it.partition(GROUP_METADATA_TOPIC, partition).update_isr(is_alone=is_alone)
+    def replicate(it: Broker, *, is_sole_isr_member: bool) -> None:
+        it.replicas.partition(GROUP_METADATA_TOPIC, partition).update_isr(
+            is_sole_isr_member=is_sole_isr_member
+        )
 
     def end_offset() -> int:
-        return broker.call(lambda it: it.log(GROUP_METADATA_TOPIC, partition).log_end_offset)
+        return broker.call(
+            lambda it: it.replicas.log(GROUP_METADATA_TOPIC, partition).log_end_offset
+        )
 
     with Wire(broker.port) as wire, Wire(broker.port) as other:
         assert commit(wire, 5) == "none"
-        broker.call(lambda it: replicate(it, is_alone=False))
+        broker.call(lambda it: replicate(it, is_sole_isr_member=False))
         answers: list[str] = []
         asking = threading.Thread(target=lambda: answers.append(commit(wire, 6)))
         before = end_offset()
@@ -170,7 +174,7 @@ def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: Runni
         poll_until(lambda: end_offset() > before, timeout_s=_WAIT_S, what="the append")
         assert committed(other) == 5
         assert answers == []
-        broker.call(lambda it: replicate(it, is_alone=True))
+        broker.call(lambda it: replicate(it, is_sole_isr_member=True))
         asking.join(_WAIT_S)
         assert answers == ["none"]
         assert committed(other) == 6

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.coordinator.group.errors import GroupError
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import JoinAnswer, LeavingMember, Protocol
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError
 from support.groups_under_test import GroupBroker, GroupRun, codes
 
@@ -63,7 +63,7 @@ def test_restarted_follower_gets_a_new_id_and_disturbs_nobody(run: GroupRun) -> 
     answers = stable(run, "a", "b")
     name = follower_of(answers)
     (answer,) = run.join(group_instance_id=name, protocols=BOTH)
-    assert answer.error_code == GroupError.NONE
+    assert answer.error_code == ErrorCode.NONE
     assert answer.generation_id == 1
     assert answer.member_id != answers[name].member_id
     assert answer.leader == answers[name].leader
@@ -96,15 +96,15 @@ def test_id_that_was_replaced_is_fenced(run: GroupRun) -> None:
     name = follower_of(answers)
     old = answers[name].member_id
     (answer,) = run.join(group_instance_id=name, protocols=BOTH)
-    assert run.heartbeat(old, 1, group_instance_id=name) == GroupError.FENCED_INSTANCE_ID
-    assert run.heartbeat(answer.member_id, 1, group_instance_id=name) == GroupError.NONE
-    assert codes(run.sync(old, 1, group_instance_id=name)) == [GroupError.FENCED_INSTANCE_ID]
-    assert codes(run.join(old, group_instance_id=name)) == [GroupError.FENCED_INSTANCE_ID]
+    assert run.heartbeat(old, 1, group_instance_id=name) == ErrorCode.FENCED_INSTANCE_ID
+    assert run.heartbeat(answer.member_id, 1, group_instance_id=name) == ErrorCode.NONE
+    assert codes(run.sync(old, 1, group_instance_id=name)) == [ErrorCode.FENCED_INSTANCE_ID]
+    assert codes(run.join(old, group_instance_id=name)) == [ErrorCode.FENCED_INSTANCE_ID]
     assert run.commit(1, member_id=old, group_instance_id=name, generation_id=1) == (
-        GroupError.FENCED_INSTANCE_ID
+        ErrorCode.FENCED_INSTANCE_ID
     )
     (left,) = run.leave(LeavingMember(old, name))
-    assert left.error_code == GroupError.FENCED_INSTANCE_ID
+    assert left.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_join_that_waits_under_the_old_id_is_fenced(run: GroupRun) -> None:
@@ -114,7 +114,7 @@ def test_join_that_waits_under_the_old_id_is_fenced(run: GroupRun) -> None:
     waiting = run.join(answers[name].member_id, group_instance_id=name, protocols=BOTH)
     assert waiting == []
     again = run.join(group_instance_id=name, protocols=BOTH)
-    assert codes(waiting) == [GroupError.FENCED_INSTANCE_ID]
+    assert codes(waiting) == [ErrorCode.FENCED_INSTANCE_ID]
     assert waiting[0].member_id == answers[name].member_id
     assert again == [], "the new id waits in its place"
 
@@ -126,7 +126,7 @@ def test_sync_that_waits_under_the_old_id_is_fenced(run: GroupRun) -> None:
     name = follower_of(answers)
     waiting = run.sync(answers[name].member_id, 1, group_instance_id=name)
     run.join(group_instance_id=name, protocols=BOTH)
-    assert codes(waiting) == [GroupError.FENCED_INSTANCE_ID]
+    assert codes(waiting) == [ErrorCode.FENCED_INSTANCE_ID]
     assert run.state() is GroupState.PREPARING_REBALANCE
 
 
@@ -164,7 +164,7 @@ def test_static_member_whose_session_ends_is_removed(run: GroupRun) -> None:
     run.heartbeat(answers[leader].member_id, 1, group_instance_id=leader)
     run.timers.advance(1)
     assert run.heartbeat(answers[leader].member_id, 1, group_instance_id=leader) == (
-        GroupError.REBALANCE_IN_PROGRESS
+        ErrorCode.REBALANCE_IN_PROGRESS
     )
     group = run.groups.describe("g")
     assert group is not None
@@ -174,8 +174,8 @@ def test_static_member_whose_session_ends_is_removed(run: GroupRun) -> None:
 def test_administrator_removes_a_static_member_by_its_instance_id_alone(run: GroupRun) -> None:
     answers = stable(run, "a", "b")
     gone, missing = run.leave(LeavingMember("", follower_of(answers)), LeavingMember("", "nobody"))
-    assert gone.error_code == GroupError.NONE
-    assert missing.error_code == GroupError.UNKNOWN_MEMBER_ID
+    assert gone.error_code == ErrorCode.NONE
+    assert missing.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert run.state() is GroupState.PREPARING_REBALANCE
 
 
@@ -194,10 +194,10 @@ def test_restart_that_cannot_be_written_leaves_the_old_id_valid(
     name = follower_of(answers)
     broker.fails_with = StorageError("disk")
     (answer,) = run.join(group_instance_id=name, protocols=BOTH)
-    assert answer.error_code == GroupError.NOT_COORDINATOR
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
     assert answer.member_id == ""
     old = answers[name].member_id
-    assert run.heartbeat(old, 1, group_instance_id=name) == GroupError.NONE
+    assert run.heartbeat(old, 1, group_instance_id=name) == ErrorCode.NONE
 
 
 def test_static_members_are_known_after_a_restart_of_the_broker(run: GroupRun) -> None:
@@ -206,6 +206,6 @@ def test_static_members_are_known_after_a_restart_of_the_broker(run: GroupRun) -
     again = run.restarted()
     assert again.state() is GroupState.STABLE
     old = answers[name].member_id
-    assert again.heartbeat(old, 1, group_instance_id=name) == GroupError.NONE
+    assert again.heartbeat(old, 1, group_instance_id=name) == ErrorCode.NONE
     (sync,) = again.sync(old, 1, group_instance_id=name)
     assert sync.assignment == old.encode()

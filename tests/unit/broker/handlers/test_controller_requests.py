@@ -47,7 +47,7 @@ def test_a_topic_is_made_and_described(wire: Wire, running: RunningBroker, name:
     (made,) = create(wire, new_topic(name, num_partitions=-1, configs=configs))
     assert (made["error_code"], made["error_message"]) == ("none", None)
     assert (made["num_partitions"], made["replication_factor"]) == (2, 1)
-    topic_id = running.call(lambda broker: broker.image.topics[name].topic_id)
+    topic_id = running.call(lambda broker: broker.metadata.image.topics[name].topic_id)
     assert str(made["topic_id"]) == str(topic_id)
     entries = {each["name"]: each for each in made["configs"]}
     assert entries["retention.ms"] == {
@@ -115,7 +115,7 @@ def test_a_disk_that_refuses_is_an_answer(
 
 def test_deleting_by_name_and_by_id(wire: Wire, running: RunningBroker, name: str) -> None:
     create(wire, new_topic(name), new_topic(f"{name}-2"))
-    image = running.call(lambda broker: broker.image)
+    image = running.call(lambda broker: broker.metadata.image)
     topic_id, other_id = (image.topics[each].topic_id for each in (name, f"{name}-2"))
     asked = [
         {"name": None, "topic_id": topic_id},
@@ -134,8 +134,8 @@ def test_deleting_by_name_and_by_id(wire: Wire, running: RunningBroker, name: st
         "unknown_topic_id",
         "unknown_topic_or_partition",
     ]
-    assert name not in running.call(lambda broker: broker.image.topics)
-    assert f"{name}-2" in running.call(lambda broker: broker.image.topics)
+    assert name not in running.call(lambda broker: broker.metadata.image.topics)
+    assert f"{name}-2" in running.call(lambda broker: broker.metadata.image.topics)
 
 
 def test_a_topic_gets_more_partitions(wire: Wire, running: RunningBroker, name: str) -> None:
@@ -148,7 +148,7 @@ def test_a_topic_gets_more_partitions(wire: Wire, running: RunningBroker, name: 
         "results"
     ]
     assert codes(answers) == ["none", "unknown_topic_or_partition"]
-    assert len(running.call(lambda broker: broker.image.topics[name].partitions)) == 3
+    assert len(running.call(lambda broker: broker.metadata.image.topics[name].partitions)) == 3
 
 
 def test_elections_and_moves(wire: Wire, name: str) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cordwood.broker.api import Call, Peer
 from cordwood.broker.broker import Broker
 from cordwood.broker.handlers import fetch as fetch_handler
+from cordwood.broker.request_context import RequestContext
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.network.api import Peer
+from cordwood.protocol.headers import RequestHeader
+from cordwood.protocol.messages import build, request_codec
 from cordwood.testing.broker import RunningBroker
 from support.interruption import Interruption
 from support.kafka import poll_until
@@ -120,7 +122,7 @@ def test_what_was_produced_is_fetched_in_every_version_by_id(
 ) -> None:
     records = batch(count=2)
     produce(wire, topic, records)
-    topic_id = running.call(lambda broker: broker.image.topics[topic].topic_id)
+    topic_id = running.call(lambda broker: broker.metadata.image.topics[topic].topic_id)
     answer = fetch(
         wire,
         topic,
@@ -198,7 +200,7 @@ def test_unknown_topics_and_partitions_are_named(wire: Wire, topic: str) -> None
 
 
 def waiters(broker: Broker, topic: str) -> int:
-    return broker.delayed.fetch.watched_by((topic, 0))
+    return broker.replicas.delayed.fetch.watched_by((topic, 0))
 
 
 def test_a_fetch_waits_until_there_is_enough(running: RunningBroker, topic: str) -> None:
@@ -306,7 +308,7 @@ def test_partitions_are_forgotten_when_the_client_says_so(wire: Wire, topic: str
 def test_partitions_of_a_deleted_topic_are_forgotten_by_its_id(
     running: RunningBroker, wire: Wire, topic: str
 ) -> None:
-    topic_id = running.call(lambda broker: broker.image.topics[topic].topic_id)
+    topic_id = running.call(lambda broker: broker.metadata.image.topics[topic].topic_id)
 
     def by_id(epoch: int, session: int, partitions: list[int], forgotten: list[int]) -> Plain:
         asked = [
@@ -372,30 +374,31 @@ def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
     asked = {"name": name, "num_partitions": 100, "replication_factor": 1}
     wire.ask("create_topics", 5, {"timeout": 60_000, "topics": [asked]})
     partitions = [
-        SimpleNamespace(partition=number, fetch_offset=0, partition_max_bytes=1 << 20)
+        {"partition": number, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         for number in range(100)
     ]
-    request = SimpleNamespace(
-        max_wait=600_000,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        topics=[SimpleNamespace(topic=name, partitions=partitions)],
-    )
+    values = {
+        "max_wait_ms": 600_000,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "topics": [{"topic": name, "partitions": partitions}],
+    }
+    request = build(request_codec(1, 6), values)
 
     def begin(broker: Broker) -> Any:
         def append_once() -> None:
             # The first partitions are watched, the last is not yet.
-            log = broker.log(name, grown)
-            if broker.delayed.fetch.watched_by((name, 0)) and not log.log_end_offset:
-                broker.append(name, grown, batch())
+            log = broker.replicas.log(name, grown)
+            if broker.replicas.delayed.fetch.watched_by((name, 0)) and not log.log_end_offset:
+                broker.replicas.append(name, grown, batch())
 
         appending = Interruption(append_once)
-        call = Call(6, "client", Peer("127.0.0.1", "client", "PLAINTEXT"), 1)
-        return appending.run(lambda: fetch_handler.handle(broker, request, call))
+        header = RequestHeader(1, 6, 1, "client", 0)
+        context = RequestContext(broker, header, Peer("127.0.0.1", "client", "PLAINTEXT"))
+        return appending.run(lambda: fetch_handler.handle(context, request))
 
     answer = running.call(begin)
     poll_until(lambda: running.call(lambda _: answer.done()), timeout_s=120, what="the answer")
-    assert running.call(lambda broker: broker.log(name, grown).log_end_offset) == 1
-    assert not running.call(lambda broker: broker.delayed.fetch.watched_by((name, 1)))
+    assert running.call(lambda broker: broker.replicas.log(name, grown).log_end_offset) == 1
+    assert not running.call(lambda broker: broker.replicas.delayed.fetch.watched_by((name, 1)))
     assert answer.exception() is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,15 +16,19 @@ from cordwood.model.kafka_errors import (
     TransactionalIdAuthorizationError,
     UnsupportedCompressionTypeError,
 )
+from cordwood.protocol.apis.produce import ProduceRequest
+from cordwood.protocol.messages import build, request_codec
 
 BATCH = build_batch([Record(0, 1, b"k", b"v")], base_offset=0)
 ZSTD = build_batch([Record(0, 1, b"k", b"v")], base_offset=0, codec=Codec.ZSTD)
 TRANSACTIONAL = build_batch([Record(0, 1, b"k", b"v")], base_offset=0, is_transactional=True)
 
 
-def request(*records: bytes | None) -> SimpleNamespace:
-    data = [SimpleNamespace(index=i, records=each) for i, each in enumerate(records)]
-    return SimpleNamespace(topic_data=[SimpleNamespace(partition_data=data)])
+def request(*records: bytes | None) -> ProduceRequest:
+    data = [{"index": i, "records": each} for i, each in enumerate(records)]
+    found = build(request_codec(0, 9), {"topic_data": [{"name": "t", "partition_data": data}]})
+    assert isinstance(found, ProduceRequest)
+    return found
 
 
 def test_one_whole_batch_is_taken_and_a_torn_end_behind_it_too() -> None:

@@ -1,4 +1,4 @@
-"""Produce and DeleteRecords where another replica is in sync: their answers wait for it."""
+"""Requests that write, where another replica is in sync: their answers wait for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def running() -> Iterator[RunningBroker]:
 
 def has_another_replica(broker: Broker, *, value: bool) -> None:
     """Has partition 0 wait for a replica that never fetches, or wait no longer."""
-    broker.partition(TOPIC, 0).update_isr(is_alone=not value)
+    broker.replicas.partition(TOPIC, 0).update_isr(is_sole_isr_member=not value)
 
 
 def produce(port: int, *partitions: int, acks: int = -1, timeout: int = 60_000) -> dict[int, Plain]:
@@ -61,7 +61,7 @@ class Asked:
 
 def until_delayed(running: RunningBroker, kind: str = "produce") -> None:
     poll_until(
-        lambda: running.call(lambda it: getattr(it.delayed, kind).delayed_count) == 1,
+        lambda: running.call(lambda it: getattr(it.replicas.delayed, kind).delayed_count) == 1,
         timeout_s=30,
         what="the request waits",
     )
@@ -82,7 +82,7 @@ def delete(port: int, *partitions: int, timeout: int = 60_000) -> dict[int, tupl
 def test_batch_is_answered_when_the_high_watermark_has_passed_it(running: RunningBroker) -> None:
     asked = Asked(lambda: produce(running.port, 0, 1))
     until_delayed(running)
-    assert running.call(lambda it: it.log(TOPIC, 0).high_watermark) == 0
+    assert running.call(lambda it: it.replicas.log(TOPIC, 0).high_watermark) == 0
     assert asked.answers == []
     running.call(lambda it: has_another_replica(it, value=False))
     answer = asked.answer()
@@ -95,7 +95,7 @@ def test_batch_is_answered_when_the_high_watermark_has_passed_it(running: Runnin
 def test_batch_that_is_not_committed_in_time_has_timed_out(running: RunningBroker) -> None:
     answer = produce(running.port, 0, 1, timeout=20)
     assert [answer[index]["error_code"] for index in (0, 1)] == ["request_timed_out", "none"]
-    assert running.call(lambda it: it.delayed.produce.expired_count) == 1
+    assert running.call(lambda it: it.replicas.delayed.produce.expired_count) == 1
 
 
 def test_batch_of_a_topic_that_is_deleted_meanwhile_is_refused(running: RunningBroker) -> None:
@@ -108,7 +108,7 @@ def test_batch_of_a_topic_that_is_deleted_meanwhile_is_refused(running: RunningB
 
 def test_leader_alone_is_enough_for_acks_of_one(running: RunningBroker) -> None:
     assert produce(running.port, 0, acks=1)[0]["error_code"] == "none"
-    assert running.call(lambda it: it.log(TOPIC, 0).high_watermark) == 0
+    assert running.call(lambda it: it.replicas.log(TOPIC, 0).high_watermark) == 0
 
 
 def test_deleted_records_are_answered_when_no_other_replica_has_them(
@@ -128,4 +128,32 @@ def test_records_that_another_replica_does_not_delete_in_time_have_timed_out(
     running: RunningBroker,
 ) -> None:
     assert delete(running.port, 0, 1, timeout=20) == {0: ("request_timed_out", 0), 1: ("none", 0)}
-    assert running.call(lambda it: it.delayed.delete_records.expired_count) == 1
+    assert running.call(lambda it: it.replicas.delayed.delete_records.expired_count) == 1
+
+
+def mark(port: int, index: int) -> str:
+    """Aborts a transaction of producer 7; the error."""
+    topic = {"name": TOPIC, "partition_indexes": [index]}
+    marker = {"producer_id": 7, "producer_epoch": 0, "topics": [topic]}
+    with Wire(port) as wire:
+        answer = wire.ask("write_txn_markers", 1, {"markers": [marker]})
+    (partition,) = answer["markers"][0]["topics"][0]["partitions"]
+    return str(partition["error_code"])
+
+
+def test_marker_is_answered_when_the_high_watermark_has_passed_it(running: RunningBroker) -> None:
+    assert mark(running.port, 1) == "none"
+    asked = Asked(lambda: mark(running.port, 0))
+    until_delayed(running)
+    assert asked.answers == []
+    running.call(lambda it: has_another_replica(it, value=False))
+    assert asked.answer() == "none"
+    assert running.call(lambda it: it.replicas.log(TOPIC, 0).high_watermark) == 1
+
+
+def test_marker_of_a_topic_that_is_deleted_meanwhile_is_refused(running: RunningBroker) -> None:
+    asked = Asked(lambda: mark(running.port, 0))
+    until_delayed(running)
+    with Wire(running.port) as wire:
+        wire.ask("delete_topics", 4, {"topic_names": [TOPIC], "timeout": 1_000})
+    assert asked.answer() == "unknown_topic_or_partition"

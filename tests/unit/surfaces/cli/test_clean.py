@@ -257,7 +257,7 @@ def test_trash_that_fills_up_is_reported_with_how_to_go_on_and_the_next_run_does
         result = run(*order)
         assert result.exit_code == 1
         assert f"x-0: no space: {disk}/trash/x-0/" in result.stderr
-        assert "run the same command again: it goes on from there" in result.stderr
+        assert "run the same command again: it continues from there" in result.stderr
         ballast.unlink()
         assert run(*order).exit_code == 0
         kept = tree(disk / "trash" / "x-0")
@@ -361,7 +361,7 @@ def test_dry_run_goes_on_where_a_partition_is_deleted_meanwhile(root: Path) -> N
     )
     report = clean(request, _no_engine, clock=SystemClock(), listener=_Deletes(root / "orders-0"))
     found = {f"{p.topic}-{p.partition}": (p.status, p.reason) for p in report.partitions}
-    assert found["orders-0"] == (Status.LEFT_ALONE, "it was deleted while this looked at it")
+    assert found["orders-0"] == (Status.LEFT_ALONE, "it was deleted while it was being read")
     assert found["x-0"][0] is Status.PLANNED
     assert not report.failed
 

@@ -89,8 +89,8 @@ def test_a_partition_that_failed_is_shown_with_the_reason(
     broker: RunningBroker, probe: Probe
 ) -> None:
     create(broker, "table")
-    log = broker.broker.logs.require(TopicPartition("table", 0))
-    broker.broker.cleaner.manager.mark_uncleanable(log, "the disk says no")
+    log = broker.broker.replicas.logs.require(TopicPartition("table", 0))
+    broker.node.cleaner.manager.mark_uncleanable(log, "the disk says no")
     text = unwrapped(run(probe))
     assert "table-0 uncleanable" in text
     assert "the disk says no" in text

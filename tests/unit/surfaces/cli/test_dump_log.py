@@ -28,10 +28,10 @@ BATCH = build_batch(
 
 
 def dump(
-    capfd: pytest.CaptureFixture[str], path: Path, *flags: str, code: int = 0
+    capsys: pytest.CaptureFixture[str], path: Path, *flags: str, code: int = 0
 ) -> tuple[list[str], list[str]]:
     assert dump_log(["--files", str(path), *flags]) == code
-    captured = capfd.readouterr()
+    captured = capsys.readouterr()
     return captured.out.splitlines(), captured.err.splitlines()
 
 
@@ -41,9 +41,9 @@ def write(directory: Path, suffix: str, data: bytes) -> Path:
     return path
 
 
-def test_batches_of_a_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_batches_of_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, ".log", BATCH + BATCH[:20])
-    out, err = dump(capfd, path)
+    out, err = dump(capsys, path)
     assert out == [
         f"Dumping {path}",
         "Log starting offset: 0",
@@ -59,30 +59,30 @@ def test_batches_of_a_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert err == []
 
 
-def test_records_with_and_without_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_records_with_and_without_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, ".log", BATCH)
     first = "| offset: 0 CreateTime: 1700000000000 keySize: 1 valueSize: 2 sequence: -1"
     second = "| offset: 1 CreateTime: 1700000000005 keySize: -1 valueSize: -1 sequence: -1"
-    assert dump(capfd, path, "--deep-iteration")[0][3:] == [
+    assert dump(capsys, path, "--deep-iteration")[0][3:] == [
         f"{first} headerKeys: [h]",
         f"{second} headerKeys: []",
     ]
-    assert dump(capfd, path, "--print-data-log")[0][3] == (
+    assert dump(capsys, path, "--print-data-log")[0][3] == (
         f"{first} headerKeys: [h] key: k payload: v1"
     )
-    skipped = dump(capfd, path, "--print-data-log", "--skip-record-metadata")[0][3:]
+    skipped = dump(capsys, path, "--print-data-log", "--skip-record-metadata")[0][3:]
     assert skipped == ["| key: k payload: v1", ""]
 
 
-def test_gaps_are_told_at_the_end(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_gaps_are_told_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, ".log", BATCH + build_batch([Record(7, 0, None, b"")], base_offset=7))
-    assert dump(capfd, path, "--deep-iteration")[1] == [
+    assert dump(capsys, path, "--deep-iteration")[1] == [
         f"Non-consecutive offsets in {path}",
         "  1 is followed by 7",
     ]
 
 
-def test_markers_and_topic_decoders(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_markers_and_topic_decoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     marker = build_end_txn_marker(
         offset=0,
         timestamp=1,
@@ -92,14 +92,14 @@ def test_markers_and_topic_decoders(tmp_path: Path, capfd: pytest.CaptureFixture
         coordinator_epoch=4,
     )
     path = write(tmp_path, ".log", marker)
-    assert dump(capfd, path, "--deep-iteration")[0][3].endswith(
+    assert dump(capsys, path, "--deep-iteration")[0][3].endswith(
         "headerKeys: [] endTxnMarker: ABORT coordinatorEpoch: 4"
     )
     key = GROUP_RECORDS.encode_key(1, {"group": "g", "topic": "t", "partition": 0})
     value = GROUP_RECORDS.encode_value(1, 3, {"offset": 5, "commitTimestamp": 9})
     records = [Record(0, 1, key, value), Record(1, 1, key, None), Record(2, 1, b"\x7f\xff", b"")]
     write(tmp_path, ".log", build_batch(records, base_offset=0))
-    lines = dump(capfd, path, "--offsets-decoder", "--skip-record-metadata")[0][3:]
+    lines = dump(capsys, path, "--offsets-decoder", "--skip-record-metadata")[0][3:]
     key_text = '| key: {"type":"1","data":{"group":"g","topic":"t","partition":0}}'
     assert lines == [
         (
@@ -111,7 +111,7 @@ def test_markers_and_topic_decoders(tmp_path: Path, capfd: pytest.CaptureFixture
     ]
     metadata = encode_metadata_record("RemoveTopicRecord", 0, {})
     write(tmp_path, ".log", build_batch([Record(0, 1, None, metadata)], base_offset=0))
-    lines = dump(capfd, path, "--cluster-metadata-decoder", "--skip-record-metadata")[0][3:]
+    lines = dump(capsys, path, "--cluster-metadata-decoder", "--skip-record-metadata")[0][3:]
     assert lines == [
         (
             '| payload: {"type":"REMOVE_TOPIC_RECORD","version":0,'
@@ -121,35 +121,35 @@ def test_markers_and_topic_decoders(tmp_path: Path, capfd: pytest.CaptureFixture
 
 
 def test_indexes_are_compared_with_their_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, ".log", BATCH)
     index = write(tmp_path, ".index", build_offset_index([(1, 0)], 0) + bytes(8))
     times = write(tmp_path, ".timeindex", build_time_index([(TS + 5, 1)], 0))
-    assert dump(capfd, index) == ([f"Dumping {index}", "offset: 1 position: 0"], [])
-    assert dump(capfd, times) == ([f"Dumping {times}", f"timestamp: {TS + 5} offset: 1"], [])
+    assert dump(capsys, index) == ([f"Dumping {index}", "offset: 1 position: 0"], [])
+    assert dump(capsys, times) == ([f"Dumping {times}", f"timestamp: {TS + 5} offset: 1"], [])
     for path in (index, times):
-        assert dump(capfd, path, "--verify-index-only")[0] == [f"Dumping {path}"]
+        assert dump(capsys, path, "--verify-index-only")[0] == [f"Dumping {path}"]
         passed = f"{path} passed sanity check."
-        assert dump(capfd, path, "--index-sanity-check")[0][1] == passed
+        assert dump(capsys, path, "--index-sanity-check")[0][1] == passed
     write(tmp_path, ".index", build_offset_index([(2, 0)], 0))
     write(tmp_path, ".timeindex", build_time_index([(TS + 4, 1), (TS + 9, 3)], 0))
-    assert dump(capfd, index)[1] == [
+    assert dump(capsys, index)[1] == [
         f"Mismatches in :{index}",
         "  Index offset: 2, log offset: 1",
     ]
-    assert dump(capfd, times)[1] == [
+    assert dump(capsys, times)[1] == [
         f"Found timestamp mismatch in :{times}",
         f"  Index timestamp: {TS + 4}, log timestamp: {TS + 5}",
         f"The following indexed offsets are not found in :{times}",
         "Indexed offset: 3, found log offset: -1",
     ]
     write(tmp_path, ".index", b"")
-    assert dump(capfd, index)[0][1] == f"{index} is empty."
+    assert dump(capsys, index)[0][1] == f"{index} is empty."
 
 
 def test_snapshots_and_aborted_transactions(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entries = [
         ProducerEntry(producer_id=1, producer_epoch=2, last_sequence=1, last_offset=9,
@@ -158,7 +158,7 @@ def test_snapshots_and_aborted_transactions(
         ProducerEntry(producer_id=2, producer_epoch=0),
     ]  # fmt: skip
     path = write(tmp_path, ".snapshot", build_producer_snapshot(entries))
-    assert dump(capfd, path)[0][1:] == [
+    assert dump(capsys, path)[0][1:] == [
         (
             "producerId: 1 producerEpoch: 2 coordinatorEpoch: -1 "
             "currentTxnFirstOffset: OptionalLong[6] lastTimestamp: 5 firstSequence: 2147483646 "
@@ -170,21 +170,21 @@ def test_snapshots_and_aborted_transactions(
         ),
     ]
     path.write_bytes(b"\0\2" + bytes(20))
-    assert dump(capfd, path)[1] == [
+    assert dump(capsys, path)[1] == [
         "Snapshot failed schema validation: Snapshot contained an unknown file version 2"
     ]
     aborted = AbortedTransaction(
         producer_id=1, first_offset=0, last_offset=29, last_stable_offset=30
     )
     path = write(tmp_path, ".txnindex", build_transaction_index([aborted]))
-    assert dump(capfd, path)[0][1:] == [
+    assert dump(capsys, path)[0][1:] == [
         "version: 0 producerId: 1 firstOffset: 0 lastOffset: 29 lastStableOffset: 30"
     ]
 
 
-def test_json_has_a_document_to_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_has_a_document_to_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, ".log", BATCH)
-    documents = [json.loads(line) for line in dump(capfd, path, "--json", "--print-data-log")[0]]
+    documents = [json.loads(line) for line in dump(capsys, path, "--json", "--print-data-log")[0]]
     assert [document["kind"] for document in documents] == ["log", "batch", "record", "record"]
     assert {document["file"] for document in documents} == {str(path)}
     assert documents[1]["isValid"] is True
@@ -193,10 +193,10 @@ def test_json_has_a_document_to_a_line(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_what_lies_before_an_error_is_printed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, ".log", BATCH + bytes(100))
-    out, err = dump(capfd, path, code=1)
+    out, err = dump(capsys, path, code=1)
     assert len(out) == 3
     assert err == [
         (
@@ -204,33 +204,33 @@ def test_what_lies_before_an_error_is_printed(
             f"(14) at byte {len(BATCH)}"
         )
     ]
-    _, err = dump(capfd, tmp_path / "nothing.log", code=1)
+    _, err = dump(capsys, tmp_path / "nothing.log", code=1)
     assert err == [f"cordwood dump-log: {tmp_path}/nothing.log: No such file or directory"]
     (tmp_path / "nothing.log").touch()
-    _, err = dump(capfd, tmp_path / "nothing.log", code=1)
+    _, err = dump(capsys, tmp_path / "nothing.log", code=1)
     assert "does not begin with an offset" in err[0]
-    _, err = dump(capfd, tmp_path / (BASE + ".index"), code=1)
+    _, err = dump(capsys, tmp_path / (BASE + ".index"), code=1)
     assert err == [f"cordwood dump-log: {tmp_path / BASE}.index: No such file or directory"]
 
 
-def test_other_files_are_passed_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_files_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("leader-epoch-checkpoint", "meta.properties"):
         path = tmp_path / name
-        assert dump(capfd, path) == ([f"Dumping {path}"], [f"Ignoring unknown file {path}"])
+        assert dump(capsys, path) == ([f"Dumping {path}"], [f"Ignoring unknown file {path}"])
 
 
-def test_usage(capfd: pytest.CaptureFixture[str]) -> None:
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert dump_log(["--help"]) == 0
-    assert capfd.readouterr().out.startswith("Usage: cordwood dump-log")
+    assert capsys.readouterr().out.startswith("Usage: cordwood dump-log")
     assert dump_log([]) == 1
     assert dump_log(["--version"]) == 0
-    assert capfd.readouterr().out.endswith(f"{__version__}\n")
+    assert capsys.readouterr().out.endswith(f"{__version__}\n")
     assert dump_log(["--deep-iteration"]) == 1
-    assert capfd.readouterr().err.startswith('Missing required argument "[files]"')
+    assert capsys.readouterr().err.startswith('Missing required argument "[files]"')
     assert dump_log(["--bogus"]) == 1
-    assert capfd.readouterr().err.startswith("bogus is not a recognized option")
+    assert capsys.readouterr().err.startswith("bogus is not a recognized option")
     assert dump_log(["--files", "x.log", "--key-decoder-class", "my.Own"]) == 1
-    assert "Failed to load decoder class my.Own" in capfd.readouterr().err
+    assert "Failed to load decoder class my.Own" in capsys.readouterr().err
 
 
 def test_starting_loads_nothing_large() -> None:

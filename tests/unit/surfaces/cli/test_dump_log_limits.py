@@ -27,18 +27,18 @@ def batch(offset: int) -> bytes:
     return build_batch(records, base_offset=offset)
 
 
-def lines(capfd: pytest.CaptureFixture[str], path: Path, *flags: str) -> list[str]:
+def lines(capsys: pytest.CaptureFixture[str], path: Path, *flags: str) -> list[str]:
     assert dump_log(["--files", str(path), *flags]) == 0
-    captured = capfd.readouterr()
+    captured = capsys.readouterr()
     assert captured.err == ""
     return captured.out.splitlines()
 
 
 def test_of_a_file_half_of_which_is_wanted_whole_batches_are_printed_and_nothing_is_invalid(
-    log: Path, capfd: pytest.CaptureFixture[str]
+    log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     size = log.stat().st_size
-    found = lines(capfd, log, "--max-bytes", str(size // 2 + 5))
+    found = lines(capsys, log, "--max-bytes", str(size // 2 + 5))
     assert not any("invalid bytes" in line for line in found)
     batches = [line for line in found if line.startswith("baseOffset: ")]
     assert [line.split()[1] for line in batches] == ["0", "2", "4", "6", "8"]
@@ -55,9 +55,9 @@ def test_of_a_file_half_of_which_is_wanted_whole_batches_are_printed_and_nothing
     ],
 )
 def test_each_flag_of_data_prints_keys_and_payloads(
-    log: Path, capfd: pytest.CaptureFixture[str], flags: list[str]
+    log: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
-    records = [line for line in lines(capfd, log, *flags) if line.startswith("| ")]
+    records = [line for line in lines(capsys, log, *flags) if line.startswith("| ")]
     assert len(records) == 2 * COUNT
     for number, line in enumerate(records):
         assert line.startswith(f"| offset: {number} ")
@@ -67,8 +67,8 @@ def test_each_flag_of_data_prints_keys_and_payloads(
 
 
 def test_without_such_a_flag_no_record_is_printed(
-    log: Path, capfd: pytest.CaptureFixture[str]
+    log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = lines(capfd, log)
+    found = lines(capsys, log)
     assert len([line for line in found if line.startswith("baseOffset: ")]) == COUNT
     assert not any(line.startswith("|") for line in found)

@@ -38,11 +38,11 @@ def cordwood(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-def help_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The tools write to the process's own standard output, the others to the runner's."""
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 0, result.output
-    return result.output + capfd.readouterr().out
+    return result.output + capsys.readouterr().out
 
 
 def test_all_commands_are_listed() -> None:
@@ -77,11 +77,11 @@ def test_a_mistyped_command_is_answered_with_the_one_meant(typed: str, advice: s
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_has_a_short_form_and_examples_and_names_what_is_expected(
-    capfd: pytest.CaptureFixture[str], command: str
+    capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     words = [command] if command else []
-    text = help_of(capfd, *words, "--help")
-    assert help_of(capfd, *words, "-h") == text
+    text = help_of(capsys, *words, "--help")
+    assert help_of(capsys, *words, "-h") == text
     assert "Examples:" in text
     assert f"cordwood {command}".strip() in text.partition("Examples:")[2]
     options = text.partition("Options:")[2].partition("Examples:")[0]

@@ -10,7 +10,7 @@ import pytest
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.node import Node
 from cordwood.storage.log_directory import Silent
-from cordwood.surfaces.cli.load_progress import StoppedLoadingError, UntilTold
+from cordwood.surfaces.cli.load_progress import StoppableLoading, StoppedLoadingError
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.wire import Wire
@@ -22,7 +22,7 @@ async def start_and_stop(settings: BrokerSettings, loaded: list[str]) -> None:
             loaded.append(name)
 
     node = Node(settings, engine=NoEngine)
-    await node.start(UntilTold(Noted(), lambda: len(loaded) >= 2))
+    await node.start(StoppableLoading(Noted(), lambda: len(loaded) >= 2))
 
 
 def test_a_start_that_is_told_to_stop_ends_before_all_logs_are_loaded(tmp_path: Path) -> None:
@@ -37,4 +37,4 @@ def test_a_start_that_is_told_to_stop_ends_before_all_logs_are_loaded(tmp_path: 
     assert not (tmp_path / ".lock").exists()
     assert (tmp_path / ".kafka_cleanshutdown").exists(), "it was clean, and nothing was written"
     with RunningBroker(log_dir=tmp_path, engine=NoEngine) as again:
-        assert len(again.broker.logs.logs()) == 5
+        assert len(again.broker.replicas.logs.logs()) == 5

@@ -93,7 +93,7 @@ def test_health_says_who_serves(probe: Probe, broker: RunningBroker) -> None:
 
 
 def test_health_names_directories_that_failed(probe: Probe, broker: RunningBroker) -> None:
-    broker.broker.logs.context.failures.fail(broker.log_dir, "the disk is gone")
+    broker.broker.replicas.logs.context.failures.fail(broker.log_dir, "the disk is gone")
     assert document(probe, "/health")["offline_log_dirs"] == {
         str(broker.log_dir): "the disk is gone"
     }
@@ -134,7 +134,7 @@ def test_a_loop_that_does_not_answer_fails_the_request_and_nothing_else(
         is_stopped.set()
         assert go_on.wait(120)
 
-    broker.broker.call_soon(stand_still)
+    broker.broker.thread.call_soon(stand_still)
     assert is_stopped.wait(120)
     assert probe.ask("/health").status == 503
     assert probe.ask("/metrics").status == 503

@@ -80,4 +80,5 @@ def test_all_that_kafka_says_of_logs_and_their_cleaner_is_served() -> None:
 
 def test_the_page_of_metrics_is_that_of_the_table() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "metrics_doc.py"))
-    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == tool["page"]()
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert page == tool["page"](), "run python tools/metrics_doc.py"

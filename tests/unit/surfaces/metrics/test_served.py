@@ -104,7 +104,7 @@ def test_records_produced_are_counted_by_topic_and_in_all(
     assert scrape.value(f"{TOPIC}messagesin_total", topic="orders") == 30
     assert scrape.value(f"{TOPIC}messagesin_total", topic="others") == 5
     assert scrape.value(f"{TOPIC}messagesin_total") == 35
-    logs = broker.broker.logs.logs()
+    logs = broker.broker.replicas.logs.logs()
     size = sum(log.size_bytes for log in logs if log.topic_partition.topic == "orders")
     assert scrape.value(f"{TOPIC}bytesin_total", topic="orders") == size > 3000
     requests = scrape.value(f"{TOPIC}totalproducerequests_total", topic="orders")
@@ -229,8 +229,8 @@ def test_a_partition_that_cannot_be_cleaned_counts_as_one(
     directory = {"logDirectory": str(broker.log_dir)}
     name = "kafka_log_logcleanermanager_uncleanable_partitions_count"
     assert probe.scrape().value(name, **directory) == 0
-    log = broker.broker.logs.require(TopicPartition("table", 0))
-    broker.broker.cleaner.manager.mark_uncleanable(log, "a reason")
+    log = broker.broker.replicas.logs.require(TopicPartition("table", 0))
+    broker.node.cleaner.manager.mark_uncleanable(log, "a reason")
     assert probe.scrape().value(name, **directory) == 1
 
 
@@ -243,7 +243,7 @@ def test_a_directory_that_fails_is_shown_with_its_replicas(
     assert before.value("kafka_server_replicamanager_partitioncount") == 3
     assert before.value("kafka_server_replicamanager_leadercount") == 3
     assert before.value("kafka_log_logmanager_logdirectoryoffline", **directory) == 0
-    broker.broker.logs.context.failures.fail(tmp_path, "the disk is gone")
+    broker.broker.replicas.logs.context.failures.fail(tmp_path, "the disk is gone")
     after = probe.scrape()
     assert after.value("kafka_log_logmanager_logdirectoryoffline", **directory) == 1
     assert after.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
@@ -284,7 +284,7 @@ def test_a_fetch_that_waits_is_in_the_purgatory_until_its_time_is_up(
 def test_the_cluster_of_the_image_is_counted(broker: RunningBroker, probe: Probe) -> None:
     create(broker, "orders", partitions=3)
     create(broker, "table", cleanup_policy="compact")
-    image: MetadataImage = broker.call(lambda each: each.image)
+    image: MetadataImage = broker.call(lambda each: each.metadata.image)
     scrape = probe.scrape()
     controller = "kafka_controller_kafkacontroller_"
     assert scrape.value(f"{controller}globaltopiccount") == 2

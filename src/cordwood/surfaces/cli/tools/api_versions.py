@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kio.schema.index import api_key_map, schema_name_map
-
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import BrokerEndpoint, api_name
+from cordwood.protocol.apis import APIS
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
@@ -17,8 +19,6 @@ from cordwood.surfaces.cli.tools.options import (
     Usage,
 )
 from cordwood.surfaces.cli.tools.tool import Terminal, client_settings, print_error, run_tool
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster, Node, api_name
 
 # APIs that brokers serve to clients (ApiKeys.clientApis).
 _CLIENT_APIS = frozenset(
@@ -37,7 +37,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
 
 
@@ -65,17 +65,17 @@ def _shown(key: int, low: int, high: int) -> str:
         return f"UNKNOWN({key}): {versions}"
     if high < low:
         return f"{name}({key}): UNSUPPORTED"
-    known = schema_name_map[api_key_map[key]]
-    if max(known) < low:
+    known = APIS[key]
+    if known.max_version < low:
         usable = "unusable: node too new"
-    elif high < min(known):
+    elif high < known.min_version:
         usable = "unusable: node too old"
     else:
-        usable = f"usable: {min(max(known), high)}"
+        usable = f"usable: {min(known.max_version, high)}"
     return f"{name}({key}): {versions} [{usable}]"
 
 
-def _document(node: Node, versions: Mapping[int, tuple[int, int]]) -> dict[str, object]:
+def _document(node: BrokerEndpoint, versions: Mapping[int, tuple[int, int]]) -> dict[str, object]:
     return {
         **node._asdict(),
         "apis": [

@@ -5,6 +5,9 @@ Source: org.apache.kafka.tools.ClusterTool (4.3.0).
 
 from __future__ import annotations
 
+from cordwood.client.admin import Admin, ClusterFacts
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError, NotSupportedError, RefusedError
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.options import (
     COMMAND_CONFIG,
@@ -21,9 +24,6 @@ from cordwood.surfaces.cli.tools.tool import (
     client_settings,
     run_tool,
 )
-from cordwood.surfaces.client.admin import Admin, ClusterFacts
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError, NotSupportedError, RefusedError
 
 _SHORT = {"-b": "--bootstrap-server", "-C": "--bootstrap-controller", "-c": "--command-config"}
 _SHORT |= {"-i": "--id", "-h": "--help"}
@@ -50,7 +50,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     command = next((word for word in arguments if not word.startswith("-")), None)
     given = [_SHORT.get(word, word) for word in arguments]
     if command in _COMMANDS:

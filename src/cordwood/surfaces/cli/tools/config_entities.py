@@ -35,14 +35,14 @@ _HAVE_DEFAULTS = frozenset({USERS, CLIENTS, BROKERS, IPS})
 
 
 class Entities(NamedTuple):
-    """Types and names, as given; an empty name stands for the defaults."""
+    """Types and names, as given; an empty name means the defaults."""
 
     types: list[str]
     names: list[str]
 
 
 def entities_of(options: Options) -> Entities:
-    """Whom the flags name."""
+    """The entities that the flags select."""
     names = [
         value or "" for flag, value in options.given if flag in {"entity-name", "entity-default"}
     ]

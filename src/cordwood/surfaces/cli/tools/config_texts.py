@@ -21,7 +21,7 @@ def parse_added(options: Options) -> dict[str, str]:
     """The settings to set.
 
     Raises:
-        ToolError: one is not of the form key=value, or a key holds what none does.
+        ToolError: one is not of the form key=value, or a key has an invalid character.
     """
     found: dict[str, str] = {}
     file = options.value("add-config-file")
@@ -55,5 +55,5 @@ def split_settings(text: str) -> dict[str, str]:
 
 
 def parse_deleted(options: Options) -> list[str]:
-    """The names of the settings to take back."""
+    """The names of the settings to remove."""
     return [name.strip() for text in options.values("delete-config") for name in text.split(",")]

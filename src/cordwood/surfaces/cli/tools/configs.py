@@ -8,6 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from cordwood.client.admin import (
+    BROKER,
+    BROKER_LOGGER,
+    DELETE,
+    GROUP,
+    SET,
+    TOPIC,
+    Admin,
+    ConfigFacts,
+)
+from cordwood.client.admin import CLIENT_METRICS as CLIENT_METRICS_RESOURCE
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError, NotSupportedError
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.config_entities import (
     BROKER_LOGGERS,
@@ -34,19 +47,6 @@ from cordwood.surfaces.cli.tools.options import (
 )
 from cordwood.surfaces.cli.tools.quotas import alter_quotas, describe_quotas
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, client_settings, run_tool
-from cordwood.surfaces.client.admin import (
-    BROKER,
-    BROKER_LOGGER,
-    DELETE,
-    GROUP,
-    SET,
-    TOPIC,
-    Admin,
-    ConfigFacts,
-)
-from cordwood.surfaces.client.admin import CLIENT_METRICS as CLIENT_METRICS_RESOURCE
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError, NotSupportedError
 
 _RESOURCES = {
     TOPICS: TOPIC,
@@ -117,7 +117,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
 
     def explain(error: CordwoodError, terminal: Terminal) -> None:
         if isinstance(error, ClientError):

@@ -11,7 +11,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from cordwood.client.admin import Admin, TopicFacts
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ConsumedRecord,
+    Consumer,
+)
+from cordwood.client.errors import ClientError, RefusedError, TimedOutError
+from cordwood.client.offsets import EARLIEST, LATEST
 from cordwood.model.clock import pause
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.message_formats import (
@@ -40,19 +51,8 @@ from cordwood.surfaces.cli.tools.tool import (
     read_properties,
     run_tool,
 )
-from cordwood.surfaces.client.admin import Admin, TopicFacts
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.consumer import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ConsumedRecord,
-    Consumer,
-)
-from cordwood.surfaces.client.errors import ClientError, RefusedError, TimedOutError
-from cordwood.surfaces.client.offsets import EARLIEST, LATEST
 
 _LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-_INVALID_TOPIC = 17
 _POLL_MS_MAX = 500
 _TOPIC_RETRY_S = 0.2
 _ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -78,7 +78,7 @@ USAGE = Usage(
             "LEVEL",
             default="read_uncommitted",
         ),
-        Option("skip-message-on-error", "Go on after a record that cannot be shown."),
+        Option("skip-message-on-error", "Continue after a record that cannot be shown."),
         Option("formatter", "The class that shows records.", "CLASS", default=_FORMATTER),
         Option("formatter-property", "How records are shown, see below.", "KEY=VALUE"),
         Option("property", "Deprecated: --formatter-property.", "KEY=VALUE"),
@@ -109,7 +109,7 @@ With --json, each record is a JSON document on a line of its own.""",
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(
         USAGE, arguments, terminal, _body, on_error=_explain, option_errors_show_usage=True
     )
@@ -120,7 +120,7 @@ def _explain(error: CordwoodError, terminal: Terminal) -> None:
 
 
 class _Plan(NamedTuple):
-    """What to read, and from where."""
+    """The topics and partitions to read, and the start positions."""
 
     options: Options
     properties: Mapping[str, str]
@@ -166,7 +166,7 @@ def _body(options: Options, terminal: Terminal) -> int:
 
 
 class _Count:
-    """How many records were shown."""
+    """The number of records shown."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -202,10 +202,10 @@ def _check(options: Options, terminal: Terminal) -> None:
         ("consumer.config", "command-config"),
     ):
         if options.has(old):
-            _tell_deprecated(old, new, terminal)
+            _report_deprecated(old, new, terminal)
 
 
-def _tell_deprecated(old: str, new: str, terminal: Terminal) -> None:
+def _report_deprecated(old: str, new: str, terminal: Terminal) -> None:
     terminal.line(
         f"Option --{old} is deprecated and will be removed in a future version. Use --{new} "
         "instead."
@@ -284,7 +284,7 @@ def _formatter(options: Options, terminal: Terminal) -> Formatter:
             "Options --property and --formatter-property cannot be specified together."
         )
     if options.has("property"):
-        _tell_deprecated("property", "formatter-property", terminal)
+        _report_deprecated("property", "formatter-property", terminal)
     file = options.value("formatter-config")
     properties = {} if file is None else read_properties(file)
     for flag, name in (
@@ -350,24 +350,24 @@ def _show(
 
 
 class _InvalidTopicsError(ClientError):
-    """Topics that cannot be."""
+    """A topic name is invalid."""
 
     java_class = "org.apache.kafka.common.errors.InvalidTopicException"
 
 
 class _NothingCameError(ClientError):
-    """No record came in the time given."""
+    """No record arrived in time."""
 
     java_class = "org.apache.kafka.common.errors.TimeoutException"
 
     @property
     def described(self) -> str:
-        """The class alone: Kafka's has no text."""
+        """The name of the class only: Kafka's exception has no message."""
         return self.java_class
 
 
 class _Source:
-    """The records to show, one by one; a poll's worth is kept."""
+    """The records to show, one by one; the records of one poll are buffered."""
 
     def __init__(self, cluster: Cluster, plan: _Plan, isolation: int, terminal: Terminal) -> None:
         self._plan = plan
@@ -390,7 +390,7 @@ class _Source:
 
     @property
     def has_more(self) -> bool:
-        """True while a record of the last poll is waiting."""
+        """True if records of the last poll are not shown yet."""
         return bool(self._kept)
 
     def receive(self) -> ConsumedRecord:
@@ -404,7 +404,7 @@ class _Source:
         return self._kept.pop()
 
     def close(self) -> None:
-        """Commits what was shown, and leaves the group."""
+        """Commits the offsets of the shown records, and leaves the group."""
         self._close()
 
     def _wait(self) -> Sequence[ConsumedRecord]:
@@ -425,7 +425,7 @@ class _Source:
         return self._consumer.poll(wait_ms)
 
     def _assign(self) -> bool:
-        """Assigns all partitions that are meant, once there are any."""
+        """Assigns all selected partitions, once there are any."""
         number = self._plan.options.number("partition")
         wanted = [
             TopicPartition(topic.name, partition.partition)
@@ -456,7 +456,7 @@ class _Source:
         self._was_warned = True
 
     def _join(self, group: str) -> None:
-        from cordwood.surfaces.client.group import GroupConsumer  # noqa: PLC0415  # when needed
+        from cordwood.client.group import GroupConsumer  # noqa: PLC0415  # when needed
 
         member = GroupConsumer(
             cluster=self._cluster,
@@ -470,17 +470,17 @@ class _Source:
         self._close = lambda: member.close(self._unread())
 
     def _unread(self) -> dict[TopicPartition, int]:
-        """Where to go on, of partitions whose records were not all shown."""
+        """The next offsets of partitions whose records were not all shown."""
         return {kept.partition: kept.record.offset for kept in self._kept}
 
 
 def topics_meant(
     cluster: Cluster, topic: str | None, include: str | None, warn: Callable[[str], None]
 ) -> Sequence[TopicFacts]:
-    """The topic, or those that match; none where there is none yet, which is told.
+    """The topic, or the topics that match; none if there is none yet, which is reported.
 
     Raises:
-        ClientError: it can never be.
+        ClientError: the topic name is invalid.
     """
     admin = Admin(cluster)
     if include is not None:
@@ -490,7 +490,7 @@ def topics_meant(
     try:
         return admin.topics([topic], create=True)
     except RefusedError as error:
-        if error.code == _INVALID_TOPIC:
+        if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             raise _InvalidTopicsError(f"Invalid topics: [{topic}]") from error
         warn(
             "The metadata response from the cluster reported a recoverable issue with correlation "

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError
+from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.format.compression import Codec
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.lines import LineReader, LineSource
@@ -33,22 +36,19 @@ from cordwood.surfaces.cli.tools.tool import (
     require_addresses,
     run_tool,
 )
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError
-from cordwood.surfaces.client.producer import Producer, ProducerRecord, ProducerSettings
 
 _READER = "org.apache.kafka.tools.LineMessageReader"
 _CALLBACK = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
 _READER_PROPERTIES = """\
 Reader properties:
-  parse.key=false              the line begins with the key
-  key.separator=\\t             what is between key and value
-  parse.headers=false          the line begins with headers, before the key
-  headers.delimiter=\\t         what is between headers and what follows
-  headers.separator=,          what is between headers; a regular expression
-  headers.key.separator=:      what is between a header's key and its value
-  ignore.error=false           take a line without separators as a value
-  null.marker=                 keys, values and header values that say this are null"""
+  parse.key=false              the line starts with the key
+  key.separator=\\t             separates key and value
+  parse.headers=false          the line starts with headers, before the key
+  headers.delimiter=\\t         separates the headers from the rest
+  headers.separator=,          separates headers; a regular expression
+  headers.key.separator=:      separates a header's key and value
+  ignore.error=false           use a line without separators as the value
+  null.marker=                 keys, values and header values with this text are null"""
 
 USAGE = Usage(
     tool="console-producer",
@@ -75,7 +75,7 @@ USAGE = Usage(
         Option("max-partition-memory-bytes", "Deprecated: --batch-size.", "BYTES", default="16384"),
         Option(
             "line-reader",
-            "The class that reads lines; only this one is served.",
+            "The class that reads lines; only this one is supported.",
             "CLASS",
             default=_READER,
         ),
@@ -105,7 +105,7 @@ _DEPRECATED = (
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(
         USAGE, arguments, terminal, _body, on_error=_explain, option_errors_show_usage=True
     )
@@ -211,10 +211,10 @@ def producer_properties(options: Options) -> dict[str, str]:
 
 
 def producer_settings(properties: Mapping[str, str]) -> ProducerSettings:
-    """The settings that count.
+    """The producer's settings.
 
     Raises:
-        ToolError: a value is none of those there are, in the words of Kafka's ConfigDef.
+        ToolError: a value is invalid; the text is that of Kafka's ConfigDef.
     """
     _require_one_of(properties, "compression.type", [codec.config_name for codec in Codec])
     _require_one_of(properties, "acks", ["all", "-1", "0", "1"])

@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from cordwood.client.admin import Admin, GroupFacts
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
+from cordwood.client.groups import Groups
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.group_describe import describe_groups
 from cordwood.surfaces.cli.tools.group_offsets import delete_offsets, reset_offsets
@@ -31,10 +35,6 @@ from cordwood.surfaces.cli.tools.tool import (
     print_error,
     run_tool,
 )
-from cordwood.surfaces.client.admin import Admin, GroupFacts
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
-from cordwood.surfaces.client.groups import Groups
 
 _ACTIONS = (*("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex"),)
 _SCENARIOS = (
@@ -68,7 +68,7 @@ USAGE = Usage(
         Option("describe", "Show groups and their lag."),
         Option("delete", "Delete groups without members."),
         Option("reset-offsets", "Commit other offsets for a group without members."),
-        Option("delete-offsets", "Forget committed offsets."),
+        Option("delete-offsets", "Delete committed offsets."),
         Option("validate-regex", "Check whether this is a valid regular expression.", "REGEX"),
         Option("group", "A group; may be repeated.", "ID"),
         Option("all-groups", "All groups."),
@@ -79,11 +79,11 @@ USAGE = Usage(
         Option("offsets", "With --describe: the offsets, which is the default."),
         Option(
             "state",
-            "With --describe: the state. With --list: show or ask for it.",
+            "With --describe: the state. With --list: show it or filter by it.",
             "STATE,...",
             OPTIONAL,
         ),
-        Option("type", "With --list: show, or ask for, the type.", "TYPE,...", OPTIONAL),
+        Option("type", "With --list: show the type or filter by it.", "TYPE,...", OPTIONAL),
         Option("verbose", "With --describe: more columns."),
         Option("dry-run", "With --reset-offsets: show what would be done."),
         Option("execute", "With --reset-offsets: do it."),
@@ -108,7 +108,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code, which is 0 though a group is not there."""
+    """Runs the tool; returns the exit code, which is 0 even if a group does not exist."""
     return run_tool(
         USAGE,
         arguments,

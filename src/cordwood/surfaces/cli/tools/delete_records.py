@@ -9,6 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
+from cordwood.client.offsets import Offsets
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import (
@@ -27,11 +31,6 @@ from cordwood.surfaces.cli.tools.tool import (
     read_file,
     run_tool,
 )
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
-from cordwood.surfaces.client.offsets import Offsets
-
-_UNKNOWN_TOPIC = 3
 
 USAGE = Usage(
     tool="delete-records",
@@ -45,7 +44,7 @@ USAGE = Usage(
         *COMMON,
     ),
     notes="""\
-The file names, for each partition, the offset before which all is deleted; -1 stands for the end:
+The file names, for each partition, the offset before which all records are deleted; -1 is the end:
   {"partitions": [{"topic": "orders", "partition": 0, "offset": 1000}], "version": 1}""",
     examples="""\
   cordwood delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json
@@ -54,7 +53,7 @@ The file names, for each partition, the offset before which all is deleted; -1 s
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
 
 
@@ -89,7 +88,7 @@ def _log_errors(
     found: Mapping[TopicPartition, int | RefusedError], client: str, terminal: Terminal
 ) -> None:
     for tp, result in found.items():
-        if isinstance(result, RefusedError) and result.code != _UNKNOWN_TOPIC:
+        if isinstance(result, RefusedError) and result.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             terminal.log(
                 "ERROR",
                 f"[{client}] DeleteRecords request for topic partition {tp} failed due to an "

@@ -13,11 +13,11 @@ from cordwood.model.topic_names import INTERNAL_TOPICS, topic_name_fault
 
 
 class BadTopicError(CordwoodError):
-    """A name that no topic can have, or an expression that is none."""
+    """An illegal topic name, or an invalid regular expression."""
 
 
 class TopicFilter:
-    """Topics whose names match a regular expression whole; commas divide alternatives."""
+    """Topics whose whole name matches a regular expression; commas separate alternatives."""
 
     def __init__(self, expression: str) -> None:
         """Reads the expression.
@@ -33,7 +33,7 @@ class TopicFilter:
             raise BadTopicError(f"{text} is an invalid regex.") from error
 
     def allows(self, topic: str, *, exclude_internal: bool = False) -> bool:
-        """True for a topic that is meant."""
+        """True if the topic matches."""
         if exclude_internal and topic in INTERNAL_TOPICS:
             return False
         return self._pattern.fullmatch(topic) is not None

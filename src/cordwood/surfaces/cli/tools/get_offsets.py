@@ -8,6 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
+from cordwood.client.offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    Offsets,
+)
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
@@ -29,18 +41,6 @@ from cordwood.surfaces.cli.tools.tool import (
     client_settings,
     require_addresses,
     run_tool,
-)
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
-from cordwood.surfaces.client.offsets import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    EARLIEST_PENDING_UPLOAD,
-    LATEST,
-    LATEST_TIERED,
-    MAX_TIMESTAMP,
-    Offsets,
 )
 
 Filter = Callable[[TopicPartition], bool]
@@ -86,7 +86,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=_explain)
 
 
@@ -141,7 +141,7 @@ def _show(offsets: dict[TopicPartition, int], terminal: Terminal, *, is_json: bo
 
 
 def parse_moment(text: str) -> int:
-    """A moment in ms, or one of the numbers below 0 that stand for one.
+    """A timestamp in ms, or one of the negative numbers with a special meaning.
 
     Raises:
         ToolError: it is neither.

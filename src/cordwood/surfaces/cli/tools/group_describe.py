@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.coordinator import Committed, fetch_committed
+from cordwood.client.errors import RefusedError
+from cordwood.client.groups import Group, Groups, Member
+from cordwood.client.offsets import LATEST, Offsets
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.options import Options
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.coordinator import Committed, fetch_committed
-from cordwood.surfaces.client.errors import RefusedError
-from cordwood.surfaces.client.groups import Group, Groups, Member
-from cordwood.surfaces.client.offsets import LATEST, Offsets
 
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 
 class _Row(NamedTuple):
-    """A partition, who reads it and how far; None is shown as a dash."""
+    """A partition, its consumer and its offsets; None is shown as a dash."""
 
     tp: TopicPartition
     committed: Committed | None

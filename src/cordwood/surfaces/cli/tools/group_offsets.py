@@ -10,23 +10,36 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.coordinator import fetch_committed
+from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.groups import Groups
+from cordwood.client.offsets import EARLIEST, LATEST, Offsets
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import LONG_MAX, Options, UsageError, java_integer
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, read_file
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.coordinator import fetch_committed
-from cordwood.surfaces.client.errors import ClientError, RefusedError
-from cordwood.surfaces.client.groups import Groups
-from cordwood.surfaces.client.offsets import EARLIEST, LATEST, Offsets
 
 Plan = dict[TopicPartition, int]
 
-_NOT_FOUND = 69
-_PARTITION_ERRORS = frozenset({3, 29, 86})
-_GROUP_ERRORS = frozenset({24, 30, 68, 69})
+_PARTITION_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    }
+)
+_GROUP_ERRORS = frozenset(
+    {
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
 _DURATION = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d+)?)S)?)?",
     re.IGNORECASE,
@@ -34,11 +47,11 @@ _DURATION = re.compile(
 
 
 class BadMomentError(CordwoodError):
-    """A date or duration that is none."""
+    """An invalid date or duration."""
 
 
 class BadPartitionError(ClientError):
-    """A partition that was named and is not there."""
+    """A named partition that does not exist."""
 
     java_class = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 
@@ -84,7 +97,7 @@ def _state(cluster: Cluster, group_id: str) -> str:
     try:
         return Groups(cluster).describe(group_id).state
     except RefusedError as error:
-        if error.code != _NOT_FOUND:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         return "Dead"
 
@@ -234,23 +247,25 @@ def _shifted(
 
 
 def _within(cluster: Cluster, wanted: Mapping[TopicPartition, int], terminal: Terminal) -> Plan:
-    """The offsets, moved to the log's start or end where they are outside, which is told."""
+    """The offsets, moved to the log's start or end if they are outside; a warning is printed."""
     starts = _offsets_at(cluster, list(wanted), EARLIEST)
     ends = _offsets_at(cluster, list(wanted), LATEST)
     plan = {}
     for tp in java_order(wanted, partition_hash):
         offset = wanted[tp]
         if offset > ends[tp]:
-            _tell_moved(offset, "higher than latest", tp, ends[tp], terminal)
+            _report_moved(offset, "higher than latest", tp, ends[tp], terminal)
             offset = ends[tp]
         elif offset < starts[tp]:
-            _tell_moved(offset, "lower than earliest", tp, starts[tp], terminal)
+            _report_moved(offset, "lower than earliest", tp, starts[tp], terminal)
             offset = starts[tp]
         plan[tp] = offset
     return plan
 
 
-def _tell_moved(offset: int, how: str, tp: TopicPartition, value: int, terminal: Terminal) -> None:
+def _report_moved(
+    offset: int, how: str, tp: TopicPartition, value: int, terminal: Terminal
+) -> None:
     terminal.log(
         "WARN",
         f"New offset ({offset}) is {how} offset for topic partition {tp}. Value will be set to "
@@ -271,7 +286,7 @@ def _from_file(options: Options, cluster: Cluster, group_id: str, terminal: Term
 def parse_plans(text: str, group_id: str | None) -> dict[str, Plan]:
     """Offsets by group, from lines of `topic,partition,offset` or with the group before them.
 
-    `group_id` is the only group asked for, which lines need not name.
+    `group_id` is the only requested group; lines need not name it.
 
     Raises:
         ToolError: a line is of neither form.
@@ -288,7 +303,7 @@ def parse_plans(text: str, group_id: str | None) -> dict[str, Plan]:
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds of `2026-01-31T12:00:00.000`, UTC unless it says.
+    """Milliseconds of `2026-01-31T12:00:00.000`; UTC unless the text has a zone.
 
     Raises:
         BadMomentError: it is not of that form.

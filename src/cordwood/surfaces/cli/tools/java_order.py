@@ -19,10 +19,10 @@ _BUCKETS_FIRST = 16
 def java_order(
     items: Iterable[T], key: Callable[[T], str | int], *, capacity: int | None = None
 ) -> list[T]:
-    """The items as a HashMap yields them that was given them in order, and nothing else.
+    """The items in the iteration order of a HashMap after inserting them in order.
 
-    `key` gives what they are hashed by: a String, or the hash code itself. `capacity` is what the
-    map was created with.
+    `key` returns the hash key of an item: a String, or the hash code itself. `capacity` is the
+    initial capacity of the map.
     """
     given = list(items)
     buckets = _BUCKETS_FIRST

@@ -1,4 +1,4 @@
-"""Lines of standard input, and the records that they say.
+"""Lines of standard input, and the records that they represent.
 
 Source: org.apache.kafka.tools.LineMessageReader (4.3.0).
 """
@@ -10,25 +10,25 @@ import select
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cordwood.client.errors import ClientError
 from cordwood.format.record_batch import Header
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.surfaces.client.errors import ClientError
 
 _READ_BYTES = 1 << 16
 
 
 class LineError(ClientError):
-    """A line that is not of the form that was asked for."""
+    """A line that does not have the expected form."""
 
 
 class LineReader:
-    """Makes keys, values and headers of lines, as the reader's properties say."""
+    """Parses keys, values and headers from lines, according to the reader's properties."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Reads the properties.
 
         Raises:
-            LineError: separators that could not be told apart, or no regular expression.
+            LineError: separators that are equal or ambiguous, or an invalid regular expression.
         """
         self._parse_key = _is_true(properties.get("parse.key"))
         self._key_separator = properties.get("key.separator", "\t")
@@ -120,7 +120,7 @@ class LineReader:
 
 @dataclass(slots=True)
 class LineSource:
-    """Lines of standard input, waited for no longer than asked."""
+    """Lines of standard input, with a time limit for each read."""
 
     terminal: Terminal
     _pending: bytearray = field(default_factory=bytearray)
@@ -128,7 +128,7 @@ class LineSource:
     _is_prompted: bool = False
 
     def next_line(self, wait_s: float | None) -> tuple[()] | tuple[str] | None:
-        """The next line; () where none came within `wait_s` seconds; None at the end."""
+        """The next line; () if none arrived within `wait_s` seconds; None at the end."""
         while True:
             line = self._complete_line()
             if line is not None:

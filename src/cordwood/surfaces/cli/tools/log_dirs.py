@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cordwood.client.admin import Admin, LogDirFacts
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -25,9 +28,6 @@ from cordwood.surfaces.cli.tools.tool import (
     print_error,
     run_tool,
 )
-from cordwood.surfaces.client.admin import Admin, LogDirFacts
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
 from cordwood.surfaces.dump.java_text import json_text
 
 USAGE = Usage(
@@ -41,7 +41,7 @@ USAGE = Usage(
         Option("broker-list", "Only these brokers.", "ID,ID", default=""),
         *COMMON,
     ),
-    notes="With --json, standard output holds the JSON document alone.",
+    notes="With --json, standard output has only the JSON document.",
     examples="""\
   cordwood log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders
 """,
@@ -49,7 +49,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
 
 

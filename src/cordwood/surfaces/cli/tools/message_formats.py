@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from cordwood.client.consumer import ConsumedRecord
+from cordwood.client.errors import ClientError
 from cordwood.model.errors import UnsupportedVersionError
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.surfaces.client.consumer import ConsumedRecord
-from cordwood.surfaces.client.errors import ClientError
 from cordwood.surfaces.dump.java_text import java_double, json_text
 
 Formatter = Callable[[ConsumedRecord], bytes]
@@ -35,7 +35,7 @@ _COORDINATOR_FORMATTERS = {
 
 
 class SerializationError(ClientError):
-    """Bytes that are not what the deserializer reads."""
+    """Bytes that the deserializer cannot read."""
 
     java_class = "org.apache.kafka.common.errors.SerializationException"
 
@@ -91,7 +91,7 @@ def message_formatter(
 
 
 class _DefaultFormatter:
-    """Columns, as the formatter's properties say."""
+    """Columns, according to the formatter's properties."""
 
     def __init__(self, properties: Mapping[str, str], terminal: Terminal) -> None:
         def is_set(name: str, default: str = "false") -> bool:
@@ -131,7 +131,7 @@ class _DefaultFormatter:
         if name == "offset":
             return f"Offset:{plain.offset}".encode()
         if name in {"delivery", "epoch"}:
-            # Kafka's tool shows records that it made anew, without either.
+            # Kafka's tool shows re-created records, which have neither.
             return f"{name.capitalize()}:NOT_PRESENT".encode()
         if name == "key":
             return self._bytes("key", plain.key)
@@ -234,7 +234,7 @@ def _as_json(record: ConsumedRecord) -> bytes:
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text as it is; bytes that are none in Base64, under a name that says so."""
+    """Valid UTF-8 as text; other bytes in Base64, under a name that says so."""
     if data is None:
         return {name: None}
     try:

@@ -1,7 +1,7 @@
-"""Flags as Kafka's tools take them, parsed as their option parser does, with its words for errors.
+"""Flags of Kafka's tools, parsed as their option parser does, with its error texts.
 
-A flag may be written with one dash or two, and its value may follow `=` or come as the next
-argument; what is no flag is passed over.
+A flag may be written with one dash or two, and its value may follow `=` or be the next argument;
+arguments that are no flags are skipped.
 
 Source: joptsimple.OptionParser (5.0.4) without abbreviations;
 org.apache.kafka.server.util.CommandLineUtils.
@@ -34,7 +34,7 @@ class UsageError(CordwoodError):
 
 
 class Option(NamedTuple):
-    """A flag. `kind` says whether a value follows, `placeholder` what it is in the usage."""
+    """A flag. `kind` determines whether a value follows; `placeholder` is its name in the usage."""
 
     name: str
     text: str
@@ -44,12 +44,12 @@ class Option(NamedTuple):
 
     @property
     def arity(self) -> str:
-        """Whether a value follows: a placeholder says so where `kind` does not."""
+        """Whether a value follows; if `kind` is unset, a placeholder implies a value."""
         return self.kind or (VALUE if self.placeholder else FLAG)
 
 
 LOG_OPTIONS = (
-    Option("log-level", "Log from this level on: DEBUG, INFO, WARN, ERROR.", "LEVEL"),
+    Option("log-level", "Lowest level to log: DEBUG, INFO, WARN, ERROR.", "LEVEL"),
     Option("log-format", "How a line of the log looks: text or json.", "FORMAT"),
     Option("log-file", "Log to this file, not to standard error.", "FILE"),
 )
@@ -65,9 +65,9 @@ COMMAND_CONFIG = Option("command-config", "A properties file with settings of th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """A tool's flags, and what its `--help` says around them.
+    """A tool's flags, and the texts of its `--help`.
 
-    `hint` is shown where no flag is given, `summary` if it is empty.
+    `hint` is shown if no flag is given; if it is empty, `summary` is shown.
     """
 
     tool: str
@@ -106,7 +106,7 @@ class Usage:
 
 @dataclass(slots=True, kw_only=True)
 class Options:
-    """Flags as given, in their order; values are judged when they are asked for."""
+    """Flags as given, in order; a value is validated when it is read."""
 
     usage: Usage
     given: list[tuple[str, str | None]] = field(default_factory=list)
@@ -175,7 +175,7 @@ class Options:
 
 
 def java_integer(text: str, *, bound: int = INT_MAX) -> int | None:
-    """What Integer.parseInt (or with `LONG_MAX` Long.parseLong) makes of `text`; None: refused."""
+    """The result of Integer.parseInt (or Long.parseLong with `LONG_MAX`); None if it fails."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not digits.isdecimal() or not digits.isascii():
         return None

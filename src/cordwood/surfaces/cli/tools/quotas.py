@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from cordwood.model.chance import SystemChance
-from cordwood.surfaces.cli.tools.config_entities import CLIENTS, IPS, USERS, Entities
-from cordwood.surfaces.cli.tools.java_order import java_order, text_hash
-from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
-from cordwood.surfaces.client.admin import Admin, QuotaEntity
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.scram import (
+from cordwood.client.admin import Admin, QuotaEntity
+from cordwood.client.cluster import Cluster
+from cordwood.client.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
     Credential,
     alter_user,
     describe_users,
 )
+from cordwood.model.rng import SystemRng
+from cordwood.surfaces.cli.tools.config_entities import CLIENTS, IPS, USERS, Entities
+from cordwood.surfaces.cli.tools.java_order import java_order, text_hash
+from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
 from cordwood.surfaces.dump.java_text import java_double
 
 _QUOTAS = frozenset(
@@ -43,10 +43,10 @@ _ANY, _DEFAULT, _NAMED = 2, 1, 0
 def alter_quotas(
     cluster: Cluster, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
-    """Sets and takes back quotas, or passwords of a user.
+    """Sets and removes quotas, or passwords of a user.
 
     Raises:
-        ToolError: a name is that of neither, or both are given at once.
+        ToolError: a name is neither a quota nor a mechanism, or both are given together.
     """
     if entities.types[0] == IPS:
         unknown = [name for name in [*added, *deleted] if name not in _IP_QUOTAS]
@@ -149,7 +149,7 @@ def _set_passwords(
         user,
         deletions=deleted,
         credentials=credentials,
-        salt=bytes.fromhex(SystemChance().unique_id()),
+        salt=bytes.fromhex(SystemRng().unique_id()),
     )
 
 
@@ -170,7 +170,7 @@ def _parse_credential(mechanism: str, text: str) -> Credential:
 def describe_quotas(
     cluster: Cluster, entities: Entities, terminal: Terminal, *, is_json: bool
 ) -> None:
-    """Shows quotas, and passwords where they are asked for."""
+    """Shows quotas, and passwords if requested."""
     quotas = java_order(
         Admin(cluster).describe_client_quotas(_components(entities)),
         lambda quota: _entity_hash(quota[0]),

@@ -15,7 +15,6 @@ from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import listeners_of
 from cordwood.broker.configs.values import BrokerValues, java_order, parse_texts
 from cordwood.format.file_names import META_PROPERTIES
-from cordwood.format.message_schema import uuid_text
 from cordwood.format.meta_properties import MetaProperties
 from cordwood.metadata.formatting import format_directories, read_directory, require_own
 from cordwood.metadata.image import Endpoint
@@ -27,10 +26,10 @@ from cordwood.metadata.releases import (
     release_name,
     release_of,
 )
-from cordwood.metadata.uuids import fresh_uuid
-from cordwood.model.chance import SystemChance
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.properties import parse_properties
+from cordwood.model.rng import SystemRng
+from cordwood.model.uuids import fresh_uuid, uuid_text
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
 from cordwood.surfaces.cli.tools.tool import (
@@ -73,14 +72,14 @@ _SHORT_MIN, _SHORT_MAX = -(1 << 15), (1 << 15) - 1
 
 USAGE = Usage(
     tool="storage",
-    summary="The Kafka storage tool. Commands: info (what is known of the log directories), format "
-    "(format those that are not), random-uuid (print an id for a new cluster).",
+    summary="The Kafka storage tool. Commands: info (show the log directories), format "
+    "(format unformatted directories), random-uuid (print an id for a new cluster).",
     options=(
         Option("config", "With info and format: the server.properties (-c).", "FILE"),
         Option("cluster-id", "With format: the id of the cluster (-t).", "ID"),
         Option("standalone", "The node is the one voter of a dynamic quorum (-s)."),
         Option("no-initial-controllers", "No voters are known yet (-N)."),
-        Option("ignore-formatted", "Pass over directories that are formatted already (-g)."),
+        Option("ignore-formatted", "Skip directories that are formatted already (-g)."),
         Option(
             "release-version",
             f"The release whose levels of features to begin with (-r), from {RELEASES[0]} to "
@@ -102,7 +101,7 @@ USAGE = Usage(
 
 
 class _JavaError(ToolError):
-    """What Kafka's tool ends with a stack trace for, whose first line remains."""
+    """An error for which Kafka's tool prints a stack trace; only its first line is shown."""
 
     def __init__(self, java_class: str, text: str) -> None:
         super().__init__(f"{java_class}: {text}")
@@ -110,7 +109,7 @@ class _JavaError(ToolError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Config:
-    """What the tool takes from a server.properties; `directories` are sorted."""
+    """The settings that the tool reads from server.properties; `directories` are sorted."""
 
     node_id: int
     roles: frozenset[str]
@@ -121,7 +120,7 @@ class _Config:
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     given, command = split_command(arguments, USAGE, _SHORT)
     return run_tool(
         USAGE,
@@ -178,7 +177,7 @@ def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
 
 
 def _plain(words: Sequence[str]) -> list[str]:
-    """The words that are no flags nor their values."""
+    """The arguments that are neither flags nor their values."""
     found = []
     rest, word = split_command(words, USAGE, _SHORT)
     while word is not None:
@@ -188,10 +187,10 @@ def _plain(words: Sequence[str]) -> list[str]:
 
 
 def _read_config(path: str) -> _Config:
-    """What server.properties says, as far as this tool needs it.
+    """The settings in server.properties that this tool needs.
 
     Raises:
-        ToolError: it cannot be read, or a value is such that Kafka refuses it.
+        ToolError: the file cannot be read, or Kafka would refuse a value.
     """
     try:
         data = OS.read_bytes(Path(path))
@@ -232,7 +231,7 @@ def _read_config(path: str) -> _Config:
 
 
 def _random_uuid(options: Options, terminal: Terminal) -> int:
-    text = uuid_text(fresh_uuid(SystemChance()).bytes)
+    text = uuid_text(fresh_uuid(SystemRng()))
     if options.has("json"):
         terminal.document({"uuid": text})
     else:
@@ -358,7 +357,7 @@ def _features(options: Options) -> dict[str, int]:
 
 
 def _require_fitting_quorum(config: _Config, options: Options) -> None:
-    """Raises ToolError where flags and roles do not say which controllers there are.
+    """Checks that flags and roles define the controllers; raises ToolError if they do not.
 
     Source: StorageTool.runFormatCommand.
     """
@@ -454,7 +453,7 @@ def _looked_at(
     """The directories that are formatted, those that are not, and those that cannot be read.
 
     Raises:
-        ToolError: one is another node's or cluster's.
+        ToolError: a directory belongs to another node or cluster.
 
     Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.Loader.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Tool(NamedTuple):
-    """The module of a tool, and what the tool does, for the list of all commands."""
+    """The module of a tool, and its summary for the list of all commands."""
 
     module: str
     summary: str
@@ -40,6 +40,6 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def flags(name: str) -> list[tuple[str, str]]:
-    """The flags of the tool of that name, each with what it does."""
+    """The flags of the tool with that name, each with its help."""
     module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
     return [(f"--{option.name}", option.text) for option in module.USAGE.options]

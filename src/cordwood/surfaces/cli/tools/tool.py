@@ -1,4 +1,4 @@
-"""What the tools share: where their output goes, how they end, and how they reach the cluster."""
+"""Code that the tools share: output, exit codes, and the connection to the cluster."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cordwood import __version__
+from cordwood.client.core import ADDRESS, API_TIMEOUT_MS, REQUEST_TIMEOUT_MS, ClientSettings
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.properties import parse_properties
@@ -30,19 +31,13 @@ from cordwood.surfaces.cli.tools.options import (
     UsageError,
     java_integer,
 )
-from cordwood.surfaces.client.cluster import (
-    ADDRESS,
-    API_TIMEOUT_MS,
-    REQUEST_TIMEOUT_MS,
-    ClientSettings,
-)
 
 _FLUSH_BYTES = 1 << 16
 _NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 
 class ToolError(CordwoodError):
-    """A tool that ends with a text on stderr and exit code 1."""
+    """An error of a tool, which ends with a text on stderr and exit code 1."""
 
 
 class RefusedFlagsError(ToolError):
@@ -65,10 +60,10 @@ def described(error: CordwoodError) -> str:
 
 
 class Terminal:
-    """Standard input, output and error; text is UTF-8, and surrogates go out as they came in.
+    """Standard input, output and error; text is UTF-8, surrogates are written as they were read.
 
-    Output is kept here until it is flushed, so that nothing is left to Python's own buffers when
-    the reader of a pipe has gone.
+    Output is buffered here until it is flushed, so that Python's own buffers are empty when the
+    reader of a pipe has closed it.
     """
 
     def __init__(
@@ -88,10 +83,10 @@ class Terminal:
 
     @contextmanager
     def logging(self, options: LogOptions) -> Iterator[None]:
-        """Logs as the options say, until the context ends.
+        """Logs according to the options until the context ends.
 
         Raises:
-            ConfigError: the log file cannot be written to.
+            ConfigError: the log file cannot be written.
         """
         before = self._log_handler
         with logging_to(self.error, options) as handler:
@@ -163,7 +158,7 @@ def _write_all(stream: BinaryIO, data: bytes) -> None:
 def split_command(
     arguments: Sequence[str], usage: Usage, short: Mapping[str, str]
 ) -> tuple[list[str], str | None]:
-    """The flags, short ones written out, and the first word that is no flag nor a flag's value."""
+    """The flags, with short ones expanded, and the first argument that is no flag or value."""
     with_value = {f"--{option.name}" for option in usage.options if option.placeholder}
     rest: list[str] = []
     is_value = False
@@ -187,10 +182,10 @@ def run_tool(
     on_error: Callable[[CordwoodError, Terminal], None],
     option_errors_show_usage: bool = False,
 ) -> int:
-    """Runs a tool's body on its flags and gives the exit code.
+    """Runs a tool's body with its flags and returns the exit code.
 
-    `--help` and `--version` are answered here. A UsageError is shown with the usage; what else goes
-    wrong is shown by `on_error`, in the words of that tool. Exit codes: 0 done, 1 not.
+    `--help` and `--version` are handled here. A UsageError is shown with the usage; `on_error`
+    shows other errors, in the words of the tool. Exit codes: 0 success, 1 failure.
     """
     try:
         options = _parsed(usage, arguments, option_errors_show_usage=option_errors_show_usage)
@@ -242,10 +237,10 @@ def print_error(error: CordwoodError, terminal: Terminal) -> None:
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of a file that a flag names.
+    """The bytes of a file given by a flag.
 
     Raises:
-        ToolError: it cannot be read; in Java's words.
+        ToolError: the file cannot be read; the text is Java's.
     """
     try:
         return OS.read_bytes(Path(path))
@@ -286,12 +281,12 @@ def client_settings(
     extra: Mapping[str, str] | None = None,
     servers: str = "bootstrap-server",
 ) -> ClientSettings:
-    """How to reach the cluster that `--bootstrap-server` (or `servers`) names.
+    """The settings for connecting to `--bootstrap-server` (or `servers`).
 
-    `extra` are client properties given in other ways; they come before those of the file.
+    `extra` are client properties given in other ways; they override those of the file.
 
     Raises:
-        ToolError: the client is told to use what it does not have.
+        ToolError: the client would need an unsupported feature.
     """
     properties: dict[str, str] = {}
     file = options.value("command-config")
@@ -302,7 +297,7 @@ def client_settings(
     properties |= extra or {}
     protocol = properties.get("security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
-        raise ToolError(f"security.protocol={protocol}: Cordwood's tools speak PLAINTEXT alone")
+        raise ToolError(f"security.protocol={protocol}: Cordwood's tools support PLAINTEXT only")
     client_id = properties.get("client.id", client_id)
     return ClientSettings(
         bootstrap_servers=options.required(servers),

@@ -10,6 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.client.admin import (
+    TOPIC,
+    Admin,
+    ConfigFacts,
+    PartitionFacts,
+    Reassignment,
+    TopicFacts,
+)
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.filters import topics_meant
@@ -33,20 +44,8 @@ from cordwood.surfaces.cli.tools.tool import (
     print_error,
     run_tool,
 )
-from cordwood.surfaces.client.admin import (
-    TOPIC,
-    Admin,
-    ConfigFacts,
-    PartitionFacts,
-    Reassignment,
-    TopicFacts,
-)
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import RefusedError
 
-_INVALID_TOPIC = 17
 _NO_NAME = "The given topic name '' cannot be represented in a request."
-_TOPIC_EXISTS = 36
 _REPLICATION_MAX = (1 << 15) - 1
 _PARTITIONS_PER_ANSWER = 2000
 _ACTIONS = ("create", "list", "alter", "describe", "delete")
@@ -104,7 +103,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     return run_tool(USAGE, arguments, terminal, _body, on_error=print_error)
 
 
@@ -218,7 +217,7 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
     assignment = parse_assignment(options.value("replica-assignment") or "")
     configs = parse_configs(options.values("config"))
     if not name:
-        raise RefusedError(_INVALID_TOPIC, _NO_NAME)
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, _NO_NAME)
     if "_" in name or "." in name:
         terminal.line(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
@@ -239,7 +238,7 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
             configs=configs,
         )
     except RefusedError as error:
-        if error.code != _TOPIC_EXISTS or not options.has("if-not-exists"):
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not options.has("if-not-exists"):
             raise
         return
     if options.has("json"):
@@ -314,7 +313,7 @@ def _alter(options: Options, admin: Admin) -> None:
 
 
 class _View(NamedTuple):
-    """What to show of the topics."""
+    """The parts of the topics to show."""
 
     options: Options
     live: frozenset[int]

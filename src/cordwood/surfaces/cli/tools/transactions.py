@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError, require
+from cordwood.client.offsets import Offsets
+from cordwood.client.transactions import describe_transaction
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.options import (
@@ -29,11 +34,6 @@ from cordwood.surfaces.cli.tools.tool import (
     run_tool,
     split_command,
 )
-from cordwood.surfaces.client.admin import Admin
-from cordwood.surfaces.client.cluster import Cluster
-from cordwood.surfaces.client.errors import ClientError, require
-from cordwood.surfaces.client.offsets import Offsets
-from cordwood.surfaces.client.transactions import describe_transaction
 
 _REQUIRED = {
     "list": (),
@@ -85,7 +85,7 @@ USAGE = Usage(
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
-    """Does what the flags say; gives the exit code."""
+    """Runs the tool with these flags; returns the exit code."""
     given, command = split_command(arguments, USAGE, _SHORT)
     return run_tool(
         USAGE,
@@ -214,7 +214,7 @@ def _producers(cluster: Cluster, tp: TopicPartition, broker: int | None = None) 
     """The producers of a partition, as its leader or another replica knows them.
 
     Raises:
-        ClientError: the broker cannot tell.
+        ClientError: the broker cannot answer.
     """
     if broker is None:
         ((broker, _),) = Offsets(cluster).leaders([tp]).items()

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from cordwood.client.consumer import ConsumedRecord
 from cordwood.format.record_batch import Header, Record
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.message_formats import SerializationError, message_formatter
 from cordwood.surfaces.cli.tools.tool import Terminal
-from cordwood.surfaces.client.consumer import ConsumedRecord
 
 DEFAULT = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 SERIALIZATION = "org.apache.kafka.common.serialization"

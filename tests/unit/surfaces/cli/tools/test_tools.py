@@ -89,7 +89,7 @@ def test_other_security_than_none_is_refused(run_alone: Run, tmp_path: Path) -> 
     secure.write_text("security.protocol=SASL_SSL\n")
     said = run_alone(f"topics --list --bootstrap-server a:1 --command-config {secure}")
     assert said.code == 1
-    assert said.err == "security.protocol=SASL_SSL: Cordwood's tools speak PLAINTEXT alone\n"
+    assert said.err == "security.protocol=SASL_SSL: Cordwood's tools support PLAINTEXT only\n"
 
 
 def test_a_file_that_is_not_there_is_told(run_alone: Run) -> None:
@@ -245,7 +245,7 @@ def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: Runni
     run("topics -B --create --topic hangs --config retention.ms=-1")
 
     def leave_open(served: Broker) -> None:
-        log = served.log("hangs", 0)
+        log = served.replicas.log("hangs", 0)
         record = Record(0, 1_700_000_000_000, b"k", b"v")
         log.append_as_follower(
             build_batch(
@@ -273,7 +273,7 @@ def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: Runni
     )
     assert run(f"{abort} --start-offset 0") == (0, "", "")
     assert document(run("transactions -B find-hanging --topic hangs --json")) == []
-    assert broker.call(lambda served: served.log("hangs", 0).last_stable_offset) == 2
+    assert broker.call(lambda served: served.replicas.log("hangs", 0).last_stable_offset) == 2
     named = "--producer-id 7 --producer-epoch 2 --coordinator-epoch 0"
     assert run(f"{abort} {named}").code == 1
 

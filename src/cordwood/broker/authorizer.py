@@ -1,0 +1,110 @@
+"""Authorization: every handler checks with it before it acts.
+
+Source: org.apache.kafka.server.authorizer.Authorizer, org.apache.kafka.common.acl.AclOperation,
+org.apache.kafka.common.resource.ResourceType, kafka.server.AuthHelper, Kafka 4.3; KIP-11, KIP-504.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, Protocol
+
+from cordwood.network.api import Principal
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the one resource of type CLUSTER. Source: Resource.CLUSTER_NAME."""
+
+
+class Operation(IntEnum):
+    """The operation of a request, with the numbers of AclOperation."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """The type of a resource, with the numbers of org.apache.kafka.common.resource."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+_CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+
+OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE),
+        *(Operation.ALTER, Operation.DESCRIBE, *_CONFIGS),
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE, *_CONFIGS),
+    ResourceType.CLUSTER: (
+        *(Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION),
+        *(Operation.IDEMPOTENT_WRITE, *_CONFIGS),
+    ),
+}
+"""The operations that each type of resource has. Source: AclEntry.supportedOperations."""
+
+
+class Authorizer(Protocol):
+    """Decides on operations; belongs to the event loop's thread."""
+
+    def authorize(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        /,
+    ) -> bool:
+        """Whether a client may perform an operation on a resource.
+
+        Args:
+            principal: the principal of the client.
+            host: the client's address.
+            operation: the operation to authorize.
+            resource_type: the type of the resource.
+            name: the name of the resource.
+        """
+
+    def authorize_by_resource_type(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, /
+    ) -> bool:
+        """Whether a client may perform an operation on any resource of a type (KIP-679)."""
+
+
+class AllowAll:
+    """The `Authorizer` of a broker without one: everything is allowed, as in Kafka."""
+
+    def authorize(
+        self,
+        _principal: Principal,
+        _host: str,
+        _operation: Operation,
+        _resource_type: ResourceType,
+        _name: str,
+        /,
+    ) -> bool:
+        """As `Authorizer`."""
+        return True
+
+    def authorize_by_resource_type(
+        self,
+        _principal: Principal,
+        _host: str,
+        _operation: Operation,
+        _resource_type: ResourceType,
+        /,
+    ) -> bool:
+        """As `Authorizer`."""
+        return True

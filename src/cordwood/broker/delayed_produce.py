@@ -1,0 +1,88 @@
+"""Answers that wait until what was appended is committed.
+
+Source: kafka.server.DelayedProduce, ReplicaManager.appendRecords.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from cordwood.broker.request_context import RequestContext
+from cordwood.model.kafka_errors import KafkaError, RequestTimedOutError
+from cordwood.network.api import Fields
+
+
+class Uncommitted(NamedTuple):
+    """A partition whose high watermark has to reach `required`.
+
+    `answer` has the fields of the partition in the response; its error code is set if the records
+    are not committed.
+    """
+
+    topic: str
+    partition_index: int
+    required: int
+    answer: dict[str, Any]
+
+
+def is_replicated(context: RequestContext, topic: str, index: int) -> bool:
+    """Whether other replicas in sync must have what is appended before it is committed."""
+    return not context.broker.replicas.partition(topic, index).is_sole_isr_member
+
+
+def when_committed(
+    context: RequestContext, fields: Fields, uncommitted: Sequence[Uncommitted], timeout_ms: int
+) -> asyncio.Future[Fields]:
+    """The fields of the response, when all partitions are committed or the time is up.
+
+    Args:
+        context: of the request.
+        fields: of the response; they contain the answers of `uncommitted`.
+        uncommitted: the partitions to wait for.
+        timeout_ms: after it, partitions that are not committed are answered REQUEST_TIMED_OUT.
+    """
+    operation = DelayedProduce(context, fields, uncommitted)
+    keys = [(each.topic, each.partition_index) for each in uncommitted]
+    context.broker.replicas.delayed.produce.try_complete_else_watch(operation, keys, timeout_ms)
+    return operation.answer
+
+
+class DelayedProduce:
+    """Batches that are appended and not yet committed; `answer` is done when they are.
+
+    Source: kafka.server.DelayedProduce; Partition.checkEnoughReplicasReachOffset.
+    """
+
+    def __init__(
+        self, context: RequestContext, fields: Fields, uncommitted: Sequence[Uncommitted]
+    ) -> None:
+        self._replicas = context.broker.replicas
+        self._fields = fields
+        self._uncommitted = list(uncommitted)
+        self.answer: asyncio.Future[Fields] = context.broker.thread.create_future()
+
+    def try_complete(self, _grown_bytes: int | None) -> bool:
+        """As `cordwood.purgatory.purgatory.Operation`."""
+        self._uncommitted = [each for each in self._uncommitted if not self._is_settled(each)]
+        return not self._uncommitted
+
+    def _is_settled(self, each: Uncommitted) -> bool:
+        """Whether a partition is committed, or this leader cannot commit it any more."""
+        try:
+            log = self._replicas.log(each.topic, each.partition_index)
+        except KafkaError as error:
+            each.answer["error_code"] = error.code
+            return True
+        return log.high_watermark >= each.required
+
+    def on_expiration(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`: what is not committed has timed out."""
+        for each in self._uncommitted:
+            each.answer["error_code"] = RequestTimedOutError.code
+
+    def on_complete(self) -> None:
+        """As `cordwood.purgatory.purgatory.Operation`."""
+        if not self.answer.done():
+            self.answer.set_result(self._fields)

@@ -1,0 +1,104 @@
+"""The context of a request for its handler: the client, and the parts of the broker.
+
+Source: org.apache.kafka.common.requests.RequestContext, kafka.server.AuthHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cordwood.broker.authorizer import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
+from cordwood.broker.broker import Broker
+from cordwood.model.kafka_errors import ClusterAuthorizationError, GroupAuthorizationError
+from cordwood.network.api import Peer, Principal
+from cordwood.protocol.headers import RequestHeader
+
+
+class RequestContext:
+    """The context of one request: client, version, and authorization.
+
+    `broker` has the parts that serve the request.
+    """
+
+    __slots__ = ("api_version", "broker", "client_id", "peer")
+
+    def __init__(self, broker: Broker, header: RequestHeader, peer: Peer) -> None:
+        self.broker = broker
+        self.api_version = header.api_version
+        self.client_id = header.client_id
+        self.peer = peer
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client is connected to."""
+        return self.peer.listener
+
+    @property
+    def client_host(self) -> str:
+        """The client's address."""
+        return self.peer.host
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of the client."""
+        return self.peer.principal
+
+    # ---- authorization
+
+    def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may perform an operation on a resource."""
+        peer = self.peer
+        return self.broker.authorizer.authorize(
+            peer.principal, peer.host, operation, resource_type, name
+        )
+
+    def authorize_cluster(self, operation: Operation) -> bool:
+        """Whether the client may perform an operation on the cluster."""
+        return self.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def require_cluster(self, operation: Operation) -> None:
+        """Checks that the client may perform an operation on the cluster.
+
+        Raises:
+            ClusterAuthorizationError: it may not; the dispatcher answers the whole request with it.
+
+        Source: AuthHelper.authorizeClusterOperation.
+        """
+        if not self.authorize_cluster(operation):
+            raise ClusterAuthorizationError("Cluster authorization failed.")
+
+    def require_group(self, operation: Operation, group_id: str) -> None:
+        """Checks that the client may perform an operation on a group.
+
+        Raises:
+            GroupAuthorizationError: it may not; the dispatcher answers the whole request so.
+        """
+        if not self.authorize(operation, ResourceType.GROUP, group_id):
+            raise GroupAuthorizationError("Group authorization failed.")
+
+    def authorize_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may perform an operation on at least one resource of a type."""
+        peer = self.peer
+        return self.broker.authorizer.authorize_by_resource_type(
+            peer.principal, peer.host, operation, resource_type
+        )
+
+    def authorized(
+        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+    ) -> set[str]:
+        """Those of `names` that the client may perform the operation on.
+
+        Source: AuthHelper.filterByAuthorized.
+        """
+        return {name for name in names if self.authorize(operation, resource_type, name)}
+
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
+        """The operations that the client may perform on a resource, as bits by their numbers.
+
+        Source: AuthHelper.authorizedOperations; KIP-430.
+        """
+        return sum(
+            1 << operation
+            for operation in OPERATIONS[resource_type]
+            if self.authorize(operation, resource_type, name)
+        )

@@ -1,0 +1,122 @@
+"""Plain values that a round is made of, and that its tasks answer with.
+
+They need no compiled code: the owner of a log passes them to tasks in other processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeGuard
+
+from cordwood.model.errors import (
+    CordwoodError,
+    CorruptError,
+    EngineError,
+    NoSpaceError,
+    StagingError,
+)
+
+#: What a task may take of memory for a batch, where nothing says less: no honest one is larger.
+BATCH_BYTES_MAX = (1 << 31) - 1
+#: What a task may always take for one.
+BATCH_BYTES_MIN = 16 << 20
+
+_KINDS: dict[str, type[CordwoodError]] = {
+    "no space": NoSpaceError,
+    "staging": StagingError,
+    "engine": EngineError,
+    "corrupt": CorruptError,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSource:
+    """One segment to read: its file, and how many bytes of it are valid.
+
+    `next_base_offset` is the base of the segment after it, exclusive bound of its offsets.
+    """
+
+    path: str
+    base_offset: int
+    next_base_offset: int
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRecord:
+    """The newest data of an active producer, from the producer state.
+
+    `last_data_offset` is None when only a marker of that producer is known.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_data_offset: int | None
+
+
+@dataclass(slots=True)
+class Discarded:
+    """How many records went, by reason."""
+
+    superseded: int = 0
+    tombstone: int = 0
+    aborted: int = 0
+    marker: int = 0
+    unkeyed: int = 0
+
+    def plus(self, other: Discarded) -> Discarded:
+        """The sum of both."""
+        mine, theirs = asdict(self), asdict(other)
+        return Discarded(**{reason: mine[reason] + theirs[reason] for reason in mine})
+
+
+@dataclass(slots=True)
+class Manifest:
+    """The result of a rewrite: sizes of the staged files, and counts for the report.
+
+    `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
+    of the transactions behind the group, from which an interrupted round continues.
+    """
+
+    base_offset: int
+    token: str
+    log_bytes: int = 0
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+    transaction_index_bytes: int = 0
+    bytes_before: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    batches_before: int = 0
+    batches_after: int = 0
+    unchanged: bool = False
+    after: list[Any] = field(default_factory=list)
+    discarded: Discarded = field(default_factory=Discarded)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Manifest:
+        """The inverse of `to_json`."""
+        return cls(**(value | {"discarded": Discarded(**value["discarded"])}))
+
+
+def failure_to_json(error: Exception) -> dict[str, Any]:
+    """A task's error as it travels; what the log's owner makes of it depends on its kind."""
+    system = [error.errno, error.strerror, str(error.filename)] if _is_of_system(error) else None
+    kind = next((kind for kind, known in _KINDS.items() if isinstance(error, known)), "")
+    return {"error": str(error), "kind": kind, "system": system}
+
+
+def failure_from_json(value: dict[str, Any]) -> CordwoodError | OSError:
+    """The inverse of `failure_to_json`, as far as it goes."""
+    if value["system"] is not None:
+        return OSError(*value["system"])
+    return _KINDS.get(value["kind"], CordwoodError)(value["error"])
+
+
+def _is_of_system(error: Exception) -> TypeGuard[OSError]:
+    return isinstance(error, OSError) and error.errno is not None

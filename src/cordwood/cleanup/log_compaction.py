@@ -1,0 +1,204 @@
+"""One compaction round over one log: the input of its tasks, and how it is divided.
+
+A round is a plain value that travels to tasks as JSON, is written to the journal before anything is
+touched, and is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, LastRecord, SegmentSource
+from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.storage.append.payload import decompressed_bytes_max
+from cordwood.storage.filesystem import FileFacts
+
+# With space for fewer segments than this, no task begins a group before its last is in place.
+_ROOMY = 64
+# No record of magic 2 takes less: a length, attributes, two deltas, two lengths and a count.
+_RECORD_BYTES_MIN = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCompaction:
+    """A round over one partition.
+
+    `segments` are those of [0, first uncleanable offset), ascending; `groups` their base offsets,
+    a tuple a group. Groups before `groups_done` are in place already, and `before` is the state of
+    the transactions behind them. `attempt` marks what the tasks of one run stage, so that those of
+    a run that was killed are not taken for them. A task writes no group that takes more than
+    `space_max` bytes, with `one_at_a_time` begins none before the one before it is in place, works
+    through at most `throttle_bytes` a second, with `verify` reads back what it wrote, and
+    refuses a batch that takes more than `batch_bytes_max` of memory.
+    """
+
+    name: str
+    directory: str
+    now_ms: int
+    first_dirty: int
+    first_uncleanable: int
+    delete_retention_ms: int
+    index_interval_bytes: int
+    segment_bytes: int
+    legacy_horizon_ms: int
+    segments: tuple[SegmentSource, ...]
+    groups: tuple[tuple[int, ...], ...]
+    producers: tuple[LastRecord, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    model: FileFacts
+    seed: int
+    attempt: str = ""
+    space_max: int | None = None
+    one_at_a_time: bool = False
+    throttle_bytes: int | None = None
+    verify: bool = False
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    groups_done: int = 0
+    before: list[Any] = field(default_factory=lambda: [[], []])
+
+    @property
+    def dirty(self) -> tuple[SegmentSource, ...]:
+        """The segments with offsets at or above the first dirty one."""
+        return tuple(s for s in self.segments if s.next_base_offset > self.first_dirty)
+
+    @property
+    def clean(self) -> tuple[SegmentSource, ...]:
+        """The segments with offsets below the first dirty one; one may be in both sections."""
+        return tuple(s for s in self.segments if s.base_offset < self.first_dirty)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its segments."""
+        return sum(s.size_bytes for s in self.segments)
+
+    def group(self, number: int) -> tuple[SegmentSource, ...]:
+        """The segments of a group."""
+        bases = set(self.groups[number])
+        return tuple(s for s in self.segments if s.base_offset in bases)
+
+    def in_directory(self, directory: Path) -> LogCompaction:
+        """The same round where the partition's directory is now: it may have been moved."""
+        return replace(
+            self,
+            directory=str(directory),
+            segments=tuple(
+                replace(s, path=str(directory / Path(s.path).name)) for s in self.segments
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the journal and for tasks."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LogCompaction:
+        """The inverse of `to_json`."""
+        return cls(
+            **value
+            | {
+                "segments": tuple(SegmentSource(**s) for s in value["segments"]),
+                "groups": tuple(tuple(g) for g in value["groups"]),
+                "producers": tuple(LastRecord(**p) for p in value["producers"]),
+                "aborted": tuple(AbortedTransaction(**a) for a in value["aborted"]),
+                "model": FileFacts(**value["model"]),
+            }
+        )
+
+
+def limited(
+    compaction: LogCompaction,
+    *,
+    attempt: str,
+    free_bytes: int,
+    space_max: int | None = None,
+    throttle_bytes: int | None = None,
+    verify: bool = False,
+) -> LogCompaction:
+    """A round as one attempt at it runs, within these bounds.
+
+    Args:
+        compaction: as it was planned.
+        attempt: in the names of what its tasks stage; no other attempt has it.
+        free_bytes: the free space of the file system.
+        space_max: how many bytes it may take for a while.
+        throttle_bytes: how many bytes a second its tasks may work through.
+        verify: read back what is written.
+    """
+    return replace(
+        compaction,
+        attempt=attempt,
+        space_max=space_max,
+        one_at_a_time=space_max is not None or free_bytes < _ROOMY * compaction.segment_bytes,
+        throttle_bytes=throttle_bytes,
+        verify=verify,
+    )
+
+
+def records_max(segments: Sequence[SegmentSource]) -> int:
+    """An upper bound of the records in `segments`, from offsets and, if plain, sizes alone."""
+    return sum(max(0, s.next_base_offset - s.base_offset) for s in segments)
+
+
+def prepare_compaction(
+    captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int
+) -> LogCompaction:
+    """The round that a plan over a captured log stands for.
+
+    Aborted transactions that begin behind the round are left out, and so are those that ended below
+    the log start offset: Kafka's cleaner takes their data for committed.
+
+    Source: org.apache.kafka.storage.internals.log.LocalLog.collectAbortedTransactions.
+    """
+    view = captured.view
+    config = view.config
+    return LogCompaction(
+        name=str(view.topic_partition),
+        directory=str(captured.directory),
+        now_ms=now_ms,
+        first_dirty=plan.first_dirty,
+        first_uncleanable=plan.first_uncleanable,
+        delete_retention_ms=config.delete_retention_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        segment_bytes=config.segment_bytes,
+        legacy_horizon_ms=plan.legacy_horizon_ms,
+        segments=tuple(s for s in captured.sources if s.base_offset < plan.first_uncleanable),
+        groups=plan.groups,
+        producers=tuple(
+            LastRecord(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_data_offset=entry.last_offset if entry.last_offset >= 0 else None,
+            )
+            for entry in captured.producers
+        ),
+        aborted=tuple(
+            e
+            for e in captured.aborted
+            if e.last_offset >= view.log_start_offset and e.first_offset < plan.first_uncleanable
+        ),
+        model=captured.model,
+        seed=seed,
+        batch_bytes_max=decompressed_bytes_max(config.max_message_bytes),
+    )
+
+
+def split_by_bytes(
+    segments: Sequence[SegmentSource], parts: int
+) -> list[tuple[SegmentSource, ...]]:
+    """Consecutive segments in at most `parts` chunks of about the same number of bytes."""
+    total = sum(s.size_bytes for s in segments)
+    chunks: list[list[SegmentSource]] = [[]]
+    done = 0
+    for segment in segments:
+        # A segment belongs to the chunk that holds its middle byte.
+        wanted = int((done + segment.size_bytes / 2) * parts / max(total, 1))
+        if chunks[-1] and wanted >= len(chunks):
+            chunks.append([])
+        chunks[-1].append(segment)
+        done += segment.size_bytes
+    return [tuple(chunk) for chunk in chunks if chunk]

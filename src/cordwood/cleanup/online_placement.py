@@ -1,0 +1,110 @@
+"""Commits rewritten groups to a running log, in parallel with appends and reads.
+
+There is no journal: after a crash the loader finishes or undoes the group it finds half done, by
+Kafka's own rules, and the next round begins at the cleaner's checkpoint again.
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, UnifiedLog.replaceSegments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from cordwood.cleanup.commit import StalePlanError, staged_files
+from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
+
+_log = logging.getLogger(__name__)
+
+
+class OnlinePlacement:
+    """A `Placement` in a running log."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        sources: Sequence[LogSegment],
+        *,
+        truncation_count: int,
+        require_wanted: Callable[[], None],
+        prefix: str = "",
+    ) -> None:
+        """Prepares for one round.
+
+        Args:
+            log: that is cleaned.
+            sources: the segments that the round was planned on.
+            truncation_count: the log's at that moment; another says that it was cut off since.
+            require_wanted: raises if the round must not continue.
+            prefix: of what is logged.
+        """
+        self._log = log
+        self._sources = {segment.base_offset: segment for segment in sources}
+        self._truncation_count = truncation_count
+        self._require_wanted = require_wanted
+        self._prefix = prefix
+
+    def require_wanted(self) -> None:
+        """As `Placement.require_wanted`."""
+        self._require_wanted()
+
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+        """As `Placement.place`; a group of which retention has taken every source is dropped.
+
+        Raises:
+            StalePlanError: the log was cut off since the round was planned, or a source is another
+                segment than the one that was rewritten.
+            StorageError: the disk refused, or the log was closed.
+        """
+        group = compaction.groups[number]
+        self._tell(compaction, [self._sources[base] for base in group], group[0])
+        staged = staged_files(compaction, manifest)
+        with self._log.lock:
+            segments = self._log.segments
+            left = [base for base in group if segments.contains(base)]
+            if self._log.truncation_count != self._truncation_count or any(
+                segments.get(base) is not self._sources[base] for base in left
+            ):
+                raise StalePlanError(
+                    f"{compaction.name}: its segments {list(group)} have changed since the round "
+                    "was planned"
+                )
+            old = [self._sources[base] for base in left]
+            segment = self._log.replace_segments(staged, left) if left else None
+        if segment is None:
+            for path in staged.paths().values():
+                self._log.context.fs.remove(path)
+            return
+        _log.info(
+            "%sSwapping in cleaned segment %s for segment(s) %s in log %s",
+            self._prefix,
+            segment,
+            old,
+            self._log,
+        )
+
+    def _tell(
+        self, compaction: LogCompaction, sources: Sequence[LogSegment], base_offset: int
+    ) -> None:
+        """Logs for each source how tombstones of magic 0 and 1 are treated."""
+        modified = {s.base_offset: s.modified_ns // 1_000_000 for s in compaction.segments}
+        for source in sources:
+            modified_ms = modified[source.base_offset]
+            retains = modified_ms > compaction.legacy_horizon_ms
+            _log.info(
+                "%sCleaning %s in log %s into %s with an upper bound deletion horizon %s computed "
+                "from the segment last modified time of %s,%s deletes.",
+                self._prefix,
+                source,
+                compaction.name,
+                base_offset,
+                compaction.legacy_horizon_ms,
+                modified_ms,
+                "retaining" if retains else "discarding",
+            )
+
+    def end(self) -> None:
+        """There is nothing to forget."""

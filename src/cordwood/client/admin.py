@@ -1,0 +1,502 @@
+"""Calls that look after a cluster: topics, configs, quotas, log directories.
+
+Each asks the broker and turns its answer into plain values; error codes become errors.
+
+Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import BrokerEndpoint
+from cordwood.client.errors import NotSupportedError, require
+from cordwood.model.config_resolver import Level
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import ZERO_UUID
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+"""Kinds of config resources (ConfigResource.Type)."""
+
+SET, DELETE = 0, 1
+"""What is done to a setting (AlterConfigOp.OpType)."""
+
+CONFIG_SOURCES: Mapping[int, str] = {level.code: level.kafka_name for level in Level}
+"""Where a setting comes from (DescribeConfigsResponse.ConfigSource)."""
+
+
+class PartitionFacts(NamedTuple):
+    """A partition and its replicas; no leader is -1. `elr` is None if the broker returns none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+
+
+class TopicFacts(NamedTuple):
+    """A topic and its partitions, in order."""
+
+    name: str
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: tuple[PartitionFacts, ...]
+
+
+class ClusterFacts(NamedTuple):
+    """The brokers, by id; `fenced` are the ids of those that serve nobody."""
+
+    cluster_id: str | None
+    controller: int
+    nodes: tuple[BrokerEndpoint, ...]
+    fenced: frozenset[int] = frozenset()
+
+
+class Synonym(NamedTuple):
+    """A place that would set a config if those before it did not."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+class ConfigFacts(NamedTuple):
+    """A config's value and where it comes from."""
+
+    name: str
+    value: str | None
+    source: str
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: tuple[Synonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        """True if nobody has set it."""
+        return self.source == "DEFAULT_CONFIG"
+
+
+class ReplicaFacts(NamedTuple):
+    """A replica in a log directory; sizes in bytes."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirFacts:
+    """A broker's log directory; `error_code` 0 for one that works."""
+
+    path: str
+    error_code: int
+    replicas: Mapping[TopicPartition, ReplicaFacts] = field(default_factory=dict)
+
+
+class GroupFacts(NamedTuple):
+    """A group in a list of groups."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    kind: str
+
+
+class Reassignment(NamedTuple):
+    """Replicas on their way in and out."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""(entity type, name) pairs; None stands for the default entity."""
+
+
+class Admin:
+    """The administrator's calls, on a cluster that the caller closes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    # ---- the cluster
+
+    def describe_cluster(self, *, include_fenced: bool = False) -> ClusterFacts:
+        """Its id and its brokers, which calls to one of them need."""
+        fields: dict[str, Any] = {"include_fenced_brokers": include_fenced}
+        if include_fenced and not self._cluster.supports("describe_cluster", 2):
+            raise NotSupportedError(
+                "Including fenced broker endpoints is not supported with version 1"
+            )
+        answer = self._cluster.call("describe_cluster", fields, name="listNodes")
+        require(answer.error_code, answer.error_message)
+        nodes = tuple(
+            BrokerEndpoint(int(b.broker_id), b.host, b.port, b.rack) for b in answer.brokers
+        )
+        self._cluster.learn(list(nodes))
+        fenced = {int(b.broker_id) for b in answer.brokers if getattr(b, "is_fenced", False)}
+        return ClusterFacts(answer.cluster_id, int(answer.controller_id), nodes, frozenset(fenced))
+
+    def groups(self) -> list[GroupFacts]:
+        """All groups of all brokers."""
+        found = []
+        for node in self.describe_cluster().nodes:
+            answer = self._cluster.call("list_groups", {}, node_id=node.id)
+            require(answer.error_code)
+            found += [
+                GroupFacts(
+                    group.group_id,
+                    group.protocol_type,
+                    getattr(group, "group_state", ""),
+                    getattr(group, "group_type", ""),
+                )
+                for group in answer.groups
+            ]
+        return found
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Makes the cluster forget a broker."""
+        answer = self._cluster.call("unregister_broker", {"broker_id": broker_id})
+        require(answer.error_code, answer.error_message)
+
+    def describe_log_dirs(self, broker_id: int) -> list[LogDirFacts]:
+        """The log directories of a broker and what is in them."""
+        answer = self._cluster.call("describe_log_dirs", {"topics": None}, node_id=broker_id)
+        require(getattr(answer, "error_code", 0))
+        return [
+            LogDirFacts(
+                path=result.log_dir,
+                error_code=int(result.error_code),
+                replicas={
+                    TopicPartition(topic.name, p.partition_index): ReplicaFacts(
+                        p.partition_size, p.offset_lag, p.is_future_key
+                    )
+                    for topic in result.topics
+                    for p in topic.partitions
+                },
+            )
+            for result in answer.results
+        ]
+
+    # ---- topics
+
+    def topics(
+        self, names: Sequence[str] | None = None, *, create: bool = False
+    ) -> list[TopicFacts]:
+        """All topics, or those named; brokers and leaders are learnt on the way.
+
+        `create` allows a broker that does so to create those that are not there.
+
+        Raises:
+            RefusedError: a topic that was named is not there.
+        """
+        wanted = None if names is None else [{"name": name} for name in names]
+        fields = {"topics": wanted, "allow_auto_topic_creation": create}
+        answer = self._cluster.call("metadata", fields, name="listTopics")
+        self._cluster.learn(
+            [BrokerEndpoint(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers]
+        )
+        found = []
+        for topic in answer.topics:
+            if names is not None:
+                require(topic.error_code)
+            found.append(_topic_facts(topic, topic.partitions))
+        return found
+
+    def topics_by_id(self, ids: Sequence[UUID]) -> list[TopicFacts]:
+        """The topics of those ids."""
+        answer = self._cluster.call(
+            "metadata",
+            {"topics": [{"topic_id": one, "name": None} for one in ids]},
+            name="describeTopics",
+        )
+        for topic in answer.topics:
+            require(topic.error_code)
+        return [_topic_facts(topic, topic.partitions) for topic in answer.topics]
+
+    def describe_topics(
+        self, names: Sequence[str], *, partitions_max: int = 2000
+    ) -> list[TopicFacts]:
+        """The topics named, with eligible leader replicas if the broker returns them.
+
+        `partitions_max` is how many partitions an answer may hold; more than one is asked for then.
+
+        Raises:
+            RefusedError: a topic is not there.
+        """
+        if not self._cluster.supports("describe_topic_partitions"):
+            return self.topics(names)
+        found: dict[str, TopicFacts] = {}
+        cursor: dict[str, object] | None = None
+        while True:
+            answer = self._cluster.call(
+                "describe_topic_partitions",
+                {
+                    "topics": [{"name": name} for name in sorted(names)],
+                    "response_partition_limit": partitions_max,
+                    "cursor": cursor,
+                },
+                name="describeTopicPartitions",
+            )
+            for topic in answer.topics:
+                require(topic.error_code)
+                earlier = found.get(topic.name)
+                facts = _topic_facts(topic, topic.partitions)
+                if earlier is not None:
+                    facts = facts._replace(partitions=earlier.partitions + facts.partitions)
+                found[topic.name] = facts
+            if answer.next_cursor is None:
+                return list(found.values())
+            cursor = {
+                "topic_name": answer.next_cursor.topic_name,
+                "partition_index": answer.next_cursor.partition_index,
+            }
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Creates a topic; what is None the cluster decides."""
+        fields = {
+            "name": name,
+            "num_partitions": -1 if assignment or partitions is None else partitions,
+            "replication_factor": (
+                -1 if assignment or replication_factor is None else replication_factor
+            ),
+            "assignments": [
+                {"partition_index": partition, "broker_ids": list(brokers)}
+                for partition, brokers in (assignment or {}).items()
+            ],
+            "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
+        }
+        answer = self._cluster.call("create_topics", {"topics": [fields], "timeout_ms": 30_000})
+        for topic in answer.topics:
+            require(topic.error_code, topic.error_message)
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Deletes topics."""
+        fields = {
+            "topics": [{"name": name} for name in names],
+            "topic_names": list(names),
+            "timeout_ms": 30_000,
+        }
+        answer = self._cluster.call("delete_topics", fields)
+        for result in answer.responses:
+            require(result.error_code, getattr(result, "error_message", None))
+
+    def create_partitions(
+        self, counts: Mapping[str, int], assignments: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Raises the number of partitions of each topic to the one given."""
+        wanted = (
+            None
+            if assignments is None
+            else [{"broker_ids": list(brokers)} for brokers in assignments]
+        )
+        fields = {
+            "topics": [
+                {"name": name, "count": count, "assignments": wanted}
+                for name, count in counts.items()
+            ],
+            "timeout_ms": 30_000,
+        }
+        answer = self._cluster.call("create_partitions", fields)
+        for result in answer.results:
+            require(result.error_code, result.error_message)
+
+    def reassignments(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Reassignment]:
+        """The reassignments in progress among those partitions."""
+        wanted = by_topic(partitions)
+        if not wanted:
+            return {}
+        fields = {
+            "topics": [{"name": t, "partition_indexes": p} for t, p in wanted.items()],
+            "timeout_ms": 30_000,
+        }
+        try:
+            answer = self._cluster.call("list_partition_reassignments", fields)
+        except NotSupportedError:
+            return {}
+        require(answer.error_code, answer.error_message)
+        return {
+            TopicPartition(topic.name, p.partition_index): Reassignment(
+                tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+            )
+            for topic in answer.topics
+            for p in topic.partitions
+        }
+
+    # ---- configs
+
+    def describe_configs(
+        self,
+        kind: int,
+        name: str,
+        *,
+        include_synonyms: bool = True,
+        keys: Sequence[str] | None = None,
+    ) -> list[ConfigFacts]:
+        """The configs of a resource with these keys, or all, in the broker's order."""
+        return self.describe_all_configs(
+            kind, [name], include_synonyms=include_synonyms, keys=keys
+        )[name]
+
+    def describe_all_configs(
+        self,
+        kind: int,
+        names: Sequence[str],
+        *,
+        include_synonyms: bool = True,
+        keys: Sequence[str] | None = None,
+    ) -> dict[str, list[ConfigFacts]]:
+        """The configs of several resources with these keys, or all; only one broker is named."""
+        if not names:
+            return {}
+        node = int(names[0]) if kind in {BROKER, BROKER_LOGGER} and names[0] else None
+        if node is not None:
+            self.describe_cluster()
+        fields = {
+            "resources": [
+                {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+                for name in names
+            ],
+            "include_synonyms": include_synonyms,
+        }
+        answer = self._cluster.call("describe_configs", fields, node_id=node)
+        found = {}
+        for result in answer.results:
+            require(result.error_code, result.error_message)
+            found[result.resource_name] = [_config_facts(config) for config in result.configs]
+        return found
+
+    def alter_configs(
+        self, kind: int, name: str, changes: Sequence[tuple[str, int, str | None]]
+    ) -> None:
+        """Changes configs of a resource: (name, `SET` or `DELETE`, value)."""
+        node = int(name) if kind in {BROKER, BROKER_LOGGER} and name else None
+        if node is not None:
+            self.describe_cluster()
+        fields = {
+            "resources": [
+                {
+                    "resource_type": kind,
+                    "resource_name": name,
+                    "configs": [
+                        {"name": key, "config_operation": operation, "value": value}
+                        for key, operation, value in changes
+                    ],
+                }
+            ]
+        }
+        answer = self._cluster.call("incremental_alter_configs", fields, node_id=node)
+        for result in answer.responses:
+            require(result.error_code, result.error_message)
+
+    def config_resources(self, kind: int) -> list[str]:
+        """The names of the resources of a kind that have configs."""
+        version = 0 if kind == CLIENT_METRICS else 1
+        if not self._cluster.supports("list_config_resources", version):
+            raise NotSupportedError("The node does not support LIST_CONFIG_RESOURCES")
+        answer = self._cluster.call("list_config_resources", {"resource_types": [kind]})
+        require(answer.error_code)
+        return [resource.resource_name for resource in answer.config_resources]
+
+    def describe_client_quotas(
+        self, components: Sequence[tuple[str, int, str | None]]
+    ) -> list[tuple[QuotaEntity, dict[str, float]]]:
+        """Quotas of exactly those kinds of entities: (type, 0 name | 1 default | 2 any, name)."""
+        fields = {
+            "components": [
+                {"entity_type": kind, "match_type": match, "match": name}
+                for kind, match, name in components
+            ],
+            "strict": True,
+        }
+        answer = self._cluster.call("describe_client_quotas", fields)
+        require(answer.error_code, answer.error_message)
+        return [
+            (
+                tuple((part.entity_type, part.entity_name) for part in entry.entity),
+                {value.key: value.value for value in entry.values},
+            )
+            for entry in answer.entries or ()
+        ]
+
+    def alter_client_quotas(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
+        """Sets quotas of an entity, or takes those away whose value is None."""
+        fields = {
+            "entries": [
+                {
+                    "entity": [{"entity_type": k, "entity_name": name} for k, name in entity],
+                    "ops": [
+                        {"key": key, "value": value or 0.0, "remove": value is None}
+                        for key, value in changes.items()
+                    ],
+                }
+            ]
+        }
+        answer = self._cluster.call("alter_client_quotas", fields)
+        for entry in answer.entries:
+            require(entry.error_code, entry.error_message)
+
+
+def _topic_facts(topic: Any, partitions: Iterable[Any]) -> TopicFacts:
+    facts = [
+        PartitionFacts(
+            p.partition_index,
+            int(p.leader_id),
+            p.leader_epoch,
+            tuple(int(r) for r in p.replica_nodes),
+            tuple(int(r) for r in p.isr_nodes),
+            _ids(getattr(p, "eligible_leader_replicas", None)),
+            _ids(getattr(p, "last_known_elr", None)),
+        )
+        for p in partitions
+    ]
+    return TopicFacts(
+        topic.name,
+        None if topic.topic_id == ZERO_UUID else topic.topic_id,
+        topic.is_internal,
+        tuple(sorted(facts, key=lambda p: p.partition)),
+    )
+
+
+def _ids(given: Iterable[int] | None) -> tuple[int, ...] | None:
+    return None if given is None else tuple(int(one) for one in given)
+
+
+def _config_facts(config: Any) -> ConfigFacts:
+    return ConfigFacts(
+        config.name,
+        config.value,
+        CONFIG_SOURCES.get(config.config_source, "UNKNOWN"),
+        config.is_sensitive,
+        config.read_only,
+        tuple(
+            Synonym(s.name, s.value, CONFIG_SOURCES.get(s.source, "UNKNOWN"))
+            for s in config.synonyms
+        ),
+    )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, as requests hold them."""
+    found: dict[str, list[int]] = {}
+    for tp in partitions:
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return found

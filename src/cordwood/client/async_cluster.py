@@ -1,0 +1,239 @@
+"""The asyncio client of a cluster: carries out the effects of `client.core` in an event loop.
+
+Calls may run at the same time; those to one broker share its connection and are pipelined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from cordwood.client.core import (
+    BrokerEndpoint,
+    ClientCore,
+    ClientSettings,
+    Close,
+    Effect,
+    Exchange,
+    Once,
+    Open,
+    Pause,
+    Resolve,
+    Steps,
+    Versions,
+    Warn,
+    resolve_addresses,
+)
+from cordwood.client.errors import ClientError, DisconnectedError, TimedOutError
+from cordwood.client.wire import Answer, Request, Wire
+from cordwood.model.clock import Clock, SystemClock
+
+T = TypeVar("T")
+
+
+class _Connection(asyncio.Protocol):
+    """A connection on which any number of requests wait for their answers."""
+
+    def __init__(self, client_id: str) -> None:
+        self._wire = Wire(client_id)
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "TCP connections have this transport"
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            answers = self._wire.receive(data)
+        except DisconnectedError as error:
+            self._fail(error)
+            return
+        for answer in answers:
+            waiting = self._waiting.pop(answer.correlation_id, None)
+            # A cancelled call no longer waits.
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(DisconnectedError("the broker closed the connection"))
+
+    def close(self) -> None:
+        """Closes the connection: requests that wait fail with DisconnectedError."""
+        self._fail(DisconnectedError("the client closed the connection"))
+
+    async def exchange(self, request: Request, *, timeout_s: float) -> Any:
+        if self._transport is None:
+            raise DisconnectedError("the broker closed the connection")
+        correlation_id, data = self._wire.send(request)
+        self._transport.write(data)
+        if not request.is_answered:
+            return None
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = waiting
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await waiting
+        except TimeoutError as error:
+            raise TimedOutError(f"Call timed out: no answer after {timeout_s:.0f} s") from error
+        finally:
+            self._waiting.pop(correlation_id, None)
+        return answer.read()
+
+    def _fail(self, error: DisconnectedError) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+        self._waiting.clear()
+
+
+class AsyncCluster:
+    """Connections to the brokers of one cluster, opened when first needed; for one event loop.
+
+    Used as `async with AsyncCluster(...)`, which resolves the addresses.
+    """
+
+    def __init__(self, settings: ClientSettings, *, warn: Warn, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._warn = warn
+        self._clock = clock or SystemClock()
+        self._core = ClientCore(settings, (), warn=warn, clock=self._clock)
+        self._connections: dict[int, _Connection] = {}
+        self._shared: dict[int, asyncio.Task[Any]] = {}
+
+    async def __aenter__(self) -> Self:
+        """Resolves the addresses; connects to none yet.
+
+        Raises:
+            BadAddressError: `bootstrap_servers` holds no address that can be resolved.
+        """
+        steps = resolve_addresses(self.settings.bootstrap_servers, warn=self._warn)
+        addresses = await self._run(steps)
+        self._core = ClientCore(self.settings, addresses, warn=self._warn, clock=self._clock)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        tasks = list(self._shared.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    async def call(
+        self,
+        api: str,
+        fields: Mapping[str, Any],
+        *,
+        node_id: int | None = None,
+        version_max: int | None = None,
+        is_answered: bool = True,
+        timeout_ms: int | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Sends a request and waits for the answer, as `ClientCore.call` describes."""
+        return await self._run(
+            self._core.call(
+                api,
+                fields,
+                node_id=node_id,
+                version_max=version_max,
+                is_answered=is_answered,
+                timeout_ms=timeout_ms,
+                name=name,
+            )
+        )
+
+    async def versions(self, node_id: int) -> Versions:
+        """The lowest and highest version, both inclusive, of each API that a broker serves."""
+        return await self._run(self._core.versions(node_id))
+
+    async def supports(self, api: str, version: int = 0) -> bool:
+        """True if the broker that answers next serves that version of the API."""
+        return await self._run(self._core.supports(api, version))
+
+    def learn(self, nodes: Sequence[BrokerEndpoint]) -> None:
+        """Replaces the known brokers by those of an answer."""
+        self._core.learn(nodes)
+
+    async def _run(self, steps: Steps[T]) -> T:
+        try:
+            effect = next(steps)
+            while True:
+                try:
+                    result = await self._carry_out(effect)
+                except ClientError as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(result)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    async def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case Exchange():
+                return await self._exchange(effect)
+            case Open():
+                return await self._open(effect)
+            case Close():
+                connection = self._connections.pop(effect.connection, None)
+                if connection is not None:
+                    connection.close()
+            case Pause():
+                await asyncio.sleep(effect.seconds)
+            case Once():
+                return await self._once(effect)
+            case Resolve():
+                return await _resolve(effect)
+        return None
+
+    async def _exchange(self, effect: Exchange) -> Any:
+        connection = self._connections.get(effect.connection)
+        if connection is None:
+            # Another call found it broken and closed it.
+            raise DisconnectedError("the client closed the connection")
+        return await connection.exchange(effect.request, timeout_s=effect.timeout_s)
+
+    async def _open(self, effect: Open) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(effect.timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self.settings.client_id), effect.ip, effect.port
+                )
+        except OSError:
+            # TimeoutError is one of them.
+            return False
+        self._connections[effect.connection] = connection
+        return True
+
+    async def _once(self, effect: Once) -> Any:
+        task = self._shared.get(effect.key)
+        if task is None:
+            task = asyncio.create_task(self._run(effect.steps))
+            self._shared[effect.key] = task
+            task.add_done_callback(lambda _: self._shared.pop(effect.key))
+        # When one call is cancelled, the others that share the task still wait for it.
+        return await asyncio.shield(task)
+
+
+async def _resolve(effect: Resolve) -> str | None:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(effect.host, effect.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    return str(found[0][4][0])

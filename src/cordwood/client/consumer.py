@@ -1,0 +1,264 @@
+"""Reads records of partitions that were assigned, from positions of its own.
+
+Source: org.apache.kafka.clients.consumer.internals.FetchCollector, CompletedFetch,
+OffsetFetcher; KIP-98 (aborted transactions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.offsets import LATEST, Offsets
+from cordwood.format.control_record import ControlType, parse_control_key
+from cordwood.format.record_batch import Record, RecordBatch, iter_batches
+from cordwood.model.clock import Clock, SystemClock, pause
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+_FETCH_BYTES_MAX = 52_428_800
+_PARTITION_BYTES_MAX = 1_048_576
+_WAIT_MAX_MS = 500
+_RETRY_S = 0.1
+_METADATA_CODES = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class NoOffsetError(ClientError):
+    """A position outside a partition's offsets, where nothing says what to do then."""
+
+    java_class = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
+
+
+class ConsumedRecord(NamedTuple):
+    """A record as it was read; `timestamp_type` is Kafka's word for it."""
+
+    partition: TopicPartition
+    record: Record
+    timestamp_type: str
+
+
+@dataclass(slots=True)
+class _Place:
+    """A partition's leader, id and next offset."""
+
+    leader: int
+    topic_id: UUID | None
+    position: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Consumer:
+    """Reads assigned partitions; `reset` is `EARLIEST`, `LATEST` or None for an error."""
+
+    cluster: Cluster
+    isolation: int = READ_UNCOMMITTED
+    reset: int | None = LATEST
+    check_crcs: bool = True
+    clock: Clock = field(default_factory=SystemClock)
+    _places: dict[TopicPartition, _Place] = field(default_factory=dict)
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Reads these partitions from now on: from an offset, `EARLIEST` or `LATEST`.
+
+        Raises:
+            RefusedError: a topic or partition is not there.
+        """
+        self._places = {}
+        moments = {tp: at for tp, at in positions.items() if at < 0}
+        found = self._offsets_at(moments)
+        leaders = Offsets(self.cluster).leaders(positions) if positions else {}
+        ids = self._topic_ids(positions)
+        for leader, partitions in leaders.items():
+            for tp in partitions:
+                position = found.get(tp, positions[tp])
+                self._places[tp] = _Place(leader, ids[tp.topic], position)
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset after the last record given, of each partition."""
+        return {tp: place.position for tp, place in self._places.items()}
+
+    def poll(self, timeout_ms: int) -> list[ConsumedRecord]:
+        """The next records, waiting for one as long as `timeout_ms` and no longer."""
+        end = self.clock.monotonic_s() + timeout_ms / 1000
+        while True:
+            left_ms = max(0, int((end - self.clock.monotonic_s()) * 1000))
+            records = self._fetch(min(left_ms, _WAIT_MAX_MS))
+            if records or self.clock.monotonic_s() >= end:
+                return records
+            if not self._places:
+                pause(min(_RETRY_S, left_ms / 1000))
+
+    def _fetch(self, wait_ms: int) -> list[ConsumedRecord]:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp, place in self._places.items():
+            by_leader.setdefault(place.leader, []).append(tp)
+        found: list[ConsumedRecord] = []
+        for leader, partitions in by_leader.items():
+            answer = self.cluster.call(
+                "fetch",
+                self._request(partitions, wait_ms),
+                node_id=leader,
+                timeout_ms=self.cluster.settings.request_timeout_ms + wait_ms,
+            )
+            if answer.error_code:
+                raise RefusedError(int(answer.error_code))
+            for topic, data in self._answered(answer):
+                found += self._take(TopicPartition(topic, data.partition_index), data)
+        # Each partition has its turn to come first.
+        for leader in by_leader:
+            self._rotate(leader)
+        return found
+
+    def _request(self, partitions: Iterable[TopicPartition], wait_ms: int) -> dict[str, Any]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(
+                {
+                    "partition": tp.partition,
+                    "current_leader_epoch": -1,
+                    "fetch_offset": self._places[tp].position,
+                    "partition_max_bytes": _PARTITION_BYTES_MAX,
+                }
+            )
+        return {
+            "replica_id": -1,
+            "max_wait_ms": wait_ms,
+            "min_bytes": 1,
+            "max_bytes": _FETCH_BYTES_MAX,
+            "isolation_level": self.isolation,
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [
+                {
+                    "topic": topic,
+                    "topic_id": next(
+                        place.topic_id for tp, place in self._places.items() if tp.topic == topic
+                    ),
+                    "partitions": data,
+                }
+                for topic, data in topics.items()
+            ],
+        }
+
+    def _answered(self, answer: Any) -> Iterator[tuple[str, Any]]:
+        names = {place.topic_id: tp.topic for tp, place in self._places.items()}
+        for topic in answer.responses:
+            name = getattr(topic, "topic", None) or names.get(getattr(topic, "topic_id", None))
+            if name is not None:
+                for data in topic.partitions:
+                    yield name, data
+
+    def _take(self, tp: TopicPartition, data: Any) -> list[ConsumedRecord]:
+        place = self._places.get(tp)
+        if place is None:
+            return []
+        code = int(data.error_code)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._start_anew(tp, place)
+        elif code in _METADATA_CODES:
+            pause(_RETRY_S)
+            self._find_leader(tp, place)
+        elif code:
+            raise RefusedError(code)
+        elif data.records:
+            return list(self._records(tp, place, bytes(data.records), data))
+        return []
+
+    def _records(
+        self, tp: TopicPartition, place: _Place, raw: bytes, data: Any
+    ) -> Iterator[ConsumedRecord]:
+        waiting = sorted(
+            ((t.first_offset, t.producer_id) for t in data.aborted_transactions or ()),
+            reverse=True,
+        )
+        aborted: set[int] = set()
+        for _, batch in iter_batches(raw):
+            if batch.next_offset <= place.position:
+                continue
+            if self.check_crcs and isinstance(batch, RecordBatch):
+                batch.require_valid()
+            if isinstance(batch, RecordBatch) and self._is_hidden(batch, waiting, aborted):
+                place.position = batch.next_offset
+                continue
+            for record in batch.records():
+                if record.offset >= place.position:
+                    place.position = record.offset + 1
+                    yield ConsumedRecord(tp, record, batch.timestamp_type)
+            place.position = max(place.position, batch.next_offset)
+
+    def _is_hidden(
+        self, batch: RecordBatch, waiting: list[tuple[int, int]], aborted: set[int]
+    ) -> bool:
+        header = batch.header
+        if self.isolation == READ_COMMITTED and header.has_producer_id:
+            while waiting and waiting[-1][0] <= header.last_offset:
+                aborted.add(waiting.pop()[1])
+            if header.is_control:
+                if _is_abort(batch):
+                    aborted.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in aborted:
+                return True
+        return header.is_control
+
+    def _start_anew(self, tp: TopicPartition, place: _Place) -> None:
+        if self.reset is None:
+            raise NoOffsetError(
+                "Fetch position FetchPosition is out of range, and no reset policy is configured: "
+                f"{{{tp}={place.position}}}"
+            )
+        place.position = self._offsets_at({tp: self.reset})[tp]
+
+    def _find_leader(self, tp: TopicPartition, place: _Place) -> None:
+        try:
+            leaders = Offsets(self.cluster).leaders([tp])
+        except RefusedError:
+            return
+        (place.leader,) = leaders
+        place.topic_id = self._topic_ids([tp])[tp.topic]
+
+    def _offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = {}
+        offsets = Offsets(self.cluster).list_offsets(moments, isolation=self.isolation)
+        for tp, offset in offsets.items():
+            if isinstance(offset, RefusedError):
+                raise offset
+            found[tp] = offset
+        return found
+
+    def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID | None]:
+        names = sorted({tp.topic for tp in partitions})
+        if not names:
+            return {}
+        return {topic.name: topic.topic_id for topic in Admin(self.cluster).topics(names)}
+
+    def _rotate(self, leader: int) -> None:
+        first = next((tp for tp, place in self._places.items() if place.leader == leader), None)
+        if first is not None and len(self._places) > 1:
+            self._places[first] = self._places.pop(first)
+
+
+def _is_abort(batch: RecordBatch) -> bool:
+    records = batch.records()
+    return bool(records) and parse_control_key(records[0].key or b"") is ControlType.ABORT

@@ -1,0 +1,341 @@
+"""What a client does to reach a cluster, without I/O: addresses, brokers, versions, retries.
+
+A call is a generator of effects. A shell carries out each effect and sends its result back, or
+throws the `ClientError` with which it failed; the generator returns the call's result. The same
+generators run under `client.cluster` (blocking) and `client.async_cluster` (asyncio).
+
+Source: org.apache.kafka.clients.ClientUtils, NetworkClient, admin.KafkaAdminClient.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+from cordwood import __version__
+from cordwood.client.errors import (
+    BadAddressError,
+    ClientError,
+    DisconnectedError,
+    NotSupportedError,
+    RefusedError,
+    TimedOutError,
+    require,
+)
+from cordwood.client.wire import Request
+from cordwood.model.clock import Clock
+from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.apis import APIS
+from cordwood.protocol.headers import API_VERSIONS
+
+API_TIMEOUT_MS = 60_000
+REQUEST_TIMEOUT_MS = 30_000
+_BACKOFF_FIRST_S = 0.05
+_BACKOFF_MAX_S = 1.0
+_API_VERSIONS_VERSION = 3
+
+_KEYS: Mapping[str, int] = {api.module: key for key, api in APIS.items()}
+ADDRESS = re.compile(r"(?:.*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+"""A host and a port (Utils.getPort)."""
+
+Warn = Callable[[str], None]
+Versions = Mapping[int, tuple[int, int]]
+"""The lowest and highest version, both inclusive, of each API that a broker serves."""
+
+
+class BrokerEndpoint(NamedTuple):
+    """Where a broker listens; an id below 0 is a bootstrap address with an unknown broker."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Address(NamedTuple):
+    """A bootstrap address as given, and its IP address."""
+
+    host: str
+    ip: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """How to reach the cluster; times in ms.
+
+    `name` is the client in warnings, such as `AdminClient clientId=adminclient-1`.
+    """
+
+    bootstrap_servers: str
+    client_id: str = "adminclient-1"
+    name: str = "AdminClient clientId=adminclient-1"
+    api_timeout_ms: int = API_TIMEOUT_MS
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+
+    def named(self, name: str) -> ClientSettings:
+        """The same, with another name in warnings."""
+        return replace(self, name=name)
+
+
+# ---- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Look a host up. Result: its first IP address, None if there is none."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open a TCP connection, to be known by the number `connection`. Result: whether it opened."""
+
+    connection: int
+    ip: str
+    port: int
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Send a request. Result: the answer's message, None where none is to come.
+
+    Fails with TimedOutError or DisconnectedError.
+    """
+
+    connection: int
+    request: Request
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a connection. Result: None."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait. Result: None."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Run `steps`; calls that ask for the same key meanwhile share the run. Result: theirs."""
+
+    key: int
+    steps: Generator[Effect, Any, Any]
+
+
+Effect = Resolve | Open | Exchange | Close | Pause | Once
+T = TypeVar("T")
+Steps = Generator[Effect, Any, T]
+
+
+def resolve_addresses(text: str, *, warn: Warn) -> Steps[list[Address]]:
+    """The addresses of `host:port,...` that can be resolved.
+
+    Raises:
+        BadAddressError: one has no port, or none can be resolved.
+    """
+    found = []
+    for url in (part.strip() for part in text.split(",")):
+        if not url:
+            continue
+        match = ADDRESS.fullmatch(url)
+        if match is None:
+            raise BadAddressError(f"Invalid url in bootstrap.servers: {url}")
+        host, port = match[1], int(match[2])
+        ip = yield Resolve(host, port)
+        if ip is None:
+            warn(
+                f"Couldn't resolve server {url} from bootstrap.servers as DNS resolution "
+                f"failed for {host}"
+            )
+        else:
+            found.append(Address(host, ip, port))
+    if not found:
+        raise BadAddressError("No resolvable bootstrap urls given in bootstrap.servers")
+    return found
+
+
+def api_name(key: int) -> str | None:
+    """An API's name as Kafka writes it, such as `DescribeConfigs`; None if it is unknown."""
+    api = APIS.get(key)
+    return None if api is None else api.name
+
+
+class ClientCore:
+    """The brokers of one cluster, which of them are connected, and calls that find their broker.
+
+    Invariant: every node of `_connections` has an entry in `_versions`.
+    """
+
+    def __init__(
+        self, settings: ClientSettings, addresses: Sequence[Address], *, warn: Warn, clock: Clock
+    ) -> None:
+        self.settings = settings
+        self._addresses = addresses
+        self._warn = warn
+        self._clock = clock
+        self._connections: dict[int, int] = {}
+        self._connections_opened = 0
+        self._versions: dict[int, Versions] = {}
+        self._nodes: dict[int, BrokerEndpoint] = {}
+
+    def deadline(self) -> float:
+        """The end of a call that begins now, on the monotonic clock."""
+        return self._clock.monotonic_s() + self.settings.api_timeout_ms / 1000
+
+    def is_past(self, deadline: float) -> bool:
+        """True once `deadline` is reached."""
+        return self._clock.monotonic_s() >= deadline
+
+    def learn(self, nodes: Sequence[BrokerEndpoint]) -> None:
+        """Replaces the known brokers by those of an answer."""
+        self._nodes = {node.id: node for node in nodes}
+
+    def call(
+        self,
+        api: str,
+        fields: Mapping[str, Any],
+        *,
+        node_id: int | None = None,
+        version_max: int | None = None,
+        is_answered: bool = True,
+        timeout_ms: int | None = None,
+        name: str | None = None,
+    ) -> Steps[Any]:
+        """Sends a request to `node_id`, or to any broker, and returns the answer.
+
+        A closed connection is opened again. `name` is the call in errors.
+
+        Raises:
+            TimedOutError: no broker could be reached, or none answered.
+            DisconnectedError: the connection ended, and the call's time is over.
+            NotSupportedError: the broker has no version of the API in common with this client.
+            RefusedError: no broker with the id `node_id` is known.
+        """
+        deadline = self.deadline()
+        timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
+        while True:
+            node = yield from self.connected(node_id, deadline, name or _java_name(api))
+            connection = self._connections[node]
+            version = self._version(node, api, version_max)
+            request = Request(_KEYS[api], version, fields, is_answered)
+            try:
+                return (yield Exchange(connection, request, timeout_s))
+            except (DisconnectedError, TimedOutError):
+                yield from self._drop(node, connection)
+                if self.is_past(deadline):
+                    raise
+                yield Pause(_BACKOFF_FIRST_S)
+
+    def connected(self, node_id: int | None, deadline: float, name: str) -> Steps[int]:
+        """Connects to a broker, and returns its id; below 0 is a bootstrap address.
+
+        Raises:
+            TimedOutError: none could be reached by the deadline.
+        """
+        backoff = _BACKOFF_FIRST_S
+        while True:
+            for node, host, ip, port in self._candidates(node_id):
+                is_connected = node in self._connections or (
+                    yield Once(node, self._connect(node, host, ip, port))
+                )
+                if is_connected:
+                    return node
+            if self.is_past(deadline):
+                raise TimedOutError(f"Timed out waiting for a node assignment. Call: {name}")
+            yield Pause(backoff)
+            backoff = min(backoff * 2, _BACKOFF_MAX_S)
+
+    def versions(self, node_id: int) -> Steps[Versions]:
+        """The versions of the APIs that a broker serves."""
+        yield from self.connected(node_id, self.deadline(), "apiVersions")
+        return self._versions[node_id]
+
+    def supports(self, api: str, version: int = 0) -> Steps[bool]:
+        """True if the broker that answers next serves that version of the API."""
+        node = yield from self.connected(None, self.deadline(), "listNodes")
+        low, high = self._versions[node].get(_KEYS[api], (0, -1))
+        return low <= version <= high or version < low <= high
+
+    def _version(self, node: int, api: str, version_max: int | None) -> int:
+        low, high = self._versions[node].get(_KEYS[api], (0, -1))
+        known = APIS[_KEYS[api]]
+        usable = [
+            version
+            for version in range(known.min_version, known.max_version + 1)
+            if low <= version <= high and (version_max is None or version <= version_max)
+        ]
+        if not usable:
+            raise NotSupportedError(f"The node does not support {api.upper()}")
+        return max(usable)
+
+    def _candidates(self, node_id: int | None) -> list[tuple[int, str, str, int]]:
+        """Ids with the host to show and where they listen, the connected ones first."""
+        if node_id is not None and node_id >= 0:
+            node = self._nodes.get(node_id)
+            if node is None:
+                raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, f"Node {node_id} is not known")
+            return [(node.id, node.host, node.host, node.port)]
+        wanted = [
+            (-1 - index, address.host, address.ip, address.port)
+            for index, address in enumerate(self._addresses)
+            if node_id is None or node_id == -1 - index
+        ]
+        return sorted(wanted, key=lambda entry: entry[0] not in self._connections)
+
+    def _connect(self, node: int, host: str, ip: str, port: int) -> Steps[bool]:
+        timeout_s = self.settings.request_timeout_ms / 1000
+        self._connections_opened += 1
+        connection = self._connections_opened
+        if not (yield Open(connection, ip, port, timeout_s)):
+            shown = f"/{ip}" if host == ip else f"{host}/{ip}"
+            self._warn(
+                f"[{self.settings.name}] Connection to node {node} ({shown}:{port}) could not "
+                "be established. Node may not be available."
+            )
+            return False
+        try:
+            answer = yield Exchange(connection, _VERSIONS_REQUEST, timeout_s)
+            require(answer.error_code)
+        except (DisconnectedError, TimedOutError):
+            yield Close(connection)
+            return False
+        except ClientError:
+            yield Close(connection)
+            raise
+        self._versions[node] = {
+            int(entry.api_key): (int(entry.min_version), int(entry.max_version))
+            for entry in answer.api_keys
+        }
+        self._connections[node] = connection
+        return True
+
+    def _drop(self, node: int, connection: int) -> Steps[None]:
+        # Another call may have connected to the node again meanwhile.
+        if self._connections.get(node) == connection:
+            del self._connections[node]
+        yield Close(connection)
+
+
+_VERSIONS_REQUEST = Request(
+    API_VERSIONS,
+    _API_VERSIONS_VERSION,
+    {"client_software_name": "cordwood", "client_software_version": __version__},
+)
+
+
+def _java_name(api: str) -> str:
+    first, *rest = api.split("_")
+    return first + "".join(part.capitalize() for part in rest)

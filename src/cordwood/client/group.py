@@ -1,0 +1,248 @@
+"""A member of a classic consumer group: joins, divides partitions, commits, leaves.
+
+One thread does all: heartbeats go out while records are asked for.
+
+Source: org.apache.kafka.clients.consumer.internals.ConsumerCoordinator, AbstractCoordinator,
+RangeAssignor; KIP-62, KIP-394.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cordwood.client.admin import Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer import ConsumedRecord, Consumer
+from cordwood.client.consumer_protocol import (
+    assignment,
+    parse_assignment,
+    parse_subscription,
+    subscription,
+)
+from cordwood.client.coordinator import committed_offsets, find_coordinator
+from cordwood.client.errors import require
+from cordwood.client.offsets import LATEST
+from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+
+SESSION_TIMEOUT_MS = 45_000
+REBALANCE_TIMEOUT_MS = 300_000
+_HEARTBEAT_S = 3.0
+_COMMIT_S = 5.0
+_PROTOCOL = "range"
+_NOT_COORDINATOR = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+_REJOIN = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
+)
+
+
+def assign_by_range(
+    members: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """Partitions by member: of each topic a range, those with more coming first.
+
+    `members` are the topics of each member, `partitions` the number of partitions of each topic.
+    """
+    found: dict[str, list[TopicPartition]] = {member: [] for member in members}
+    for topic in sorted(partitions):
+        subscribed = sorted(member for member, topics in members.items() if topic in topics)
+        if not subscribed:
+            continue
+        share, extra = divmod(partitions[topic], len(subscribed))
+        begin = 0
+        for index, member in enumerate(subscribed):
+            end = begin + share + (1 if index < extra else 0)
+            found[member] += [TopicPartition(topic, number) for number in range(begin, end)]
+            begin = end
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupConsumer:
+    """Reads what the group assigns to this member; `topics` names those to read."""
+
+    cluster: Cluster
+    consumer: Consumer
+    group_id: str
+    topics: Callable[[], Sequence[str]]
+    auto_commit: bool = True
+    clock: Clock = field(default_factory=SystemClock)
+    _coordinator: int | None = None
+    _member_id: str = ""
+    _generation: int = -1
+    _heard_s: float = 0.0
+    _committed_s: float = 0.0
+    _given: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def poll(self, timeout_ms: int) -> list[ConsumedRecord]:
+        """The next records of the partitions that are this member's."""
+        now = self.clock.monotonic_s()
+        if self._generation < 0:
+            self._join()
+        elif now >= self._heard_s + _HEARTBEAT_S:
+            self._heartbeat()
+        if self.auto_commit and now >= self._committed_s + _COMMIT_S:
+            self._commit(self._given)
+            self._committed_s = now
+        records = self.consumer.poll(timeout_ms)
+        self._given = self.consumer.positions
+        return records
+
+    def close(self, unread: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits the next offsets (`unread` if records were not used), and leaves the group."""
+        if self._generation < 0 or self._coordinator is None:
+            return
+        if self.auto_commit:
+            self._commit({**self._given, **(unread or {})})
+        self._call(
+            "leave_group",
+            {
+                "group_id": self.group_id,
+                "member_id": self._member_id,
+                "members": [
+                    {
+                        "member_id": self._member_id,
+                        "group_instance_id": None,
+                        "reason": "the consumer is being closed",
+                    }
+                ],
+            },
+        )
+        self._generation = -1
+
+    def _call(self, api: str, fields: Mapping[str, Any], *, timeout_ms: int | None = None) -> Any:
+        if self._coordinator is None:
+            self._coordinator = find_coordinator(self.cluster, self.group_id)
+        return self.cluster.call(api, fields, node_id=self._coordinator, timeout_ms=timeout_ms)
+
+    def _join(self) -> None:
+        while True:
+            topics = sorted(self.topics())
+            answer = self._call(
+                "join_group",
+                {
+                    "group_id": self.group_id,
+                    "session_timeout_ms": SESSION_TIMEOUT_MS,
+                    "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+                    "member_id": self._member_id,
+                    "group_instance_id": None,
+                    "protocol_type": "consumer",
+                    "protocols": [{"name": _PROTOCOL, "metadata": subscription(topics)}],
+                },
+                timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
+            )
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = answer.member_id
+            elif self._must_retry(int(answer.error_code)):
+                continue
+            elif self._sync(answer):
+                return
+
+    def _sync(self, joined: Any) -> bool:
+        self._member_id = joined.member_id
+        assignments: dict[str, list[TopicPartition]] = {}
+        if joined.leader == joined.member_id:
+            assignments = self._divide(joined.members)
+        answer = self._call(
+            "sync_group",
+            {
+                "group_id": self.group_id,
+                "generation_id": joined.generation_id,
+                "member_id": joined.member_id,
+                "group_instance_id": None,
+                "protocol_type": "consumer",
+                "protocol_name": joined.protocol_name,
+                "assignments": [
+                    {"member_id": member, "assignment": assignment(partitions)}
+                    for member, partitions in assignments.items()
+                ],
+            },
+            timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
+        )
+        if self._must_retry(int(answer.error_code)):
+            return False
+        self._generation = joined.generation_id
+        self._heard_s = self._committed_s = self.clock.monotonic_s()
+        self._begin(parse_assignment(answer.assignment))
+        return True
+
+    def _divide(self, members: Sequence[Any]) -> dict[str, list[TopicPartition]]:
+        subscriptions = {m.member_id: parse_subscription(m.metadata) for m in members}
+        wanted = sorted({topic for topics in subscriptions.values() for topic in topics})
+        known = {topic.name: len(topic.partitions) for topic in Admin(self.cluster).topics()}
+        return assign_by_range(
+            subscriptions, {topic: known[topic] for topic in wanted if topic in known}
+        )
+
+    def _begin(self, partitions: Sequence[TopicPartition]) -> None:
+        committed = committed_offsets(self.cluster, self.group_id, partitions)
+        reset = LATEST if self.consumer.reset is None else self.consumer.reset
+        self.consumer.assign({tp: committed.get(tp, reset) for tp in partitions})
+        self._given = self.consumer.positions
+
+    def _heartbeat(self) -> None:
+        answer = self._call(
+            "heartbeat",
+            {
+                "group_id": self.group_id,
+                "generation_id": self._generation,
+                "member_id": self._member_id,
+                "group_instance_id": None,
+            },
+        )
+        self._heard_s = self.clock.monotonic_s()
+        if self._must_retry(int(answer.error_code)):
+            if self.auto_commit:
+                self._commit(self._given)
+            self._join()
+
+    def _must_retry(self, code: int) -> bool:
+        """Whether to join again; forgets what the coordinator has forgotten."""
+        if code in _NOT_COORDINATOR:
+            self._coordinator = None
+        elif code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
+        if code in _NOT_COORDINATOR | _REJOIN:
+            self._generation = -1
+            return True
+        require(code)
+        return False
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if not offsets:
+            return
+        ids = {topic.name: topic.topic_id for topic in Admin(self.cluster).topics()}
+        self._call(
+            "offset_commit",
+            {
+                "group_id": self.group_id,
+                "generation_id_or_member_epoch": self._generation,
+                "member_id": self._member_id,
+                "group_instance_id": None,
+                "topics": [
+                    {
+                        "name": topic,
+                        "topic_id": ids.get(topic),
+                        "partitions": [
+                            {
+                                "partition_index": number,
+                                "committed_offset": offsets[TopicPartition(topic, number)],
+                                "committed_leader_epoch": -1,
+                                "committed_metadata": "",
+                            }
+                            for number in numbers
+                        ],
+                    }
+                    for topic, numbers in by_topic(offsets).items()
+                ],
+            },
+        )

@@ -1,0 +1,210 @@
+"""Calls about consumer groups: what there are, who is in them, and what they have committed.
+
+Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3.0), DescribeConsumerGroupsHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cordwood.client.admin import Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer_protocol import parse_assignment
+from cordwood.client.coordinator import find_coordinator
+from cordwood.client.core import BrokerEndpoint
+from cordwood.client.errors import NotSupportedError, RefusedError, require
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+
+_CONSUMER = "consumer"
+
+
+class Member(NamedTuple):
+    """A member of a group; epochs are None for a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
+    is_upgraded: bool | None = None
+
+
+class Group(NamedTuple):
+    """A group as its coordinator describes it; epochs are None for a classic group."""
+
+    group_id: str
+    kind: str
+    state: str
+    assignor: str
+    coordinator: BrokerEndpoint
+    members: tuple[Member, ...]
+    epoch: int | None = None
+    target_epoch: int | None = None
+
+
+class Groups:
+    """Calls about groups, on a cluster that the caller closes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def describe(self, group_id: str) -> Group:
+        """A group, whichever protocol it uses.
+
+        Raises:
+            RefusedError: there is no such group.
+        """
+        node_id = find_coordinator(self._cluster, group_id)
+        nodes = {node.id: node for node in Admin(self._cluster).describe_cluster().nodes}
+        node = nodes[node_id]
+        try:
+            answer = self._cluster.call(
+                "consumer_group_describe", {"group_ids": [group_id]}, node_id=node_id
+            )
+        except NotSupportedError:
+            return self._describe_classic(group_id, node)
+        (found,) = answer.groups
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return self._describe_classic(group_id, node)
+        require(found.error_code, found.error_message)
+        return Group(
+            group_id,
+            "Consumer",
+            found.group_state,
+            found.assignor_name,
+            node,
+            tuple(_member(member) for member in found.members),
+            found.group_epoch,
+            found.assignment_epoch,
+        )
+
+    def _describe_classic(self, group_id: str, node: BrokerEndpoint) -> Group:
+        answer = self._cluster.call("describe_groups", {"groups": [group_id]}, node_id=node.id)
+        (found,) = answer.groups
+        require(found.error_code, getattr(found, "error_message", None))
+        if found.group_state == "Dead" and not found.protocol_type:
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if found.protocol_type not in {"", _CONSUMER}:
+            raise RefusedError(
+                -1,
+                f"GroupId {group_id} is not a consumer group ({found.protocol_type}).",
+            )
+        return Group(
+            group_id,
+            "Classic",
+            found.group_state,
+            found.protocol_data,
+            node,
+            tuple(
+                Member(
+                    member.member_id,
+                    getattr(member, "group_instance_id", None),
+                    member.client_id,
+                    member.client_host,
+                    tuple(parse_assignment(member.member_assignment)),
+                )
+                for member in found.members
+            ),
+        )
+
+    def delete(self, group_id: str) -> None:
+        """Deletes a group that has no members."""
+        answer = self._cluster.call(
+            "delete_groups",
+            {"groups_names": [group_id]},
+            node_id=find_coordinator(self._cluster, group_id),
+        )
+        for result in answer.results:
+            require(result.error_code)
+
+    def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commits offsets in the name of a group without members."""
+        if not offsets:
+            return
+        answer = self._cluster.call(
+            "offset_commit",
+            {
+                "group_id": group_id,
+                "generation_id_or_member_epoch": -1,
+                "member_id": "",
+                "topics": [
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {
+                                "partition_index": number,
+                                "committed_offset": offsets[TopicPartition(topic, number)],
+                                "committed_leader_epoch": -1,
+                                "committed_metadata": "",
+                            }
+                            for number in numbers
+                        ],
+                    }
+                    for topic, numbers in by_topic(offsets).items()
+                ],
+            },
+            node_id=find_coordinator(self._cluster, group_id),
+            version_max=9,
+        )
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                require(partition.error_code)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> tuple[RefusedError | None, dict[TopicPartition, RefusedError | None]]:
+        """Forgets committed offsets: the error of the whole request, and those of partitions."""
+        answer = self._cluster.call(
+            "offset_delete",
+            {
+                "group_id": group_id,
+                "topics": [
+                    {
+                        "name": topic,
+                        "partitions": [{"partition_index": number} for number in numbers],
+                    }
+                    for topic, numbers in by_topic(partitions).items()
+                ],
+            },
+            node_id=find_coordinator(self._cluster, group_id),
+        )
+        if answer.error_code:
+            error = RefusedError(int(answer.error_code))
+            return error, dict.fromkeys(partitions, error)
+        found = {
+            TopicPartition(topic.name, p.partition_index): (
+                RefusedError(int(p.error_code)) if p.error_code else None
+            )
+            for topic in answer.topics
+            for p in topic.partitions
+        }
+        return next((error for error in found.values() if error is not None), None), found
+
+
+def _member(member: Any) -> Member:
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        _partitions(member.assignment),
+        _partitions(member.target_assignment),
+        member.member_epoch,
+        _is_upgraded(getattr(member, "member_type", -1)),
+    )
+
+
+def _is_upgraded(member_type: int) -> bool | None:
+    return None if member_type < 0 else member_type == 1
+
+
+def _partitions(assigned: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, int(number))
+        for topic in assigned.topic_partitions
+        for number in topic.partitions
+    )

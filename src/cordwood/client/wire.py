@@ -1,0 +1,110 @@
+"""The bytes of one connection to a broker: requests out, answers in. No I/O.
+
+Requests may be pipelined: a broker answers the requests of a connection in their order.
+
+Source: KIP-482 (request and response headers); org.apache.kafka.clients.NetworkClient.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cordwood.client.errors import DisconnectedError
+from cordwood.protocol.headers import API_VERSIONS
+from cordwood.protocol.messages import encode, read, request_codec, response_codec
+
+# A broker's own limit on a fetch is lower than this.
+_RESPONSE_BYTES_MAX = 1 << 30
+_SIZE = struct.Struct(">i")
+_HEADER = struct.Struct(">hhi")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to encode."""
+
+    api_key: int
+    version: int
+    fields: Mapping[str, Any]
+    is_answered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to `request` as it was received."""
+
+    correlation_id: int
+    request: Request
+    data: bytes
+
+    def read(self) -> Any:
+        """The answer's message.
+
+        Raises:
+            MalformedMessageError: the bytes are not such a message.
+        """
+        request = self.request
+        response = response_codec(request.api_key, request.version)
+        # An ApiVersions answer has the oldest header in every version (KIP-511).
+        has_tags = response.is_flexible and request.api_key != API_VERSIONS
+        start = _SIZE.size + (1 if has_tags else 0)
+        return read(response, self.data, start)
+
+
+class Wire:
+    """Frames and correlation ids of one connection.
+
+    Invariant: `_pending` holds the requests that wait for an answer, in the order of sending.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        name = client_id.encode()
+        self._client_id = struct.pack(">h", len(name)) + name
+        self._correlation_id = 0
+        self._pending: deque[tuple[int, Request]] = deque()
+        self._received = bytearray()
+
+    def send(self, request: Request) -> tuple[int, bytes]:
+        """The correlation id of the request, and its bytes to send."""
+        codec = request_codec(request.api_key, request.version)
+        body = encode(codec, request.fields)
+        self._correlation_id += 1
+        header = _HEADER.pack(request.api_key, request.version, self._correlation_id)
+        header += self._client_id + (b"\0" if codec.is_flexible else b"")
+        if request.is_answered:
+            self._pending.append((self._correlation_id, request))
+        return self._correlation_id, _SIZE.pack(len(header) + len(body)) + header + body
+
+    def receive(self, data: bytes) -> list[Answer]:
+        """The answers that are complete once `data` has arrived.
+
+        Raises:
+            DisconnectedError: the bytes are no answer to the next request; close the connection.
+        """
+        self._received += data
+        answers = []
+        while len(self._received) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._received)
+            if not _SIZE.size <= size <= _RESPONSE_BYTES_MAX:
+                raise DisconnectedError(f"the broker announced an answer of {size} bytes")
+            end = _SIZE.size + size
+            if len(self._received) < end:
+                break
+            with memoryview(self._received) as view:
+                frame = bytes(view[_SIZE.size : end])
+            del self._received[:end]
+            answers.append(self._answer(frame))
+        return answers
+
+    def _answer(self, frame: bytes) -> Answer:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        if not self._pending:
+            raise DisconnectedError(f"the broker answered request {correlation_id}, not sent")
+        expected, request = self._pending.popleft()
+        if correlation_id != expected:
+            raise DisconnectedError(f"the broker answered request {correlation_id}, not {expected}")
+        return Answer(correlation_id, request, frame)

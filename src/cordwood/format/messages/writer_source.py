@@ -1,0 +1,238 @@
+"""The Python source of a function that writes one version of a message.
+
+Fields of fixed size that follow each other are written by one `struct` call.
+
+Source: org.apache.kafka.message.MessageDataGenerator.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cordwood.format.messages.primitives import CONTEXT, STRING_BYTES_MAX, WRITE_STEPS
+from cordwood.format.messages.schema import LAYOUTS, Field, MessageSchema
+from cordwood.format.messages.source import Source
+from cordwood.model.uuids import ZERO_UUID
+
+_NUMBERS: Final = frozenset(LAYOUTS) - {"uuid"}
+_MISSING: Final = object()
+
+
+class WriterSource:
+    """Writes the source of `write(out, values)`, which appends a message to a bytearray.
+
+    Structs are given as anything with the `get` of a mapping, with the fields by attribute name if
+    `by_attribute`, else by the schema's. A field that is left out has its default; one that is
+    nullable and whose schema names none is null. `context` has the values that the source names.
+    """
+
+    def __init__(self, schema: MessageSchema, version: int, *, by_attribute: bool) -> None:
+        self._version = version
+        self._is_flexible = version in schema.flexible
+        self._by_attribute = by_attribute
+        self.context: dict[str, Any] = {
+            **CONTEXT,
+            "EMPTY": {},
+            "MISSING": _MISSING,
+            "ZERO_UUID": ZERO_UUID,
+        }
+        self._source = Source("def write(out, values):")
+        self._out = "out"
+        # Fields of fixed size that are not written yet: type and expression.
+        self._pending: list[tuple[str, str]] = []
+        self._struct(schema.fields, "values")
+
+    def text(self) -> str:
+        """The source."""
+        return self._source.text()
+
+    # ---- structs
+
+    def _struct(self, fields: Sequence[Field], values: str) -> None:
+        """Writes the struct that the expression `values` gives; nothing is pending afterwards."""
+        get = self._source.name("get")
+        self._source.add(f"{get} = {values}.get")
+        here = [field for field in fields if self._version in field.versions]
+        for field in here:
+            if field.tag is None:
+                self._field(field, f"{get}({self._key(field)!r}, {self._default(field)})")
+        tagged = [field for field in here if field.tag is not None]
+        if self._is_flexible and not tagged:
+            self._pending.append(("B", "0"))
+        self._flush()
+        if self._is_flexible and tagged:
+            self._tags(sorted(tagged, key=lambda field: field.tag or 0), get)
+
+    def _key(self, field: Field) -> str:
+        return field.attribute if self._by_attribute else field.name
+
+    def _default(self, field: Field) -> str:
+        default = field.default
+        if default is None:
+            return "None"
+        if field.is_nullable(self._version) and field.default_text is None:
+            return "None"
+        if field.is_array:
+            return "()"
+        if field.kind == "struct":
+            return "EMPTY"
+        return "ZERO_UUID" if field.kind == "uuid" else repr(default)
+
+    def _tags(self, fields: Sequence[Field], get: str) -> None:
+        add, block, name = self._source.add, self._source.block, self._source.name
+        count, section, payload = name("count"), name("section"), name("payload")
+        add(f"{count} = 0", f'{section} = b""')
+        out = self._out
+        for field in fields:
+            value = name("value")
+            add(f"{value} = {get}({self._key(field)!r}, MISSING)")
+            with block(f"if {value} is not MISSING and {self._differs(field, value)}:"):
+                with block(f"if not {count}:"):
+                    add(f"{section} = bytearray()")
+                add(f"{count} += 1", f"{payload} = bytearray()")
+                self._out = payload
+                self._field(field, value)
+                self._flush()
+                self._out = out
+                add(f"write_uvarint({section}, {field.tag})")
+                add(f"write_uvarint({section}, len({payload}))")
+                add(f"{section} += {payload}")
+        add(f"{out}.append({count})", f"{out} += {section}")
+
+    def _differs(self, field: Field, value: str) -> str:
+        """The condition that a tagged field is not at its default."""
+        default = field.default
+        if default is None:
+            return f"{value} is not None"
+        if field.is_array or field.kind in {"bytes", "records"}:
+            null = f"{value} is None or " if field.is_nullable(self._version) else ""
+            return f"({null}len({value}))"
+        if field.kind == "struct":
+            name = self._source.name("defaults")
+            self.context[name] = self._defaults(field.fields)
+            return f"not is_default_struct({value}, {name})"
+        if field.kind == "uuid":
+            return f"{value} is not None and {value} != ZERO_UUID"
+        return f"{value} != {default!r}"
+
+    def _defaults(self, fields: Sequence[Field]) -> dict[str, Any]:
+        return {
+            self._key(field): self._defaults(field.fields)
+            if field.kind == "struct" and not field.is_array and field.default is not None
+            else field.default
+            for field in fields
+            if self._version in field.versions
+        }
+
+    # ---- fields
+
+    def _field(self, field: Field, value: str) -> None:
+        is_nullable = field.is_nullable(self._version)
+        if field.is_array:
+            self._array(field, value, is_nullable=is_nullable)
+        elif field.kind == "struct":
+            self._single_struct(field, value, is_nullable=is_nullable)
+        elif field.kind in LAYOUTS:
+            self._fixed(field.kind, value)
+        else:
+            self._text(field.kind, field.name, value, is_nullable=is_nullable)
+
+    def _fixed(self, kind: str, value: str) -> None:
+        if kind == "uuid":
+            value = f"({value} or ZERO_UUID).bytes"
+        self._pending.append((LAYOUTS[kind], value))
+
+    def _flush(self) -> None:
+        """Writes what is pending."""
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        if len(pending) == 1 and pending[0][0] == "B":
+            self._source.add(f"{self._out}.append({pending[0][1]})")
+            return
+        name = self._source.name("pack")
+        self.context[name] = struct.Struct(">" + "".join(code for code, _ in pending)).pack
+        self._source.add(f"{self._out} += {name}({', '.join(each for _, each in pending)})")
+
+    def _single_struct(self, field: Field, value: str, *, is_nullable: bool) -> None:
+        variable = self._source.name("struct")
+        self._flush()
+        self._source.add(f"{variable} = {value}")
+        if not is_nullable:
+            with self._source.block(f"if {variable} is None:"):
+                self._source.add(f'raise null_value_error("{field.name}")')
+            self._struct(field.fields, variable)
+            return
+        with self._source.block(f"if {variable} is None:"):
+            self._source.add(f"{self._out}.append({0xFF if field.tag is None else 0})")
+        with self._source.block("else:"):
+            self._source.add(f"{self._out}.append(1)")
+            self._struct(field.fields, variable)
+
+    def _text(self, kind: str, name: str, value: str, *, is_nullable: bool) -> None:
+        add, block = self._source.add, self._source.block
+        data, size = self._source.name("data"), self._source.name("size")
+        is_string = kind == "string"
+        add(f"{data} = {value}")
+        with block(f"if {data} is None:"):
+            if is_nullable:
+                add(f"{size} = -1", f'{data} = b""')
+            else:
+                add(f'raise null_value_error("{name}")')
+        with block("else:"):
+            if is_string:
+                add(f"{data} = {data}.encode()")
+            add(f"{size} = len({data})")
+            if is_string:
+                with block(f"if {size} > {STRING_BYTES_MAX}:"):
+                    add(f'raise long_value_error("{name}", {size})')
+        self._length(size, "h" if is_string else "i")
+        add(f"{self._out} += {data}")
+
+    def _length(self, variable: str, code: str) -> None:
+        """Writes a length, or a count, and what was pending."""
+        if not self._is_flexible:
+            self._pending.append((code, variable))
+            self._flush()
+            return
+        self._flush()
+        with self._source.block(f"if {variable} < 127:"):
+            self._source.add(f"{self._out}.append({variable} + 1)")
+        with self._source.block("else:"):
+            self._source.add(f"write_uvarint({self._out}, {variable} + 1)")
+
+    def _array(self, field: Field, value: str, *, is_nullable: bool) -> None:
+        add, block = self._source.add, self._source.block
+        items, count = self._source.name("items"), self._source.name("count")
+        add(f"{items} = {value}")
+        with block(f"if {items} is None:"):
+            if is_nullable:
+                add(f"{count} = -1", f"{items} = ()")
+            else:
+                add(f'raise null_value_error("{field.name}")')
+        with block("else:"):
+            with block(f"if type({items}) is not list:"):
+                add(f"{items} = iterated({items})")
+            add(f"{count} = len({items})")
+        self._length(count, "i")
+        with block(f"if {count} > 0:"):
+            if field.kind in _NUMBERS:
+                add(f'write_numbers({self._out}, {items}, "{LAYOUTS[field.kind]}")')
+            else:
+                self._elements(field, items, count)
+
+    def _elements(self, field: Field, items: str, count: str) -> None:
+        element = self._source.name("element")
+        with self._source.block(
+            f"for {element} in {items} if {count} < {WRITE_STEPS} or not is_pausing()"
+            f" else in_steps({items}, every={WRITE_STEPS}):"
+        ):
+            if field.kind == "struct":
+                self._struct(field.fields, element)
+            elif field.kind == "uuid":
+                self._fixed(field.kind, element)
+            else:
+                self._text(field.kind, f"{field.name} element", element, is_nullable=False)
+            self._flush()

@@ -1,0 +1,68 @@
+"""UUIDs of topics, directories and nodes: `uuid.UUID` everywhere, and the text that Kafka prints.
+
+Kafka has no null UUID. Its zero UUID, which stands for "none", is `ZERO_UUID`.
+
+Source: org.apache.kafka.common.Uuid.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+from cordwood.model.errors import CorruptError
+from cordwood.model.rng import Rng
+
+ZERO_UUID: Final = UUID(int=0)
+UUID_TEXT_SIZE: Final = 22
+
+_UUID_BYTES: Final = 16
+
+
+@lru_cache(maxsize=1 << 14)
+def uuid_of_bytes(data: bytes) -> UUID:
+    """The UUID of 16 bytes. Cached: the same few hundred topics are named in every request."""
+    return UUID(bytes=data)
+
+
+def uuid_text(uuid: UUID) -> str:
+    """A UUID as Kafka prints it: 22 characters of URL-safe base64.
+
+    Source: org.apache.kafka.common.Uuid.toString.
+    """
+    return base64.urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
+
+
+def uuid_texts(uuids: Iterable[UUID]) -> list[str]:
+    """UUIDs as Kafka prints them."""
+    return [uuid_text(each) for each in uuids]
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_uuid(text: str) -> UUID:
+    """The UUID that Kafka prints as `text`.
+
+    Raises:
+        CorruptError: it is not 22 characters of URL-safe base64.
+    """
+    try:
+        data = base64.urlsafe_b64decode(text + "==")
+    except ValueError:
+        data = b""
+    if len(text) != UUID_TEXT_SIZE or len(data) != _UUID_BYTES:
+        raise CorruptError(f"{text!r} is not a uuid of 22 characters")
+    return UUID(bytes=data)
+
+
+def fresh_uuid(rng: Rng) -> UUID:
+    """A new random UUID; as Kafka's, its text does not begin with a dash.
+
+    Source: org.apache.kafka.common.Uuid.randomUuid.
+    """
+    while True:
+        found = UUID(hex=rng.unique_id())
+        if not uuid_text(found).startswith("-"):
+            return found

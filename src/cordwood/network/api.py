@@ -1,0 +1,93 @@
+"""An API with its handler, and what a handler returns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from cordwood.storage.segment.batch_walk import FileRange
+
+C = TypeVar("C")
+"""The context of a request: what its handler knows beside the request."""
+
+Fields = Mapping[str, object]
+"""A response's fields, by name; versions that lack one leave it out."""
+
+Part = bytes | memoryview | FileRange
+
+
+class Encoded(NamedTuple):
+    """A response's body as it is sent: bytes, and ranges of files that need not be read."""
+
+    parts: Sequence[Part]
+
+
+Response = Fields | Encoded | Awaitable[Fields | Encoded | None] | None
+"""None: the request wants no answer (Produce with acks=0)."""
+
+
+class Parked(NamedTuple):
+    """An answer that waits for what other clients do; it is given up when its client has gone.
+
+    An answer that waits for work of this broker is a plain awaitable: the work is finished.
+    """
+
+    answer: Awaitable[Any]
+
+
+class Principal(NamedTuple):
+    """Who a client is. Source: KafkaPrincipal."""
+
+    type: str
+    name: str
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+"""A client whose connection is not authenticated."""
+
+
+class Peer:
+    """The other end of a connection; `software` is what the client says it is (KIP-511)."""
+
+    __slots__ = ("host", "listener", "name", "principal", "software")
+
+    def __init__(self, host: str, name: str, listener: str) -> None:
+        self.host = host
+        self.name = name
+        self.listener = listener
+        self.principal = ANONYMOUS
+        self.software = ("unknown", "unknown")
+
+
+def never(_context: object, _request: Any) -> bool:
+    """No request is long because of what it asks."""
+    return False
+
+
+def always(_context: object, _request: Any) -> bool:
+    """Every request may be long."""
+    return True
+
+
+INLINE_BYTES_MAX = 16 * 1024
+
+
+class Api(NamedTuple, Generic[C]):
+    """A served API, with the lowest and the highest version served, both inclusive.
+
+    `handle` gets the context of the request and the request. It runs in a turn of the event loop,
+    or in slices (`cordwood.network.slices`) if the request has
+    more than `inline_bytes_max` bytes or `is_long` says so; `is_long` runs in a turn. Equal
+    elements of the request's array `distinct` are read once. `parks` says that an awaitable which
+    `handle` returns is of the kind that `Parked` describes.
+    """
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    handle: Callable[[C, Any], Response]
+    parks: bool = False
+    inline_bytes_max: int = INLINE_BYTES_MAX
+    is_long: Callable[[C, Any], bool] = never
+    distinct: str = ""

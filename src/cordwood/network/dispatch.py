@@ -1,0 +1,238 @@
+"""From a request's bytes to its handler, and from the handler's answer to bytes.
+
+Source: kafka.server.KafkaApis, org.apache.kafka.common.requests.RequestContext.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import Any, Generic, TypeVar, cast
+
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.network.api import (
+    Api,
+    Encoded,
+    Fields,
+    Parked,
+    Part,
+    Peer,
+    Response,
+    never,
+)
+from cordwood.network.error_answers import error_answer
+from cordwood.network.request_errors import UnansweredRequestError, UnservedRequestError
+from cordwood.network.slices import Slices
+from cordwood.network.turns import TurnWatch
+from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
+from cordwood.protocol.messages import (
+    MalformedMessageError,
+    encoded,
+    read_request,
+    request_codec,
+    response_codec,
+)
+
+C = TypeVar("C")
+
+_log = logging.getLogger(__name__)
+
+_COPIED_BYTES_MAX = 1 << 20
+_NOTED_S = 0.001
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+
+
+@cache
+def _has_flexible_header(api_key: int, version: int) -> bool:
+    return request_codec(api_key, version).is_flexible
+
+
+class Dispatcher(Generic[C]):
+    """Has each request answered by the handler of its API."""
+
+    def __init__(
+        self,
+        apis: Mapping[int, Api[C]],
+        *,
+        context_of: Callable[[RequestHeader, Peer], C],
+        slices: Slices,
+        turns: TurnWatch,
+        request_done: Callable[[str, int, float], None],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        """Serves `apis`.
+
+        Args:
+            apis: the served APIs by key.
+            context_of: makes the context that a handler gets.
+            slices: runs long requests.
+            turns: learns which requests make a turn long.
+            request_done: called for each answered request with the API's name, the version, and the
+                time in seconds.
+            monotonic_s: returns the time in seconds; it advances while a handler runs.
+        """
+        self._apis = apis
+        self._context_of = context_of
+        self._slices = slices
+        self._turns = turns
+        self._request_done = request_done
+        self._monotonic_s = monotonic_s
+
+    def answer(self, frame: memoryview, peer: Peer) -> list[Part] | Awaitable[Any] | Parked | None:
+        """A request's response: a list of what is to be sent, or an awaitable of one.
+
+        Raises:
+            MalformedMessageError: the request cannot be read.
+            UnservedRequestError: it is not served.
+        """
+        header = parse_start(frame)
+        key, version = header.api_key, header.api_version
+        api = self._apis.get(key)
+        if api is None or not api.min_version <= version <= api.max_version:
+            if key == API_VERSIONS and api is not None:
+                return self._versions_of_old(api, header)
+            raise UnservedRequestError(
+                f"Received request for api with key {key} (version {version}), which is not served"
+            )
+        context = self._context_of(header, peer)
+        begun = self._monotonic_s()
+        if len(frame) > api.inline_bytes_max:
+            return self._in_slices(api, header, context, frame, begun)
+        request = self._read(api, header, frame)
+        if api.is_long is not never and api.is_long(context, request):
+            return self._in_slices(api, header, context, frame, begun)
+        response = self._handled(api, header, context, request)
+        if response is None or isinstance(response, Mapping | Encoded):
+            return self._finished(api, header, request, response, begun)
+        later = self._later(api, header, request, response, begun)
+        return Parked(later) if api.parks else later
+
+    def _read(self, api: Api[C], header: RequestHeader, frame: memoryview) -> Any:
+        at = header.body_at
+        if _has_flexible_header(api.key, header.api_version):
+            at = skip_tags(frame, at)
+        return read_request(api.key, header.api_version, frame, at, distinct=api.distinct)
+
+    def _handled(self, api: Api[C], header: RequestHeader, context: C, request: Any) -> Response:
+        """What the handler returns; an error in one request must not end the others."""
+        try:
+            return api.handle(context, request)
+        except Exception as error:
+            return self._failed(api, header, request, error)
+
+    def _in_slices(
+        self, api: Api[C], header: RequestHeader, context: C, frame: memoryview, begun: float
+    ) -> Awaitable[Parked | list[Part] | None]:
+        """The request is read, handled and answered in slices (`cordwood.network.slices`)."""
+        # A small one lies in a buffer that serves other connections soon.
+        kept = memoryview(bytes(frame)) if len(frame) < _COPIED_BYTES_MAX else frame
+
+        def work() -> Parked | Awaitable[list[Part] | None] | list[Part] | None:
+            request = self._read(api, header, kept)
+            response = self._handled(api, header, context, request)
+            if response is None or isinstance(response, Mapping | Encoded):
+                return self._finished(api, header, request, response, begun)
+            later = self._later(api, header, request, response, begun)
+            return Parked(later) if api.parks else later
+
+        return self._result_of(self._slices.run(work))
+
+    @staticmethod
+    async def _result_of(
+        work: Awaitable[Parked | Awaitable[list[Part] | None] | list[Part] | None],
+    ) -> Parked | list[Part] | None:
+        found = await work
+        return found if found is None or isinstance(found, Parked | list) else await found
+
+    async def _later(
+        self,
+        api: Api[C],
+        header: RequestHeader,
+        request: Any,
+        response: Awaitable[Fields | Encoded | None],
+        begun: float,
+    ) -> list[Part] | None:
+        try:
+            value = await response
+        except Exception as error:  # as above
+            value = self._failed(api, header, request, error)
+        return self._finished(api, header, request, value, begun)
+
+    def _finished(
+        self,
+        api: Api[C],
+        header: RequestHeader,
+        request: Any,
+        response: Fields | Encoded | None,
+        begun: float,
+    ) -> list[Part] | None:
+        """What is sent; a response that no message can hold becomes an error, as in Kafka."""
+        parts = None
+        if response is not None:
+            try:
+                parts = self._encoded(api, header, response)
+            except MalformedMessageError as error:
+                parts = self._encoded(api, header, self._failed(api, header, request, error))
+        seconds = self._monotonic_s() - begun
+        self._request_done(api.name, header.api_version, seconds)
+        if seconds > _NOTED_S:
+            self._turns.note(f"{api.name} of client {header.client_id}", seconds)
+        return parts
+
+    def _failed(self, api: Api[C], header: RequestHeader, request: Any, error: Exception) -> Fields:
+        """A response that has nothing but the error; raises it where a response cannot say it.
+
+        Source: kafka.server.RequestHandlerHelper.handleError.
+        """
+        if isinstance(error, UnansweredRequestError):
+            raise error
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            expected = isinstance(error, KafkaError | MalformedMessageError)
+            _log.error(
+                "Unexpected error handling %s version %s: %s",
+                api.name,
+                header.api_version,
+                error,
+                exc_info=None if expected else error,
+            )
+        answer = error_answer(api.key, header.api_version, request, code, str(error) or None)
+        if answer is None:
+            raise error
+        return answer
+
+    def _encoded(
+        self, api: Api[C], header: RequestHeader, response: Fields | Encoded
+    ) -> list[Part]:
+        version = header.api_version
+        if isinstance(response, Encoded):
+            body = list(response.parts)
+        else:
+            fields = cast("Mapping[str, Any]", response)
+            out = encoded(response_codec(api.key, version), fields)
+            # A large one is not copied.
+            body = [bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out)]
+        flexible = api.key != API_VERSIONS and _has_flexible_header(api.key, version)
+        size = 4 + flexible
+        for part in body:
+            size += len(part) if isinstance(part, bytes | memoryview) else part.size_bytes
+        head = _SIZE_AND_CORRELATION.pack(size, header.correlation_id) + (
+            b"\0" if flexible else b""
+        )
+        first = body[0]
+        if isinstance(first, bytes):
+            body[0] = head + first
+            return body
+        return [head, *body]
+
+    def _versions_of_old(self, api: Api[C], header: RequestHeader) -> list[Part]:
+        """A version of ApiVersions that is not known is answered in version 0 (KIP-511)."""
+        only = {"api_key": API_VERSIONS, "min_version": api.min_version}
+        fields: Fields = {
+            "error_code": ErrorCode.UNSUPPORTED_VERSION,
+            "api_keys": [only | {"max_version": api.max_version}],
+        }
+        return self._encoded(api, header._replace(api_version=0), fields)

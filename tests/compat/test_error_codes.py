@@ -1,0 +1,35 @@
+"""The table of error codes against that of Kafka's own classes."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from cordwood.model.error_codes import ErrorCode
+from support.kafka import kafka_jars, tools_resource
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.usefixtures("kafka_jars")
+def test_every_error_code_is_as_in_kafka() -> None:
+    program = tools_resource("ErrorTable.java")
+    done = subprocess.run(
+        ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", str(program)],
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    in_kafka = [line.split("\t") for line in done.stdout.splitlines()]
+    known = [
+        [
+            str(error.value),
+            error.name,
+            error.java_class if error.exception else "null",
+            str(error.is_retriable).lower(),
+            error.message or "null",
+        ]
+        for error in sorted(ErrorCode)
+    ]
+    assert known == in_kafka

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import contextlib
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cordwood.model.errors import CorruptError
+from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_of_bytes, uuid_text, uuid_texts
+
+
+@given(st.uuids())
+def test_uuids_round_trip(uuid: UUID) -> None:
+    assert parse_uuid(uuid_text(uuid)) == uuid_of_bytes(uuid.bytes) == uuid
+    assert len(uuid_text(uuid)) == 22
+
+
+def test_uuids_are_printed_as_kafka_prints_them() -> None:
+    assert uuid_texts([ZERO_UUID, UUID(int=1)]) == ["A" * 22, "A" * 21 + "Q"]
+
+
+@given(st.text(max_size=24))
+def test_other_text_is_no_uuid(text: str) -> None:
+    with contextlib.suppress(CorruptError):
+        parse_uuid(text)
+
+
+@pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "$" * 22])
+def test_a_text_of_another_length_or_alphabet_is_refused(text: str) -> None:
+    with pytest.raises(CorruptError, match="not a uuid"):
+        parse_uuid(text)
