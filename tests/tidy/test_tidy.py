@@ -74,7 +74,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "metadata/replay.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
-    "cleanup/clean.py": ({"secrets"}, "draws the secrets of a round's key hashes"),
+    "cleanup/offline_owner.py": ({"secrets"}, "draws the secrets of key hashes"),
     "broker/configs/keys.py": ({"read_text"}, "reads the table of settings that ships with it"),
     "network/connection.py": ({"os"}, "sends files to sockets"),
     "cleanup/announcements.py": ({"uuid"}, "names no other task uses"),
