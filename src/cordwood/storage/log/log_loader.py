@@ -206,6 +206,8 @@ class _Loader:
                 log_end_offset=end,
                 now_ms=self._context.clock.now_ms(),
                 reload_from_clean_shutdown=request.clean_shutdown,
+                # A recovery would have cut the log at a damaged batch.
+                is_strict=not self._keeps,
             )
         log = PartitionLog(
             topic_partition=request.topic_partition,

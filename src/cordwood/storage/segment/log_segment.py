@@ -469,24 +469,29 @@ class LogSegment:
         return first_with(heads, file, largest, path=self.path)
 
     def producer_batches(
-        self, start_offset: int, end_offset: int
+        self, start_offset: int, end_offset: int, *, is_strict: bool = True
     ) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
         """Batches with a producer id that reach into offsets from start to end, exclusive.
 
-        With each control batch comes its marker, None if a clean has taken it away.
+        With each control batch comes its marker, None if a clean has taken it away. If not
+        `is_strict`, the batches end before the first that cannot be; no index is read.
 
         Raises:
-            CorruptError: the log is damaged on the way.
+            CorruptError: the log is damaged on the way, or a control batch holds no marker.
         """
-        batch = self._find(start_offset, 0)
-        if batch is not None:
+        position: int | None = 0
+        if is_strict:
+            batch = self._find(start_offset, 0)
+            position = None if batch is None else batch.position
+        if position is not None:
             yield from iter_producer_batches(
                 self._resources.file(self),
-                batch.position,
+                position,
                 self.size_bytes,
                 start_offset=start_offset,
                 end_offset=end_offset,
                 path=self.path,
+                is_strict=is_strict,
             )
 
     def read_next_offset(self) -> int:
