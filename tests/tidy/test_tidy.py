@@ -31,7 +31,7 @@ LONG: dict[str, tuple[int, str]] = {
         "Kafka's UnifiedLog and LocalLog: one lock, and one invariant between all offsets",
     ),
     "storage/segment/log_segment.py:LogSegment": (
-        740,
+        730,
         "Kafka's LogSegment: indexes that are rebuilt from the log while it is read and written",
     ),
 }
