@@ -16,6 +16,7 @@ from cordwood.controller.controller import Controller
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.metadata.controller_requests import (
+    BrokerRegistration,
     ConfigChange,
     CreatedTopic,
     NewPartitions,
@@ -32,7 +33,7 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import SystemClock
-from cordwood.model.uuids import parse_uuid, uuid_text
+from cordwood.model.uuids import fresh_uuid, parse_uuid, uuid_text
 from support.applied import wait_until_applied
 from support.controller_under_test import put_together
 from support.kafka import RealKafka, kafka_tool
@@ -103,11 +104,17 @@ def opened(log_dirs: list[Path]) -> Controller:
     controller = Controller.open(
         metadata_dir=log_dirs[0],
         node_id=NODE_ID,
-        cluster_id=CLUSTER_ID,
         directory_ids=ids,
-        listeners=[("PLAINTEXT", "localhost", 9092, 0)],
         clock=CLOCK,
-        previous_broker_epoch=read_previous_broker_epoch(log_dirs),
+    )
+    controller.register_broker(
+        BrokerRegistration(
+            broker_id=NODE_ID,
+            incarnation_id=fresh_uuid(controller.context.rng),
+            endpoints=(Endpoint(name="PLAINTEXT", host="localhost", port=9092),),
+            log_dirs=tuple(ids),
+            previous_broker_epoch=read_previous_broker_epoch(log_dirs),
+        )
     )
     controller.unfence()
     return controller
