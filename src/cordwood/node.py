@@ -526,7 +526,7 @@ class Node:
         topic = self.broker.metadata.image.topics.get(log.topic_partition.topic)
         if topic is None:
             return True
-        if log.topic_id is not None and log.topic_id != uuid_text(topic.topic_id):
+        if log.topic_id is not None and log.topic_id != topic.topic_id:
             return True
         partition = topic.partitions.get(log.topic_partition.partition)
         return partition is None or self.settings.node_id not in partition.replicas

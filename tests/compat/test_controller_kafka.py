@@ -33,7 +33,7 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import SystemClock
-from cordwood.model.uuids import fresh_uuid, parse_uuid, uuid_text
+from cordwood.model.uuids import fresh_uuid, uuid_text
 from support.applied import wait_until_applied
 from support.controller_under_test import put_together
 from support.kafka import RealKafka, kafka_tool
@@ -99,7 +99,7 @@ def described_in(image: MetadataImage) -> Described:
 def opened(log_dirs: list[Path]) -> Controller:
     """Cordwood's controller on directories that a real Kafka has stopped on."""
     properties = [read_directory(log_dir) for log_dir in log_dirs]
-    ids = [parse_uuid(each.directory_id) for each in properties if each and each.directory_id]
+    ids = [each.directory_id for each in properties if each and each.directory_id]
     assert len(ids) == len(log_dirs)
     controller = Controller.open(
         metadata_dir=log_dirs[0],
@@ -369,7 +369,7 @@ def test_directories_are_formatted_as_kafkas_tool_does_it(tmp_path: Path) -> Non
                 properties = read_directory(root / name.partition("/")[0])
                 assert properties is not None
                 assert properties.directory_id is not None
-                known[parse_uuid(properties.directory_id).bytes] = b"directory id...."
+                known[properties.directory_id.bytes] = b"directory id...."
                 data = masked(path.read_bytes(), known)
                 header = re.escape(b"\x16")  # the value's length, then version, time, tags
                 data = re.sub(header + rb"\x00\x00.{8}\x00", b"header", data, count=1, flags=re.S)

@@ -21,7 +21,7 @@ from cordwood.metadata.image import Endpoint
 from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.records import ApiRecord
 from cordwood.metadata.snapshot_file import control_batch, data_batch
-from cordwood.model.uuids import fresh_uuid, parse_uuid
+from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.testing.manual_clock import ManualClock
@@ -182,7 +182,7 @@ def append_to_metadata_log(log_dir: Path, records: Sequence[ApiRecord], *, node_
     log = MetadataLog(
         log_dir,
         node_id=node_id,
-        directory_id=parse_uuid(properties.directory_id),
+        directory_id=properties.directory_id,
         context=LogContext(clock=clock),
         settings=ControllerSettings(),
     )
