@@ -111,7 +111,7 @@ def truncate_leader_epochs(directory: Path, log_start_offset: int, *, fs: FileSy
 
 
 class OfflinePlacement:
-    """A `Placement` in an offline log: a journal says how far the round has come."""
+    """A `Placement` in an offline log: a journal says how far the compaction has come."""
 
     def __init__(
         self, directory: Path, *, dispose: Dispose | None = None, fs: FileSystem = OS
@@ -123,7 +123,7 @@ class OfflinePlacement:
         self._begun = fs.exists(self._journal.path)
 
     def require_wanted(self) -> None:
-        """A round over an offline log always continues."""
+        """A compaction of an offline log always continues."""
 
     def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """As `Placement.place`; the intent is made to last first."""
@@ -145,10 +145,10 @@ class OfflinePlacement:
             self._journal.end()
 
 
-def finish_round(
+def finish_compaction(
     committer: CompactionCommitter, log_dir: LogDir, partition: TopicPartition
 ) -> None:
-    """Records the round in the cleaner's checkpoint; the journal goes last."""
+    """Records the compaction in the cleaner's checkpoint; the journal goes last."""
     log_dir.set_checkpoint(
         CLEANER_OFFSET_CHECKPOINT, partition, committer.compaction.first_uncleanable
     )

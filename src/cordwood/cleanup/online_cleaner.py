@@ -22,6 +22,8 @@ from cordwood.cleanup.cleaner_manager import (
     LogCleaningError,
     LogToClean,
 )
+from cordwood.cleanup.cleaning import compact
+from cordwood.cleanup.online_owner import OnlineOwner
 from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.quarantine import Stage
 from cordwood.model.config_values import LONG_MAX
@@ -280,20 +282,17 @@ class OnlineCleaner:
         )
 
     def _clean(self, chosen: LogToClean, now_ms: int) -> CleanerStats:
-        # Compiled code is loaded when there is something to compact, and not before.
-        from cordwood.cleanup.online_compaction import clean_log  # noqa: PLC0415
-
         begun = self._context.clock.monotonic_s()
-        result = clean_log(
+        owner = OnlineOwner(
             chosen.log,
             chosen.cleanable,
-            self._engine,
-            now_ms=now_ms,
             require_wanted=lambda: self._require_wanted(chosen.log),
             throttle_bytes=self._rate(),
             prefix=self._prefix,
         )
-        stats = CleanerStats.of(result, self._context.clock.monotonic_s() - begun)
+        compact([owner], lambda: self._engine, now_ms=now_ms)
+        assert owner.result is not None, "it is due, or it would not have been chosen"
+        stats = CleanerStats.of(owner.result, self._context.clock.monotonic_s() - begun)
         self._record(chosen, stats)
         return stats
 
