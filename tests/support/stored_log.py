@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
@@ -67,7 +68,7 @@ class StoredLog:
         clean: bool = False,
         recovery_point: int = 0,
         log_start_offset: int = 0,
-        topic_id: str | None = None,
+        topic_id: UUID | None = None,
         on_segment: Callable[[int, int], None] | None = None,
         context: LogContext | None = None,
     ) -> PartitionLog:

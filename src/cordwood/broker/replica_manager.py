@@ -29,7 +29,6 @@ from cordwood.model.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
@@ -207,9 +206,8 @@ class ReplicaManager:
         found = ids.get(log.log_dir)
         if found is None or known is None:
             return
-        directory = parse_uuid(found)
-        if directory != known:
-            self.directory_reports.assign(topic_id, log.topic_partition.partition, directory)
+        if found != known:
+            self.directory_reports.assign(topic_id, log.topic_partition.partition, found)
 
     def logs_with_futures(self) -> Iterator[tuple[PartitionLog, bool]]:
         """Every log, and whether it is the future log of a move."""
@@ -242,5 +240,4 @@ class ReplicaManager:
                 each.wake(0)
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
-                found = parse_uuid(directory.directory_id)
-                self.directory_reports.failed(found, give_up)
+                self.directory_reports.failed(directory.directory_id, give_up)

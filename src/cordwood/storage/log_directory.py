@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
+from uuid import UUID
 
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.file_names import (
@@ -106,7 +107,7 @@ class LogDirectory:
     def _file(self, name: str) -> OffsetCheckpointFile:
         return OffsetCheckpointFile(self.path / name, fs=self._fs)
 
-    def _read_id(self) -> str | None:
+    def _read_id(self) -> UUID | None:
         path = self.path / META_PROPERTIES
         try:
             return parse_meta_properties(self._fs.read_bytes(path)).directory_id

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError
@@ -35,9 +36,9 @@ class NewLog:
     """A log to be made, as the arguments of `LogManager.get_or_create` describe it."""
 
     partition: TopicPartition
-    topic_id: str | None = None
+    topic_id: UUID | None = None
     log_dir: Path | None = None
-    directory_id: str | None = None
+    directory_id: UUID | None = None
     is_new: bool = True
 
 
@@ -97,9 +98,9 @@ class LogSet:
         self,
         partition: TopicPartition,
         *,
-        topic_id: str | None = None,
+        topic_id: UUID | None = None,
         log_dir: Path | None = None,
-        directory_id: str | None = None,
+        directory_id: UUID | None = None,
         is_new: bool = True,
     ) -> PartitionLog:
         """A partition's log, made where there is none.
@@ -178,9 +179,9 @@ class LogSet:
         self,
         partition: TopicPartition,
         name: str,
-        topic_id: str | None,
+        topic_id: UUID | None,
         log_dir: Path | None,
-        directory_id: str | None,
+        directory_id: UUID | None,
     ) -> PartitionLog:
         error: CordwoodError | None = None
         for directory in self._candidates(log_dir, directory_id):
@@ -206,7 +207,7 @@ class LogSet:
             f"{', '.join(str(d.path) for d in self.directories)}"
         ) from error
 
-    def _candidates(self, log_dir: Path | None, directory_id: str | None) -> list[LogDirectory]:
+    def _candidates(self, log_dir: Path | None, directory_id: UUID | None) -> list[LogDirectory]:
         online = self._online()
         if log_dir is not None:
             wanted = absolute(log_dir)

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.format.file_names import DELETED_SUFFIX, PARTITION_METADATA
 from cordwood.format.legacy import LegacyBatch
@@ -38,6 +39,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import background, is_pausing
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log.append_result import AppendResult, LogPosition
@@ -93,7 +95,7 @@ class PartitionLog:
         log_end_offset: int,
         producer_state: ProducerStateManager,
         leader_epochs: LeaderEpochCache,
-        topic_id: str | None = None,
+        topic_id: UUID | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
@@ -116,14 +118,15 @@ class PartitionLog:
         self._has_unsynced_names = False  # segments have gone, and may come back
         self._high_watermark = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
-        self._topic_id_pending: str | None = None
+        self._topic_id_pending: UUID | None = None
         self._has_flush_scheduled = False
         self._was_flush_put_off = False
         self._refresh_first_unstable()
 
     def __repr__(self) -> str:
+        topic_id = None if self.topic_id is None else uuid_text(self.topic_id)
         return (
-            f"Log(dir={self.directory}, topicId={self.topic_id}, "
+            f"Log(dir={self.directory}, topicId={topic_id}, "
             f"topic={self.topic_partition.topic}, partition={self.topic_partition.partition}, "
             f"highWatermark={self.high_watermark}, lastStableOffset={self.last_stable_offset}, "
             f"logStartOffset={self.log_start_offset}, logEndOffset={self.log_end_offset})"
@@ -1082,7 +1085,7 @@ class PartitionLog:
             old, self.config = self.config, config
             return old
 
-    def assign_topic_id(self, topic_id: str) -> None:
+    def assign_topic_id(self, topic_id: UUID) -> None:
         """Sets the topic id; it is written to `partition.metadata` before the first record.
 
         Raises:
@@ -1097,8 +1100,9 @@ class PartitionLog:
                 self._flush_small_files_soon()
             elif self.topic_id != topic_id:
                 raise InconsistentTopicIdError(
-                    f"Tried to assign topic ID {topic_id} to log for topic partition "
-                    f"{self.topic_partition}, but log already contained topic ID {self.topic_id}"
+                    f"Tried to assign topic ID {uuid_text(topic_id)} to log for topic partition "
+                    f"{self.topic_partition}, but log already contained topic ID "
+                    f"{uuid_text(self.topic_id)}"
                 )
 
     def assign_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
