@@ -19,13 +19,13 @@ from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.offline_owner import OfflineOwner, Run
-from cordwood.cleanup.places import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status, Timing
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
 from cordwood.cleanup.retention import plan_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.storage.log_dir import PartitionDir
+from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.storage.trash import Trash
 
 _PASSES_MAX = 8

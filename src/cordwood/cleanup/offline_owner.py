@@ -14,17 +14,11 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import CompactionPlan
 from cordwood.cleanup.log_compaction import Limits, LogCompaction
 from cordwood.cleanup.log_view import LogView
-from cordwood.cleanup.offline_commit import (
-    OfflinePlacement,
-    commit_checkpoints,
-    commit_retention,
-    finish_compaction,
-    restart_log,
-)
+from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.retention import RetentionPlan
@@ -33,6 +27,12 @@ from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OS
+from cordwood.storage.log.offline_changes import (
+    NewSegment,
+    delete_oldest,
+    restart_log,
+    write_log_start,
+)
 from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.log_dir import LogDir, PartitionDir, require_closed
 from cordwood.storage.replace import JOURNAL_NAME, recover_directory
@@ -197,9 +197,26 @@ class OfflineOwner:
         ]
 
     def delete(self, plan: RetentionPlan) -> int:
-        """As `LogOwner.delete`."""
+        """As `LogOwner.delete`.
+
+        Raises:
+            StalePlanError: the segments are not those that were captured.
+        """
         require_closed(self._place.path)
-        commit_retention(self.captured, plan, dispose=self._run.trash)
+        view, bases = self.view, [segment.base_offset for segment in plan.expired]
+        if bases != [s.base_offset for s in view.segments[: len(bases)]]:
+            raise StalePlanError(
+                f"{view.topic_partition}: its segments have changed since the plan"
+            )
+        if plan.roll and view.active.base_offset == view.log_end_offset:
+            raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
+        delete_oldest(
+            self._place.path,
+            bases,
+            log_start_offset=plan.log_start_offset,
+            rolled=self._new_segment(view.log_end_offset) if plan.roll else None,
+            dispose=self._run.trash,
+        )
         self._changed = True
         self.note_plan(plan)
         self.capture()
@@ -209,9 +226,17 @@ class OfflineOwner:
         """Restarts a log, empty, whose log start offset is beyond its end."""
         offset = self.captured.beyond_end
         if offset is not None:
-            restart_log(self.captured, offset, dispose=self._run.trash)
+            bases = [segment.base_offset for segment in self.view.segments]
+            rolled = self._new_segment(offset)
+            restart_log(self._place.path, bases, rolled, dispose=self._run.trash)
             self._changed = True
             self.capture()
+
+    def _new_segment(self, base_offset: int) -> NewSegment:
+        captured = self.captured
+        return NewSegment(
+            base_offset=base_offset, producers=captured.producers, model=captured.model
+        )
 
     # ---- compaction
 
@@ -282,7 +307,12 @@ class OfflineOwner:
         if not committer.done:
             committer.close()
             return
-        finish_compaction(committer, self._log_dir, self._place.topic_partition)
+        self._log_dir.set_checkpoint(
+            CLEANER_OFFSET_CHECKPOINT,
+            self._place.topic_partition,
+            committer.compaction.first_uncleanable,
+        )
+        committer.close()
         self._changed = True
         self.report.reason = ""
         before = sum(m.records_before for m in result.manifests)
@@ -333,7 +363,13 @@ class OfflineOwner:
         if self._captured is None:
             return
         if not self.failed:
-            commit_checkpoints(self._log_dir, self._captured)
+            write_log_start(
+                self._log_dir,
+                self._place.path,
+                self._place.topic_partition,
+                log_start_offset=self.view.log_start_offset,
+                first_base_offset=self.view.segments[0].base_offset,
+            )
         else:
             self._capture_again()
         self._note_after()

@@ -92,6 +92,7 @@ class LogDir:
             OSError: it cannot be read.
         """
         self.fs = fs
+        self._parsed: dict[str, tuple[object, dict[TopicPartition, int]]] = {}
         named = path
         if not _is_directory(path, fs):
             what = "not a directory" if fs.exists(path) else "there is no such directory"
@@ -175,9 +176,8 @@ class LogDir:
         warnings: list[str] = []
 
         def read(name: str) -> dict[TopicPartition, int]:
-            path = self.path / name
             try:
-                return parse_offset_checkpoint(self.fs.read_bytes(path))
+                return self._lines(name)
             except FileNotFoundError:
                 return {}
             except CorruptError as error:
@@ -195,6 +195,22 @@ class LogDir:
         )
         return checkpoints, warnings
 
+    def _lines(self, name: str) -> dict[TopicPartition, int]:
+        """The lines of a checkpoint, which are parsed again only if the file is another one.
+
+        A cleaning asks once a partition, and the file has a line for each.
+        """
+        path = self.path / name
+        state = self._state_of(path)
+        known = self._parsed.get(name)
+        if known is None or known[0] != state:
+            known = self._parsed[name] = state, parse_offset_checkpoint(self.fs.read_bytes(path))
+        return known[1]
+
+    def _state_of(self, path: Path) -> object:
+        facts = self.fs.facts_of(path)
+        return self.fs.identity_of(path), facts.modified_ns, facts.size_bytes
+
     def set_checkpoint(self, name: str, partition: TopicPartition, offset: int | None) -> None:
         """Writes one partition's line of a checkpoint; None takes it out.
 
@@ -204,7 +220,7 @@ class LogDir:
         path = self.path / name
         model = None
         try:
-            offsets = parse_offset_checkpoint(self.fs.read_bytes(path))
+            offsets = dict(self._lines(name))
         except FileNotFoundError:
             offsets = {}
             model = self._model()
@@ -226,6 +242,7 @@ class LogDir:
             partitions = cleaner_offset_order(before, update=partition)
         lines = {each: offsets[each] for each in partitions}
         self.fs.replace_durably(path, build_offset_checkpoint(lines), model=model)
+        self._parsed[name] = self._state_of(path), lines
 
     def _model(self) -> FileFacts | None:
         for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, META_PROPERTIES):
