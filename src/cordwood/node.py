@@ -413,17 +413,17 @@ class Node:
             names = ", ".join(str(each) for each in self.broker.replicas.log_dirs)
             why = f"Shutdown broker because all log dirs in {names} have failed"
         if why:
-            self._give_up(why)
+            self._fail(why)
             return
         self.broker.replicas.directory_failed(
             log_dir,
-            lambda: self._give_up(
+            lambda: self._fail(
                 "Shutdown broker because the controller did not record in "
                 f"log.dir.failure.timeout.ms that the log dir {log_dir} has failed: {reason}"
             ),
         )
 
-    def _give_up(self, why: str) -> None:
+    def _fail(self, why: str) -> None:
         if not self.failure.done():
             _log.critical("%s", why)
             self.failure.set_result(why)

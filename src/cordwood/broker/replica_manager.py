@@ -226,12 +226,12 @@ class ReplicaManager:
         image = topic.partitions[partition.partition]
         self.report_place(log, topic.topic_id, image.directory_of(self.node_id))
 
-    def directory_failed(self, log_dir: Path, give_up: Callable[[], None]) -> None:
+    def directory_failed(self, log_dir: Path, on_timeout: Callable[[], None]) -> None:
         """Stops serving the partitions in a log directory that is offline, and reports it.
 
         Args:
             log_dir: the directory.
-            give_up: called if the controller has not recorded it in log.dir.failure.timeout.ms.
+            on_timeout: called if the controller has not recorded it in log.dir.failure.timeout.ms.
 
         Source: ReplicaManager.handleLogDirFailure.
         """
@@ -240,4 +240,4 @@ class ReplicaManager:
                 each.wake(0)
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
-                self.directory_reports.failed(directory.directory_id, give_up)
+                self.directory_reports.failed(directory.directory_id, on_timeout)

@@ -149,7 +149,7 @@ class OnlineCleaner:
         self._require_running = require_running
         self._on_run = on_run
         # Logs whose round failed for no fault of theirs, until every other has had its turn.
-        self._put_off: set[TopicPartition] = set()
+        self._postponed: set[TopicPartition] = set()
 
     def clean_once(self) -> bool:
         """Compacts the filthiest log, if one is due, and applies retention to the compacted ones.
@@ -169,13 +169,13 @@ class OnlineCleaner:
             cleaned = self._clean_filthiest()
             self._retain_compacted()
         except LogCleaningError as error:
-            self._give_up_on(error.log, error, error.stage)
+            self._mark_uncleanable(error.log, error, error.stage)
             return False
         finally:
             self._manager.maintain_uncleanable()
         return cleaned
 
-    def _give_up_on(self, log: PartitionLog, error: Exception, stage: Stage) -> None:
+    def _mark_uncleanable(self, log: PartitionLog, error: Exception, stage: Stage) -> None:
         _log.warning(
             "%sUnexpected exception thrown when cleaning log %s. Marking its partition (%s) as "
             "uncleanable",
@@ -190,9 +190,9 @@ class OnlineCleaner:
 
     def _clean_filthiest(self) -> bool:
         now_ms = self._context.clock.now_ms()
-        chosen = self._manager.grab_filthiest(now_ms, passing_over=self._put_off)
+        chosen = self._manager.grab_filthiest(now_ms, passing_over=self._postponed)
         if chosen is None:
-            self._put_off.clear()
+            self._postponed.clear()
             return False
         self.last_chosen = chosen
         begun = self._context.clock.monotonic_s()
@@ -242,7 +242,7 @@ class OnlineCleaner:
         except EngineError as error:
             outcome.fail(error)
             _log.warning("%sCould not clean log %s: %s", self._prefix, log, error)
-            self._put_off.add(log.topic_partition)
+            self._postponed.add(log.topic_partition)
             return False
         except (FileNotFoundError, StagingError) as error:
             raise LogCleaningError(log, str(error)) from error
@@ -358,7 +358,7 @@ class OnlineCleaner:
             except LogCleaningAbortedError:
                 continue
             except (OSError, CordwoodError) as error:
-                self._give_up_on(log, error, Stage.RETENTION)
+                self._mark_uncleanable(log, error, Stage.RETENTION)
             finally:
                 self._manager.done_deleting([log.topic_partition])
 

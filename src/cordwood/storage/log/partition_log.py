@@ -120,7 +120,7 @@ class PartitionLog:
         self._first_unstable: int | None = None
         self._topic_id_pending: UUID | None = None
         self._has_flush_scheduled = False
-        self._was_flush_put_off = False
+        self._is_flush_postponed = False
         self._refresh_first_unstable()
 
     def __repr__(self) -> str:
@@ -1215,9 +1215,9 @@ class PartitionLog:
             except StorageError as error:
                 if not error.is_out_of_space:
                     raise
-                self._put_off_flush(error)
+                self._postpone_flush(error)
             else:
-                self._was_flush_put_off = False
+                self._is_flush_postponed = False
 
     def _flush_topic_id(self) -> None:
         if self._topic_id_pending is not None:
@@ -1233,11 +1233,11 @@ class PartitionLog:
         try:
             change()
         except NoSpaceError as error:
-            self._put_off_flush(error)
+            self._postpone_flush(error)
 
-    def _put_off_flush(self, error: CordwoodError) -> None:
-        if not self._was_flush_put_off:  # a full disk is reported once, however long it lasts
-            self._was_flush_put_off = True
+    def _postpone_flush(self, error: CordwoodError) -> None:
+        if not self._is_flush_postponed:  # a full disk is reported once, however long it lasts
+            self._is_flush_postponed = True
             _log.warning("%s. It is written later", error)
         self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
 
