@@ -57,7 +57,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.log_dir import Checkpoints
+from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.batch_walk import marker_of
 

@@ -20,8 +20,8 @@ from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_directory import LoadProgress
 from cordwood.storage.log_manager import LogManager
+from cordwood.storage.online_log_directory import LoadProgress
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 

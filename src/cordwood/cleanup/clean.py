@@ -24,8 +24,8 @@ from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listen
 from cordwood.cleanup.retention import plan_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
-from cordwood.storage.log_dir import PartitionDir
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
+from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.trash import Trash
 
 _PASSES_MAX = 8

@@ -22,7 +22,6 @@ from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.retention import RetentionPlan
-from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
@@ -34,7 +33,7 @@ from cordwood.storage.log.offline_changes import (
     write_log_start,
 )
 from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.log_dir import LogDir, PartitionDir, require_closed
+from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir, require_closed
 from cordwood.storage.replace import JOURNAL_NAME, recover_directory
 from cordwood.storage.reread import reread
 from cordwood.storage.trash import Trash
@@ -60,7 +59,7 @@ class OfflineOwner:
     def __init__(
         self,
         run: Run,
-        log_dir: LogDir,
+        log_dir: OfflineLogDirectory,
         place: PartitionDir,
         *,
         report: PartitionReport,
@@ -150,7 +149,7 @@ class OfflineOwner:
             partition,
             config=self.config,
             checkpoints=checkpoints,
-            clean_shutdown=self._log_dir.clean_shutdown or self._log_dir.meta is None,
+            clean_shutdown=self._log_dir.has_clean_shutdown_file() or self._log_dir.meta is None,
             producer_expiration_ms=self._request.producer_expiration_ms,
             now_ms=self._request.now_ms,
         )
@@ -266,9 +265,7 @@ class OfflineOwner:
         cleanable = self._cleanable()
         self._warn(cleanable.warnings)
         if cleanable.reset_checkpoint:
-            self._log_dir.set_checkpoint(
-                CLEANER_OFFSET_CHECKPOINT, self._place.topic_partition, cleanable.first_dirty
-            )
+            self._log_dir.set_cleaner_offset(self._place.topic_partition, cleanable.first_dirty)
         if cleanable.reason is not None and not self._changed:
             self.report.reason = f"not compacted: {cleanable.reason}"
         return cleanable
@@ -307,8 +304,7 @@ class OfflineOwner:
         if not committer.done:
             committer.close()
             return
-        self._log_dir.set_checkpoint(
-            CLEANER_OFFSET_CHECKPOINT,
+        self._log_dir.set_cleaner_offset(
             self._place.topic_partition,
             committer.compaction.first_uncleanable,
         )

@@ -11,7 +11,7 @@ from cordwood.cleanup.commit import staged_files
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.log_dir import require_closed
+from cordwood.storage.offline_log_directory import require_closed
 from cordwood.storage.replace import CompactionJournal, Dispose, put_in_place
 
 

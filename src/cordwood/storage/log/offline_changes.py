@@ -16,10 +16,8 @@ from pathlib import Path
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
-    RECOVERY_POINT_CHECKPOINT,
     TIME_INDEX_SUFFIX,
     segment_file_name,
 )
@@ -27,7 +25,7 @@ from cordwood.format.producer_snapshot import ProducerEntry, build_producer_snap
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
-from cordwood.storage.log_dir import LogDir
+from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.replace import Dispose, dispose_deleted, mark_deleted
 
 
@@ -110,7 +108,7 @@ def truncate_leader_epochs(directory: Path, log_start_offset: int, *, fs: FileSy
 
 
 def write_log_start(
-    log_dir: LogDir,
+    log_dir: OfflineLogDirectory,
     directory: Path,
     topic_partition: TopicPartition,
     *,
@@ -127,9 +125,7 @@ def write_log_start(
     """
     truncate_leader_epochs(directory, log_start_offset, fs=log_dir.fs)
     inside = log_start_offset > first_base_offset
-    log_dir.set_checkpoint(
-        LOG_START_OFFSET_CHECKPOINT, topic_partition, log_start_offset if inside else None
-    )
+    log_dir.set_log_start(topic_partition, log_start_offset if inside else None)
     recovery_point = log_dir.checkpoints()[0].recovery_point.get(topic_partition)
     if recovery_point is not None and recovery_point < log_start_offset:
-        log_dir.set_checkpoint(RECOVERY_POINT_CHECKPOINT, topic_partition, log_start_offset)
+        log_dir.set_recovery_point(topic_partition, log_start_offset)

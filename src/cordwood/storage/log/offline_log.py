@@ -29,7 +29,7 @@ from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, RecoveryPolicy, load_log
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_dir import Checkpoints
+from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
 from cordwood.storage.producers.producer_snapshots import tidy_snapshots
 from cordwood.storage.segment.resources import ResourceCache

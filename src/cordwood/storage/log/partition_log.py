@@ -872,7 +872,8 @@ class PartitionLog:
             self.segments = rest
             for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
                 _log.info("%s", line)
-            self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
+            paths = self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
+            self._remove_later(doomed, paths)
             return count
 
     def truncate_to(self, offset: int) -> bool:
@@ -920,7 +921,8 @@ class PartitionLog:
             self.segments = self.segments.without(doomed)
             self.end = LogPosition(offset)  # readers find it in the segments that are left
             # The newest first: a crash must not leave a gap in the middle of the log.
-            self._mark_deleted(list(reversed(doomed)))
+            doomed.reverse()
+            self._remove_later(doomed, self._mark_deleted(doomed))
             if doomed:
                 # They must not come back behind a segment that has been cut off.
                 self.context.fs.sync_directory(self.directory)
@@ -952,14 +954,16 @@ class PartitionLog:
             )
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
-            old = list(self.segments)
-            self._mark_deleted(list(reversed(old)))
+            old = list(self.segments)[::-1]
+            paths = self._mark_deleted(old)
             try:
                 segment = self._new_segment(offset)
             except (OSError, CordwoodError):
-                self._restore(old)
+                for each in old:
+                    each.change_suffix(DELETED_SUFFIX, "")
                 raise
             self.segments = SegmentList([segment])
+            self._remove_later(old, paths)
             self._set_end(offset)
             self._change_epochs(self.leader_epochs.clear_and_flush)
             self.producer_state.truncate_fully_and_start_at(offset)
@@ -1006,7 +1010,7 @@ class PartitionLog:
                 raise
             unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
             try:
-                self._mark_deleted(old, snapshots=unreplaced)
+                paths = self._mark_deleted(old, snapshots=unreplaced)
                 finish_swap(staged, suffixes, fs=self.context.fs)
             except NoSpaceError as error:
                 # The segment's files have the names of a step that only a loader finishes.
@@ -1019,16 +1023,16 @@ class PartitionLog:
                 now_ms=self.context.clock.now_ms(),
             )
             self.segments = self.segments.without(old).with_added(new)
+            self._remove_later(old, paths)
             self._forget_high_watermark_position()
             return new
 
     def _mark_deleted(
         self, segments: Sequence[LogSegment], *, snapshots: Sequence[int] = ()
-    ) -> None:
-        """Renames the files of segments to `.deleted`, and removes them after file.delete.delay.ms.
+    ) -> list[Path]:
+        """Renames the files of segments to `.deleted`; the new paths, for `_remove_later`.
 
-        The delay lets readers of other processes finish; readers of this one hold the files open
-        anyway. A file that a crash leaves `.deleted` is removed when the log is next opened.
+        A file that a crash leaves `.deleted` is removed when the log is next opened.
 
         Args:
             segments: they are in the log's list no more, or leave it in this very step; those that
@@ -1048,6 +1052,16 @@ class PartitionLog:
             path = self.producer_state.remove_and_mark_for_deletion(offset)
             if path is not None:
                 paths.append(path)
+        return paths
+
+    def _remove_later(self, segments: Sequence[LogSegment], paths: Sequence[Path]) -> None:
+        """Removes what `_mark_deleted` renamed, after file.delete.delay.ms.
+
+        The delay lets readers of other processes finish; readers of this one hold the files open
+        anyway. With a delay of 0 another thread removes them at once, so the segments must have
+        left the log's list: a reader that misses a file of a segment in the list takes the disk
+        for failed.
+        """
         if not paths:
             return
         self._has_unsynced_names = True
@@ -1055,27 +1069,15 @@ class PartitionLog:
         def remove() -> None:
             with self.context.failures.guard(self.log_dir, f"deleting segments for {self}"):
                 for segment in segments:
-                    if segment.suffix == DELETED_SUFFIX:  # not restored since
-                        _log.info("Deleting segment files %s", segment)
-                        segment.close_handlers()
+                    _log.info("Deleting segment files %s", segment)
+                    segment.close_handlers()
                 for path in paths:
                     # The directory may have been renamed meanwhile, as a deleted topic's is.
                     self.context.fs.remove(self.directory / path.name)
                     _log.info("Deleted %s.", self.directory / path.name)
 
-        self.context.scheduler.schedule_once(
-            "delete-file", remove, delay_ms=self.config.file_delete_delay_ms
-        )
-
-    @staticmethod
-    def _restore(segments: Sequence[LogSegment]) -> None:
-        """Restores the names of segments that were marked deleted.
-
-        Raises:
-            OSError: a file could not be renamed.
-        """
-        for segment in segments:
-            segment.change_suffix(DELETED_SUFFIX, "")
+        delay_ms = self.config.file_delete_delay_ms
+        self.context.scheduler.schedule_once("delete-file", remove, delay_ms=delay_ms)
 
     # ---- its life
 
