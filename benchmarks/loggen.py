@@ -27,13 +27,10 @@ import numpy.typing as npt
 
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import (
-    CLEANER_OFFSET_CHECKPOINT,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
     TIME_INDEX_SUFFIX,
     segment_file_name,
 )
@@ -43,7 +40,7 @@ from cordwood.format.native.batches import HEADER_SIZE
 from cordwood.format.native.machine import crc32c
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log_dir import LogDir
+from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from support.kafka import RealKafka
 from support.workload import Workload
 
@@ -443,7 +440,7 @@ def generate_topics(out: Path, shapes: dict[str, Shape]) -> dict[str, list[Writt
     out.parent.mkdir(parents=True, exist_ok=True)
     make_empty(out, shapes)
     now_ms = time.time_ns() // 1_000_000
-    log_dir = LogDir(out)
+    log_dir = OfflineLogDirectory(out)
     results: dict[str, list[Written]] = {}
     for topic, shape in shapes.items():
         places = [TopicPartition(topic, number) for number in range(shape.partitions)]
@@ -454,10 +451,10 @@ def generate_topics(out: Path, shapes: dict[str, Shape]) -> dict[str, list[Writt
         with ThreadPoolExecutor(2) as pool:
             written = list(pool.map(write, places))
         for place, (checkpoint, partition) in zip(places, written, strict=True):
-            for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT):
-                log_dir.set_checkpoint(name, place, partition.end_offset)
+            for file in (log_dir.recovery_points, log_dir.high_watermarks):
+                file.set_line(place, partition.end_offset)
             if checkpoint:
-                log_dir.set_checkpoint(CLEANER_OFFSET_CHECKPOINT, place, checkpoint)
+                log_dir.set_cleaner_offset(place, checkpoint)
         results[topic] = [partition for _, partition in written]
     return results
 

@@ -26,7 +26,7 @@ from rich.table import Table
 from cordwood.format.control_record import ControlType, parse_control_type_id
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.storage.log_dir import LogDir
+from cordwood.storage.offline_log_directory import OfflineLogDirectory
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ARCHIVE = EXAMPLES / "kafka-logs.tar.xz"
@@ -181,7 +181,7 @@ def show(before: dict[str, Partition], after: dict[str, Partition], console: Con
 def partitions_of(log_dir: Path) -> dict[str, Path]:
     return {
         str(place.topic_partition): place.path
-        for place in LogDir(log_dir).partitions()
+        for place in OfflineLogDirectory(log_dir).partitions()
         if place.left_alone is None
     }
 
@@ -202,7 +202,7 @@ def run(root: Path, console: Console) -> bool:
     show(before, after, console)
     compacted_to = {
         str(partition): offset
-        for partition, offset in LogDir(log_dir).checkpoints()[0].cleaner.items()
+        for partition, offset in OfflineLogDirectory(log_dir).checkpoints()[0].cleaner.items()
     }
     proof = Proof()
     for name, old in before.items():

@@ -53,6 +53,7 @@ from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
+from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import (
     format_directories,
     read_directory,
@@ -77,8 +78,8 @@ from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_directory import LoadProgress
 from cordwood.storage.log_manager import LogManager
+from cordwood.storage.online_log_directory import LoadProgress
 from cordwood.storage.scheduler import Scheduler, SchedulerThread
 from cordwood.storage.segment.resources import ResourceCache
 
@@ -174,7 +175,7 @@ class Node:
         previous_epoch = read_previous_broker_epoch(log_dirs, fs=self._fs)
         logs = self._open_logs([each for each in log_dirs if each in directory_ids], failures)
         server = self._bind()
-        controller = self._open_controller(cluster_id, directory_ids, previous_epoch, logs)
+        controller = self._open_controller(directory_ids, logs)
         slices = Slices(loop)
         configs = ConfigService(settings)
         self._configs = configs
@@ -183,6 +184,7 @@ class Node:
         channel = LocalControllerChannel(
             controller, run=slices.run, published=self.loader.published
         )
+        self._undo.append((lambda: self._close_metadata(controller, channel), False))
         thread = BrokerThread(
             loop, slices=slices, clock=self.clock, scheduler=logs.context.scheduler
         )
@@ -191,7 +193,9 @@ class Node:
         self._undo.append((slices.finish, False))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
-        logs.broker_epoch = controller.broker_epoch
+        logs.broker_epoch = await channel.register_broker(
+            self._registration(directory_ids, previous_epoch, logs)
+        )
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
@@ -295,7 +299,6 @@ class Node:
         self.loader.install(configs)
         self.loader.install(self._snapshots)
         self.loader.catch_up()
-        self._at_end(lambda: self._close_metadata(controller))
         return metadata
 
     def _snapshot_if_due(self, controller: Controller) -> None:
@@ -305,10 +308,10 @@ class Node:
             with background():
                 self._snapshots.run_if_due()
 
-    def _close_metadata(self, controller: Controller) -> None:
+    async def _close_metadata(self, controller: Controller, channel: ControllerChannel) -> None:
         """Takes the broker out of service, and leaves the metadata log for the next start."""
         self.loader.close()
-        controller.shut_down_broker()
+        await channel.shut_down_broker()
         if controller.is_log_open:
             self.loader.catch_up()
             self._snapshots.leave_for_next_start()
@@ -410,17 +413,17 @@ class Node:
             names = ", ".join(str(each) for each in self.broker.replicas.log_dirs)
             why = f"Shutdown broker because all log dirs in {names} have failed"
         if why:
-            self._give_up(why)
+            self._fail(why)
             return
         self.broker.replicas.directory_failed(
             log_dir,
-            lambda: self._give_up(
+            lambda: self._fail(
                 "Shutdown broker because the controller did not record in "
                 f"log.dir.failure.timeout.ms that the log dir {log_dir} has failed: {reason}"
             ),
         )
 
-    def _give_up(self, why: str) -> None:
+    def _fail(self, why: str) -> None:
         if not self.failure.done():
             _log.critical("%s", why)
             self.failure.set_result(why)
@@ -459,47 +462,61 @@ class Node:
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
         return server
 
-    def _open_controller(
-        self,
-        cluster_id: str,
-        directory_ids: Mapping[Path, UUID],
-        previous_epoch: int,
-        logs: LogManager,
-    ) -> Controller:
+    def _open_controller(self, directory_ids: Mapping[Path, UUID], logs: LogManager) -> Controller:
         settings = self.settings
-        failures = logs.context.failures
-        online = [each.path for each in logs.directories if each.path not in failures.offline]
+        advertised = self._advertised()
         controller = Controller.open(
             metadata_dir=self._metadata_dir,
             node_id=settings.node_id,
-            cluster_id=cluster_id,
             directory_ids=list(directory_ids.values()),
-            online_directory_ids=[directory_ids[each] for each in online],
-            listeners=[
-                (
-                    each.name,
-                    each.host or socket.getfqdn(),
-                    each.port or self.ports[each.name],
-                    each.security_protocol,
-                )
-                for each in settings.advertised_listeners
-            ],
             clock=self.clock,
-            rack=settings.rack,
-            controller_listeners=[
-                (each.name, each.host or "localhost", each.port, each.security_protocol)
+            endpoints=[
+                Endpoint(
+                    name=each.name,
+                    host=each.host or "localhost",
+                    port=each.port,
+                    security_protocol=each.security_protocol,
+                )
                 for each in settings.controller_listeners
             ],
-            previous_broker_epoch=previous_epoch,
+            default_host=advertised[0].host if advertised else "localhost",
             settings=_controller_settings(settings),
             # Its delayed tasks are run by a scheduler of its own.
             context=LogContext(
-                clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
+                clock=self.clock,
+                resources=ResourceCache(fs=self._fs),
+                failures=logs.context.failures,
             ),
         )
         self._at_end(controller.close)
         self.controller = controller
         return controller
+
+    def _advertised(self) -> tuple[Endpoint, ...]:
+        return tuple(
+            Endpoint(
+                name=each.name,
+                host=each.host or socket.getfqdn(),
+                port=each.port or self.ports[each.name],
+                security_protocol=each.security_protocol,
+            )
+            for each in self.settings.advertised_listeners
+        )
+
+    def _registration(
+        self, directory_ids: Mapping[Path, UUID], previous_epoch: int, logs: LogManager
+    ) -> BrokerRegistration:
+        offline = logs.context.failures.offline
+        return BrokerRegistration(
+            broker_id=self.settings.node_id,
+            incarnation_id=fresh_uuid(logs.context.rng),
+            endpoints=self._advertised(),
+            log_dirs=tuple(
+                directory_ids[each.path] for each in logs.directories if each.path not in offline
+            ),
+            rack=self.settings.rack,
+            previous_broker_epoch=previous_epoch,
+        )
 
     def _is_stray(self, log: PartitionLog) -> bool:
         """Whether the cluster knows of no such replica here.
@@ -509,7 +526,7 @@ class Node:
         topic = self.broker.metadata.image.topics.get(log.topic_partition.topic)
         if topic is None:
             return True
-        if log.topic_id is not None and log.topic_id != uuid_text(topic.topic_id):
+        if log.topic_id is not None and log.topic_id != topic.topic_id:
             return True
         partition = topic.partitions.get(log.topic_partition.partition)
         return partition is None or self.settings.node_id not in partition.replicas

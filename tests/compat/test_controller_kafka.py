@@ -16,6 +16,7 @@ from cordwood.controller.controller import Controller
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.metadata.controller_requests import (
+    BrokerRegistration,
     ConfigChange,
     CreatedTopic,
     NewPartitions,
@@ -32,7 +33,7 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import SystemClock
-from cordwood.model.uuids import parse_uuid, uuid_text
+from cordwood.model.uuids import fresh_uuid, uuid_text
 from support.applied import wait_until_applied
 from support.controller_under_test import put_together
 from support.kafka import RealKafka, kafka_tool
@@ -98,16 +99,22 @@ def described_in(image: MetadataImage) -> Described:
 def opened(log_dirs: list[Path]) -> Controller:
     """Cordwood's controller on directories that a real Kafka has stopped on."""
     properties = [read_directory(log_dir) for log_dir in log_dirs]
-    ids = [parse_uuid(each.directory_id) for each in properties if each and each.directory_id]
+    ids = [each.directory_id for each in properties if each and each.directory_id]
     assert len(ids) == len(log_dirs)
     controller = Controller.open(
         metadata_dir=log_dirs[0],
         node_id=NODE_ID,
-        cluster_id=CLUSTER_ID,
         directory_ids=ids,
-        listeners=[("PLAINTEXT", "localhost", 9092, 0)],
         clock=CLOCK,
-        previous_broker_epoch=read_previous_broker_epoch(log_dirs),
+    )
+    controller.register_broker(
+        BrokerRegistration(
+            broker_id=NODE_ID,
+            incarnation_id=fresh_uuid(controller.context.rng),
+            endpoints=(Endpoint(name="PLAINTEXT", host="localhost", port=9092),),
+            log_dirs=tuple(ids),
+            previous_broker_epoch=read_previous_broker_epoch(log_dirs),
+        )
     )
     controller.unfence()
     return controller
@@ -362,7 +369,7 @@ def test_directories_are_formatted_as_kafkas_tool_does_it(tmp_path: Path) -> Non
                 properties = read_directory(root / name.partition("/")[0])
                 assert properties is not None
                 assert properties.directory_id is not None
-                known[parse_uuid(properties.directory_id).bytes] = b"directory id...."
+                known[properties.directory_id.bytes] = b"directory id...."
                 data = masked(path.read_bytes(), known)
                 header = re.escape(b"\x16")  # the value's length, then version, time, tags
                 data = re.sub(header + rb"\x00\x00.{8}\x00", b"header", data, count=1, flags=re.S)

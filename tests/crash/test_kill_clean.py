@@ -11,14 +11,16 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.report import Status
 from cordwood.format.compression import Codec
 from cordwood.model.config import LogConfig
 from support.clean import digest_tree
+from support.in_process_engine import clean_in_process
 from support.killing import OWNER, TASK, KillableCleanings
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
@@ -190,6 +192,28 @@ def test_killed_at_any_step_the_next_run_ends_as_an_undisturbed_one(
     case: Case, scratch: Path, side: str
 ) -> None:
     kill_at_each(case, scratch, side, range(1, case.steps[side] + 1))
+
+
+def test_a_dry_run_after_a_kill_plans_on_what_the_next_run_finds(case: Case, scratch: Path) -> None:
+    """A group that was being put in place counts as finished or undone, but nothing is written."""
+    planned_on_changed = 0
+    for step in range(3, case.steps[OWNER], 40):
+        work = shutil.copytree(case.before, scratch / f"dry-{step}")
+        case.cleanings.clean(work, CONFIGS, now_ms=NOW_MS, kill_at=step)
+        killed = digest_tree(work)
+        dry = clean_in_process(work, CONFIGS, now_ms=NOW_MS, force=True, dry_run=True)
+        assert digest_tree(work) == killed, f"killed at step {step}"
+        real = clean_in_process(work, CONFIGS, now_ms=NOW_MS, force=True)
+        for plan, done in zip(dry.partitions, real.partitions, strict=True):
+            assert plan.status not in {Status.FAILED, Status.NO_SPACE}, plan.reason
+            assert plan.before is not None
+            assert done.before is not None
+            assert plan.before == replace(done.before, records=None), f"{plan.topic}, step {step}"
+            assert plan.expired == done.expired[: len(plan.expired)], f"step {step}"
+        planned_on_changed += killed != digest_tree(case.before)
+        assert contents(work) == case.after, f"killed at step {step}"
+        shutil.rmtree(work)
+    assert planned_on_changed > 5
 
 
 def killed_twice(

@@ -164,6 +164,13 @@ def _(top: Path) -> Prepared:
     return Prepared(arguments=[outer, inner, *EXPIRE], untouched=[outer / "x-0", inner / "y-0"])
 
 
+@_case("a directory marked as no Kafka marks it", 2, "topic-partition.uniqueId-delete (if marked")
+def _(top: Path) -> Prepared:
+    root = log_dir(top / "logs", "x-0", "y-0")
+    (root / "y-0").rename(root / "y-0-delete")  # without the unique id
+    return Prepared(arguments=[root, *EXPIRE], untouched=[root / "x-0", root / "y-0-delete"])
+
+
 @_case("one directory under two partitions' names", 1, "are the same directory")
 def _(top: Path) -> Prepared:
     root = log_dir(top / "logs", "x-0", "y-0")

@@ -14,13 +14,14 @@ from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES, Fi
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.format.metadata_records import decode_metadata_record, encode_metadata_record
 from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import DEFAULT_FEATURES
 from cordwood.metadata.formatting import format_directories
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.records import ApiRecord
 from cordwood.metadata.snapshot_file import control_batch, data_batch
-from cordwood.model.uuids import parse_uuid
+from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.testing.manual_clock import ManualClock
@@ -70,17 +71,37 @@ class ControllerUnderTest:
         online: Sequence[UUID] | None = None,
     ) -> Controller:
         """A controller whose broker is still fenced."""
+        controller = self.activated(fs=fs, node_id=node_id)
+        self.register(controller, previous_broker_epoch=previous_broker_epoch, online=online)
+        return controller
+
+    def activated(self, *, fs: FileSystem | None = None, node_id: int = NODE_ID) -> Controller:
+        """A controller whose broker has not registered."""
         return Controller.open(
             metadata_dir=self.log_dirs[0],
             node_id=node_id,
-            cluster_id=CLUSTER_ID,
             directory_ids=self.ids,
-            online_directory_ids=online,
-            listeners=[("PLAINTEXT", "localhost", 9092, 0)],
             clock=self.clock,
-            previous_broker_epoch=previous_broker_epoch,
             settings=self.settings,
             fs=fs or self.fs,
+        )
+
+    def register(
+        self,
+        controller: Controller,
+        *,
+        previous_broker_epoch: int = -1,
+        online: Sequence[UUID] | None = None,
+    ) -> None:
+        """Registers the broker; it is fenced."""
+        controller.register_broker(
+            BrokerRegistration(
+                broker_id=controller.node_id,
+                incarnation_id=fresh_uuid(controller.context.rng),
+                endpoints=(Endpoint(name="PLAINTEXT", host="localhost", port=9092),),
+                log_dirs=tuple(online or self.ids),
+                previous_broker_epoch=previous_broker_epoch,
+            )
         )
 
     def serve(self, *, previous_broker_epoch: int = -1, fs: FileSystem | None = None) -> Controller:
@@ -161,7 +182,7 @@ def append_to_metadata_log(log_dir: Path, records: Sequence[ApiRecord], *, node_
     log = MetadataLog(
         log_dir,
         node_id=node_id,
-        directory_id=parse_uuid(properties.directory_id),
+        directory_id=properties.directory_id,
         context=LogContext(clock=clock),
         settings=ControllerSettings(),
     )

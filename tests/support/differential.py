@@ -2,7 +2,7 @@
 
 The script is drawn while the first broker answers, and kept with the answers; then another broker
 is asked the same. What must differ is made alike on both sides before comparing: topic ids, session
-ids, ports and paths, times of the broker's own clock, throttling, free disk space.
+ids, cluster ids, ports and paths, times of the broker's own clock, throttling, free disk space.
 
 A request refers to what a broker chose by itself through `Chosen`, which each side looks up in what
 its own answers.
@@ -171,10 +171,16 @@ class Broker:
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     names: dict[uuid.UUID, str] = field(default_factory=dict)
+    cluster_id: str = ""
     wire: Wire = field(init=False)
 
     def __post_init__(self) -> None:
         self.wire = Wire(self.port)
+
+    def find_cluster_id(self) -> str:
+        """The id of the broker's cluster, asked for once."""
+        self.cluster_id = self.cluster_id or self.wire.ask("describe_cluster", 0)["cluster_id"]
+        return self.cluster_id
 
     @property
     def root(self) -> str:
@@ -289,6 +295,7 @@ class Likener:
             (re.compile(re.escape(str(broker.data.resolve()))), "<data>"),
             (re.compile(re.escape(str(broker.data))), "<data>"),
             (re.compile(re.escape(str(broker.data.parent))), "<root>"),
+            (re.compile(re.escape(broker.find_cluster_id())), "<cluster id>"),
             (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
             (re.compile(r"should be within \[-?\d+, \d+\]"), "should be within <times>"),
         ]

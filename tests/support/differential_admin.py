@@ -247,7 +247,7 @@ def _metadata(world: World) -> Step:
         topic_id: object = TopicId(name) if by_id else uuid.UUID(int=0)
         return {"name": None if by_id else name, "topic_id": topic_id}
 
-    topics = None if world.maybe(0.25) else world.some(topic)
+    topics = None if world.maybe(0.25) and version >= 1 else world.some(topic)
     values = {
         "topics": topics,
         "allow_auto_topic_creation": version < 4,
@@ -354,13 +354,38 @@ def _update_features(world: World) -> Step:
 
 
 def _acls(world: World) -> Step:
-    values = {
+    api = world.rng.choice(("describe_acls", "create_acls", "delete_acls"))
+    a_filter = {
         "resource_type_filter": 1,
         "pattern_type_filter": 1,
         "operation": 1,
         "permission_type": 1,
     }
-    return world.step("describe_acls", values)
+    creation = {
+        "resource_type": 2,
+        "resource_name": "t0",
+        "resource_pattern_type": 3,
+        "principal": "User:u",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    values = {
+        **a_filter,
+        "filters": world.some(lambda: a_filter),
+        "creations": world.some(lambda: creation),
+    }
+    return world.step(api, values)
+
+
+def _delegation_tokens(world: World) -> Step:
+    return world.step("describe_delegation_token", {"owners": world.rng.choice((None, []))})
+
+
+def _sasl(world: World) -> Step:
+    api = world.rng.choice(("sasl_handshake", "sasl_authenticate"))
+    values = {"mechanism": world.rng.choice(("PLAIN", "bogus")), "auth_bytes": b"\0u\0p"}
+    return world.step(api, values)
 
 
 def _scram(world: World) -> Step:
@@ -521,11 +546,15 @@ def _delete_groups(world: World) -> Step:
 
 
 def _member(world: World) -> Step:
+    """No member joins: support.group_transcript compares groups that have members."""
     rng = world.rng
     group = rng.choice((*GROUPS, "none", ""))
-    api = rng.choice(("heartbeat", "leave_group", "sync_group"))
+    api = rng.choice(("heartbeat", "leave_group", "sync_group", "join_group"))
     values = {
         "group_id": group,
+        "session_timeout": rng.choice((10_000, 0, 1 << 30)),
+        "rebalance_timeout": 10_000,
+        "protocols": [{"name": "range", "metadata": b""}],
         "generation_id": rng.choice((-1, 0, 1)),
         "member_id": "nobody",
         "members": [{"member_id": "nobody"}],
@@ -540,13 +569,10 @@ def _member(world: World) -> Step:
 
 def _no_transaction(world: World) -> Step:
     rng = world.rng
-    api = rng.choice(
-        ("end_txn", "describe_transactions", "list_transactions", "add_offsets_to_txn")
-    )
+    apis = ("list_transactions", "end_txn", "add_offsets_to_txn")
     name = rng.choice(("x0", "none", ""))
     values = {
         "transactional_id": name,
-        "transactional_ids": [name],
         "group_id": "g0",
         "producer_id": ProducerId("p0"),
         "producer_epoch": 0,
@@ -555,7 +581,23 @@ def _no_transaction(world: World) -> Step:
         "producer_id_filters": rng.choice(([], [5])),
         "transactional_id_pattern": rng.choice((None, "x.*", "", "(")),
     }
-    return world.step(api, values)
+    return world.step(rng.choice([api for api in apis if world.serves(api)]), values)
+
+
+def _markers(world: World) -> Step:
+    rng = world.rng
+
+    def marker() -> dict[str, Any]:
+        name = own(world.name())
+        return {
+            "producer_id": rng.choice((ProducerId("p2"), 5)),
+            "producer_epoch": rng.choices((0, 1, -1), (6, 1, 1))[0],
+            "transaction_result": world.maybe(0.5),
+            "topics": [{"name": name, "partition_indexes": [world.partition(name)]}],
+            "coordinator_epoch": rng.choice((0, 0, 1)),
+        }
+
+    return world.step("write_txn_markers", {"markers": [marker()]})
 
 
 DRAWS: Final[dict[Draw, tuple[str, float]]] = {
@@ -578,6 +620,8 @@ DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _api_versions: ("describe_cluster", 0.3),
     _update_features: ("update_features", 0.5),
     _acls: ("describe_acls", 0.2),
+    _delegation_tokens: ("describe_delegation_token", 0.2),
+    _sasl: ("sasl_handshake", 0.2),
     _scram: ("describe_user_scram_credentials", 0.2),
     _unregister: ("unregister_broker", 0.2),
     _alter_quotas: ("alter_client_quotas", 1.5),
@@ -590,5 +634,16 @@ DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _list_groups: ("list_groups", 0.5),
     _delete_groups: ("delete_groups", 0.5),
     _member: ("heartbeat", 0.7),
-    _no_transaction: ("end_txn", 0.7),
+    _no_transaction: ("list_transactions", 0.7),
+    _markers: ("write_txn_markers", 0.7),
 }
+
+_NEGATIVE_TIME: Final = "kio cannot read the time -1 in the answer"
+NOT_DRAWN: Final[Mapping[str, str]] = {
+    "create_delegation_token": _NEGATIVE_TIME,
+    "renew_delegation_token": _NEGATIVE_TIME,
+    "expire_delegation_token": _NEGATIVE_TIME,
+    "describe_transactions": "a Kafka without the topic __transaction_state answers"
+    " NOT_COORDINATOR; Cordwood answers as one that has it and no transaction",
+}
+"""Served APIs without a draw, and why."""

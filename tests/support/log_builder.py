@@ -55,15 +55,16 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.log_dir import Checkpoints
+from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.batch_walk import marker_of
 
 #: The moment that tests take for now, unless they say otherwise (ms).
 NOW_MS = 1_700_000_000_000
 _HOUR_MS = 3_600_000
-_TOPIC_ID = "b3JkZXJzAAAAAAAAAAAAAQ"
+_TOPIC_ID = parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -413,7 +414,7 @@ def write_log_dir(root: Path, logs: Sequence[LogBuilder], *, clean_shutdown: boo
                 version=1,
                 cluster_id="c2Vjb25kLWNsdXN0ZXItMQ",
                 node_id=1,
-                directory_id="m8yCKPtj-67ToAczzdCnyQ",
+                directory_id=parse_uuid("m8yCKPtj-67ToAczzdCnyQ"),
             )
         )
     )

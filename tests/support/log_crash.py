@@ -17,7 +17,7 @@ import logging
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -502,7 +502,7 @@ class CrashRun:
 
     def _cleaner_lines(
         self, log: PartitionLog
-    ) -> tuple[OffsetCheckpointFile, dict[TopicPartition, int]]:
+    ) -> tuple[OffsetCheckpointFile, Mapping[TopicPartition, int]]:
         directories = self._running().directories
         file = next(d for d in directories if d.path == log.log_dir).cleaner_offsets
         return file, file.read()

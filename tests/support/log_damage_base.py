@@ -23,6 +23,7 @@ from cordwood.format.meta_properties import MetaProperties, build_meta_propertie
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import parse_uuid
 from cordwood.storage.filesystem import FileSystem, FileWriter
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
@@ -142,7 +143,7 @@ class _Maker:
                 version=1,
                 cluster_id="Q2x1c3Rlci1vZi10ZXN0cw",
                 node_id=1,
-                directory_id=f"AAAAAAAAAAAAAAAAAAAA{number}Q",
+                directory_id=parse_uuid(f"AAAAAAAAAAAAAAAAAAAA{number}Q"),
             )
             self._fs.write_durably(path / META_PROPERTIES, build_meta_properties(properties))
         self._manager = manager_over(self._fs, _configs(variant), now_ms=NOW_MS)
@@ -154,7 +155,7 @@ class _Maker:
         for number, (topic, home) in enumerate(_HOMES.items()):
             logs[topic] = self._manager.get_or_create(
                 TopicPartition(topic, 0),
-                topic_id=f"BBBBBBBBBBBBBBBBBBBBB{'AQgw'[number % 4]}",
+                topic_id=parse_uuid(f"BBBBBBBBBBBBBBBBBBBBB{'AQgw'[number % 4]}"),
                 log_dir=DIRECTORIES[home],
             )
         for part in range(2):

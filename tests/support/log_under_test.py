@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from cordwood.format.file_names import PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
@@ -54,7 +55,7 @@ def new_log(
     clean: bool = True,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    topic_id: str | None = None,
+    topic_id: UUID | None = None,
     verify_transactions: bool = False,
     **settings: Any,
 ) -> PartitionLog:

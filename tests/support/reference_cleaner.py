@@ -18,13 +18,6 @@ from pathlib import Path
 
 from cordwood.cleanup.compaction_values import LastRecord
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.retain import (
-    Action,
-    decide_batch,
-    is_last_of_producer,
-    should_discard_records,
-    should_retain_tombstone,
-)
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -48,6 +41,13 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.storage.filesystem import OS, FileSystem
 from support.log_builder import index_entries
+from support.reference_rules import (
+    Action,
+    decide_batch,
+    is_last_of_producer,
+    should_discard_records,
+    should_retain_tombstone,
+)
 
 Batch = RecordBatch | LegacyBatch
 

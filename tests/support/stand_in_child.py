@@ -16,14 +16,14 @@ from cordwood.cleanup import tasks
 from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.spark.child import Line, Told
+from cordwood.cleanup.spark.child import Line, RemoteOwner
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
 
 
 def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
     rounds = [LogCompaction.from_json(value) for value in message["rounds"]]
-    owner = Told(line, message["run"], rounds)
+    owner = RemoteOwner(line, message["run"], rounds)
     for compaction in rounds:
         progress = tasks.ProgressFile(
             compaction.directory,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
@@ -19,8 +20,8 @@ from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_directory import LoadProgress
 from cordwood.storage.log_manager import LogManager
+from cordwood.storage.online_log_directory import LoadProgress
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 
@@ -67,7 +68,7 @@ class StoredLog:
         clean: bool = False,
         recovery_point: int = 0,
         log_start_offset: int = 0,
-        topic_id: str | None = None,
+        topic_id: UUID | None = None,
         on_segment: Callable[[int, int], None] | None = None,
         context: LogContext | None = None,
     ) -> PartitionLog:

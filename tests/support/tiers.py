@@ -96,7 +96,7 @@ LONGEST: Final[Sequence[str]] = (
     "tests/compat/test_clean_golden.py",
     "tests/crash/test_failing_operations.py",
     "tests/properties/test_log_corruption.py",
-    "tests/properties/test_live_cleaner.py",
+    "tests/properties/test_online_cleaner.py",
     "tests/properties/test_reference_cleaner.py",
     "tests/properties/test_log_model.py",
     "tests/crash/test_log_crash.py",

@@ -31,7 +31,7 @@ LONG: dict[str, tuple[int, str]] = {
         "Kafka's UnifiedLog and LocalLog: one lock, and one invariant between all offsets",
     ),
     "storage/segment/log_segment.py:LogSegment": (
-        740,
+        730,
         "Kafka's LogSegment: indexes that are rebuilt from the log while it is read and written",
     ),
 }
@@ -74,7 +74,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "metadata/replay.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
-    "cleanup/clean.py": ({"secrets"}, "draws the secrets of a round's key hashes"),
+    "cleanup/offline_owner.py": ({"secrets"}, "draws the secrets of key hashes"),
     "broker/configs/keys.py": ({"read_text"}, "reads the table of settings that ships with it"),
     "network/connection.py": ({"os"}, "sends files to sockets"),
     "cleanup/announcements.py": ({"uuid"}, "names no other task uses"),

@@ -19,7 +19,7 @@ from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.log_dir import LogDir
+from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.compare import dump_files
 
@@ -331,7 +331,7 @@ def test_sides_take_turns_and_so_does_who_goes_first(load: Callable[[str], Modul
 
 
 def _captured(out: Path, directory: Path) -> Captured:
-    log_dir = LogDir(out)
+    log_dir = OfflineLogDirectory(out)
     place = next(p for p in log_dir.partitions() if p.path == directory)
     checkpoints = log_dir.checkpoints()[0]
     offline = load_offline_log(
@@ -339,7 +339,7 @@ def _captured(out: Path, directory: Path) -> Captured:
         place.topic_partition,
         config=LogConfig(cleanup_policy=frozenset({"compact"})),
         checkpoints=checkpoints,
-        clean_shutdown=log_dir.clean_shutdown,
+        clean_shutdown=log_dir.has_clean_shutdown_file(),
         producer_expiration_ms=86_400_000,
         now_ms=0,
     )

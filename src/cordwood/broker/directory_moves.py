@@ -158,13 +158,13 @@ class DirectoryMoves:
         try:
             while not self._stopping.is_set():
                 if move.is_given_up:
-                    paused.give_up()
+                    paused.abandon()
                     return False
                 if paused.advance() and _finished(paused):
                     return True
         except BaseException:
             with suppress(CordwoodError):  # as of a directory that has failed
-                paused.give_up()
+                paused.abandon()
             raise
         paused.interrupt()
         return False

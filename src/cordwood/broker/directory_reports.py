@@ -55,13 +55,13 @@ class DirectoryReports:
         self._assigned[topic_id, partition] = directory
         self._soon()
 
-    def failed(self, directory: UUID, give_up: Callable[[], None]) -> None:
-        """Reports that a directory has failed; `give_up` is called if that is not in time."""
+    def failed(self, directory: UUID, on_timeout: Callable[[], None]) -> None:
+        """Reports that a directory has failed; `on_timeout` is called if that is not in time."""
         self._failed.add(directory)
 
         def too_late() -> None:
             if directory in self._failed and not self._is_closed:
-                give_up()
+                on_timeout()
 
         self._call_later_ms(self._failure_timeout_ms, too_late)
         self._soon()

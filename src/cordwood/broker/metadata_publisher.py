@@ -33,7 +33,6 @@ from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.pauses import background, in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.model.uuids import uuid_text
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import NewLog
 
@@ -200,8 +199,8 @@ class BrokerMetadataPublisher:
         directory = wanted.image.directory_of(self._node_id)
         return NewLog(
             TopicPartition(wanted.topic.name, wanted.number),
-            topic_id=uuid_text(wanted.topic.topic_id),
-            directory_id=None if directory is None else uuid_text(directory),
+            topic_id=wanted.topic.topic_id,
+            directory_id=directory,
             is_new=wanted.is_new,
         )
 

@@ -29,7 +29,6 @@ from cordwood.model.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
@@ -207,9 +206,8 @@ class ReplicaManager:
         found = ids.get(log.log_dir)
         if found is None or known is None:
             return
-        directory = parse_uuid(found)
-        if directory != known:
-            self.directory_reports.assign(topic_id, log.topic_partition.partition, directory)
+        if found != known:
+            self.directory_reports.assign(topic_id, log.topic_partition.partition, found)
 
     def logs_with_futures(self) -> Iterator[tuple[PartitionLog, bool]]:
         """Every log, and whether it is the future log of a move."""
@@ -228,12 +226,12 @@ class ReplicaManager:
         image = topic.partitions[partition.partition]
         self.report_place(log, topic.topic_id, image.directory_of(self.node_id))
 
-    def directory_failed(self, log_dir: Path, give_up: Callable[[], None]) -> None:
+    def directory_failed(self, log_dir: Path, on_timeout: Callable[[], None]) -> None:
         """Stops serving the partitions in a log directory that is offline, and reports it.
 
         Args:
             log_dir: the directory.
-            give_up: called if the controller has not recorded it in log.dir.failure.timeout.ms.
+            on_timeout: called if the controller has not recorded it in log.dir.failure.timeout.ms.
 
         Source: ReplicaManager.handleLogDirFailure.
         """
@@ -242,5 +240,4 @@ class ReplicaManager:
                 each.wake(0)
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
-                found = parse_uuid(directory.directory_id)
-                self.directory_reports.failed(found, give_up)
+                self.directory_reports.failed(directory.directory_id, on_timeout)

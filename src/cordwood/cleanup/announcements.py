@@ -60,7 +60,7 @@ def begin_attempt(directory: Path, attempt: str, *, fs: FileSystem) -> None:
         fs.create(mark).close()
 
 
-def give_up_attempt(directory: Path, attempt: str, *, fs: FileSystem) -> None:
+def end_attempt(directory: Path, attempt: str, *, fs: FileSystem) -> None:
     """Removes the mark: the tasks of this attempt end.
 
     Raises:

@@ -20,7 +20,7 @@ from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.storage.filesystem import OS, FileFacts, FileSystem
+from cordwood.storage.filesystem import FileFacts
 from cordwood.storage.log.offline_log import OfflineLog
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.log_segment import LogSegment
@@ -183,9 +183,7 @@ def _aborted_in(segments: Iterable[LogSegment]) -> tuple[AbortedTransaction, ...
     return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
 
-def capture_offline(
-    offline: OfflineLog, *, cleaner_checkpoint: int | None, fs: FileSystem = OS
-) -> Captured:
+def capture_offline(offline: OfflineLog, *, cleaner_checkpoint: int | None) -> Captured:
     """An offline log as plain values, which need neither the log nor its files.
 
     Raises:
@@ -197,7 +195,7 @@ def capture_offline(
     segments = [
         SegmentView(
             base_offset=segment.base_offset,
-            size_bytes=offline.facts_of(segment.base_offset, fs=fs).size_bytes,
+            size_bytes=offline.facts_of(segment.base_offset).size_bytes,
             index_bytes=segment.index_bytes if is_compacted else 0,
             time_index_bytes=segment.time_index_bytes if is_compacted else 0,
             largest_record_timestamp=segment.largest_record_timestamp,

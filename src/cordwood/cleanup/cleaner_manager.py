@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -404,14 +404,14 @@ class CleanerManager:
         """The cleaner checkpoint of every log, exclusive, from the files."""
         return {p: o for lines in self._lines_of_all().values() for p, o in lines.items()}
 
-    def _lines_of_all(self) -> dict[Path, dict[TopicPartition, int]]:
+    def _lines_of_all(self) -> dict[Path, Mapping[TopicPartition, int]]:
         with self._lock:
             return {path: self._read(path) for path in self._checkpoints}
 
     def _file(self, log_dir: Path) -> OffsetCheckpointFile | None:
         return None if log_dir in self._failed else self._checkpoints.get(log_dir)
 
-    def _read(self, log_dir: Path) -> dict[TopicPartition, int]:
+    def _read(self, log_dir: Path) -> Mapping[TopicPartition, int]:
         file = self._file(log_dir)
         if file is None or log_dir in self._unsaved:
             return dict(self._unsaved.get(log_dir, {}))
@@ -453,7 +453,9 @@ class CleanerManager:
         with self._lock:
             before = self._read(log_dir)
             gone = {p for p in before if self.logs.get(p) is None or p == remove}
-            partition, lines = (None, before) if line is None else (line[0], before | dict([line]))
+            partition, lines = (
+                (None, before) if line is None else (line[0], {**before, line[0]: line[1]})
+            )
             order = cleaner_offset_order(list(before), update=partition, gone=gone)
             self._write(log_dir, {partition: lines[partition] for partition in order})
 
@@ -478,10 +480,9 @@ class CleanerManager:
             log = self.logs.get(partition)
             lines = self._read(log_dir)
             if log is not None and log.config.compact and lines.get(partition, 0) > offset:
-                lines[partition] = offset
-                self._write(
-                    log_dir, {each: lines[each] for each in truncated_cleaner_order([*lines])}
-                )
+                order = truncated_cleaner_order([*lines])
+                lowered = {**lines, partition: offset}
+                self._write(log_dir, {each: lowered[each] for each in order})
 
     def handle_log_dir_failure(self, log_dir: Path) -> None:
         """Stops all cleaning in a directory that went offline, and forgets its checkpoint."""

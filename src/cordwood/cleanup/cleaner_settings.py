@@ -19,6 +19,8 @@ _SPARK_IDLE_MS = 10 * _MINUTE_MS
 _RETRY_MS = 5 * _MINUTE_MS
 _RETRY_MAX_MS = 60 * _MINUTE_MS
 
+_DEFAULTS = BrokerConfig()
+
 SPARK_IDLE_MS = "cordwood.cleaner.spark.idle.ms"
 UNCLEANABLE_RETRY_MS = "cordwood.cleaner.uncleanable.retry.ms"
 UNCLEANABLE_RETRY_MAX_MS = "cordwood.cleaner.uncleanable.retry.max.ms"
@@ -26,7 +28,7 @@ UNCLEANABLE_RETRY_MAX_MS = "cordwood.cleaner.uncleanable.retry.max.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The effective settings; defaults are Kafka's, or Cordwood's where Kafka has no such setting.
+    """The effective settings; defaults are those of `BrokerConfig`, or Cordwood's own.
 
     Sizes are in bytes and for all threads together. `dedupe_buffer_size` bounds the table of keys;
     a log with more keys is indexed in parts. `io_buffer_size` and `io_buffer_load_factor` are
@@ -36,15 +38,15 @@ class CleanerSettings:
     up to `uncleanable_retry_max_ms`.
     """
 
-    enable: bool = True
-    threads: int = 1
-    dedupe_buffer_size: int = 128 * _MIB
-    io_buffer_size: int = 512 * 1024
-    io_buffer_load_factor: float = 0.9
-    io_max_bytes_per_second: float = 1.7976931348623157e308
-    backoff_ms: int = 15_000
-    retention_check_interval_ms: int = 5 * _MINUTE_MS
-    initial_task_delay_ms: int = 30_000
+    enable: bool = _DEFAULTS.log_cleaner_enable
+    threads: int = _DEFAULTS.log_cleaner_threads
+    dedupe_buffer_size: int = _DEFAULTS.log_cleaner_dedupe_buffer_size
+    io_buffer_size: int = _DEFAULTS.log_cleaner_io_buffer_size
+    io_buffer_load_factor: float = _DEFAULTS.log_cleaner_io_buffer_load_factor
+    io_max_bytes_per_second: float = _DEFAULTS.log_cleaner_io_max_bytes_per_second
+    backoff_ms: int = _DEFAULTS.log_cleaner_backoff_ms
+    retention_check_interval_ms: int = _DEFAULTS.log_retention_check_interval_ms
+    initial_task_delay_ms: int = _DEFAULTS.log_initial_task_delay_ms
     spark_idle_ms: int = _SPARK_IDLE_MS
     uncleanable_retry_ms: int = _RETRY_MS
     uncleanable_retry_max_ms: int = _RETRY_MAX_MS

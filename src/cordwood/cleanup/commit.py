@@ -17,7 +17,7 @@ from typing import Protocol
 from cordwood.cleanup.announcements import (
     announced,
     begin_attempt,
-    give_up_attempt,
+    end_attempt,
     staging_errors,
 )
 from cordwood.cleanup.compaction_values import Discarded, Manifest
@@ -180,7 +180,7 @@ class CompactionCommitter:
         with staging_errors(self._directory):
             self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
 
-    def give_up(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Stops the round: its tasks end, groups in place stay, as in Kafka."""
         self.result.error = error
         self.stop_tasks()
@@ -193,7 +193,7 @@ class CompactionCommitter:
         if self._tasks_stopped:
             return
         try:
-            give_up_attempt(self._directory, self.compaction.attempt, fs=self._fs)
+            end_attempt(self._directory, self.compaction.attempt, fs=self._fs)
         except (OSError, CordwoodError) as refused:
             _log.debug("The tasks of %s cannot be stopped: %s", self.compaction.name, refused)
         else:

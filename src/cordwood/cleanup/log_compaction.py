@@ -110,32 +110,34 @@ class LogCompaction:
         )
 
 
-def limited(
-    compaction: LogCompaction,
-    *,
-    attempt: str,
-    free_bytes: int,
-    space_max: int | None = None,
-    throttle_bytes: int | None = None,
-    verify: bool = False,
-) -> LogCompaction:
-    """A round as one attempt at it runs, within these bounds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one attempt at a compaction.
 
-    Args:
-        compaction: as it was planned.
-        attempt: in the names of what its tasks stage; no other attempt has it.
-        free_bytes: the free space of the file system.
-        space_max: how many bytes it may take for a while.
-        throttle_bytes: how many bytes a second its tasks may work through.
-        verify: read back what is written.
+    `seed` is that of the hashes of keys: who writes keys must not know it. `attempt` is in the
+    names of what its tasks stage; no other attempt has it. `free_bytes` is the free space of the
+    file system, `space_max` how many bytes the attempt may take for a while, `throttle_bytes` how
+    many a second its tasks may read and write. With `verify`, what is written is read back.
     """
+
+    seed: int
+    attempt: str
+    free_bytes: int
+    space_max: int | None = None
+    throttle_bytes: int | None = None
+    verify: bool = False
+
+
+def limited(compaction: LogCompaction, limits: Limits) -> LogCompaction:
+    """A compaction, within the limits of one attempt; an interrupted one keeps its seed."""
+    is_tight = limits.free_bytes < _ROOMY * compaction.segment_bytes
     return replace(
         compaction,
-        attempt=attempt,
-        space_max=space_max,
-        one_at_a_time=space_max is not None or free_bytes < _ROOMY * compaction.segment_bytes,
-        throttle_bytes=throttle_bytes,
-        verify=verify,
+        attempt=limits.attempt,
+        space_max=limits.space_max,
+        one_at_a_time=limits.space_max is not None or is_tight,
+        throttle_bytes=limits.throttle_bytes,
+        verify=limits.verify,
     )
 
 

@@ -22,6 +22,8 @@ from cordwood.cleanup.cleaner_manager import (
     LogCleaningError,
     LogToClean,
 )
+from cordwood.cleanup.cleaning import compact
+from cordwood.cleanup.online_owner import OnlineOwner
 from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.quarantine import Stage
 from cordwood.model.config_values import LONG_MAX
@@ -147,7 +149,7 @@ class OnlineCleaner:
         self._require_running = require_running
         self._on_run = on_run
         # Logs whose round failed for no fault of theirs, until every other has had its turn.
-        self._put_off: set[TopicPartition] = set()
+        self._postponed: set[TopicPartition] = set()
 
     def clean_once(self) -> bool:
         """Compacts the filthiest log, if one is due, and applies retention to the compacted ones.
@@ -167,13 +169,13 @@ class OnlineCleaner:
             cleaned = self._clean_filthiest()
             self._retain_compacted()
         except LogCleaningError as error:
-            self._give_up_on(error.log, error, error.stage)
+            self._mark_uncleanable(error.log, error, error.stage)
             return False
         finally:
             self._manager.maintain_uncleanable()
         return cleaned
 
-    def _give_up_on(self, log: PartitionLog, error: Exception, stage: Stage) -> None:
+    def _mark_uncleanable(self, log: PartitionLog, error: Exception, stage: Stage) -> None:
         _log.warning(
             "%sUnexpected exception thrown when cleaning log %s. Marking its partition (%s) as "
             "uncleanable",
@@ -188,9 +190,9 @@ class OnlineCleaner:
 
     def _clean_filthiest(self) -> bool:
         now_ms = self._context.clock.now_ms()
-        chosen = self._manager.grab_filthiest(now_ms, passing_over=self._put_off)
+        chosen = self._manager.grab_filthiest(now_ms, passing_over=self._postponed)
         if chosen is None:
-            self._put_off.clear()
+            self._postponed.clear()
             return False
         self.last_chosen = chosen
         begun = self._context.clock.monotonic_s()
@@ -240,7 +242,7 @@ class OnlineCleaner:
         except EngineError as error:
             outcome.fail(error)
             _log.warning("%sCould not clean log %s: %s", self._prefix, log, error)
-            self._put_off.add(log.topic_partition)
+            self._postponed.add(log.topic_partition)
             return False
         except (FileNotFoundError, StagingError) as error:
             raise LogCleaningError(log, str(error)) from error
@@ -280,20 +282,17 @@ class OnlineCleaner:
         )
 
     def _clean(self, chosen: LogToClean, now_ms: int) -> CleanerStats:
-        # Compiled code is loaded when there is something to compact, and not before.
-        from cordwood.cleanup.online_compaction import clean_log  # noqa: PLC0415
-
         begun = self._context.clock.monotonic_s()
-        result = clean_log(
+        owner = OnlineOwner(
             chosen.log,
             chosen.cleanable,
-            self._engine,
-            now_ms=now_ms,
             require_wanted=lambda: self._require_wanted(chosen.log),
             throttle_bytes=self._rate(),
             prefix=self._prefix,
         )
-        stats = CleanerStats.of(result, self._context.clock.monotonic_s() - begun)
+        compact([owner], lambda: self._engine, now_ms=now_ms)
+        assert owner.result is not None, "it is due, or it would not have been chosen"
+        stats = CleanerStats.of(owner.result, self._context.clock.monotonic_s() - begun)
         self._record(chosen, stats)
         return stats
 
@@ -359,7 +358,7 @@ class OnlineCleaner:
             except LogCleaningAbortedError:
                 continue
             except (OSError, CordwoodError) as error:
-                self._give_up_on(log, error, Stage.RETENTION)
+                self._mark_uncleanable(log, error, Stage.RETENTION)
             finally:
                 self._manager.done_deleting([log.topic_partition])
 

@@ -6,16 +6,14 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments, Log
 from __future__ import annotations
 
 import logging
-from itertools import groupby
 
+from cordwood.cleanup import cleaning
 from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.retention import LOG_START, TIME, Expired, plan_retention
+from cordwood.cleanup.online_owner import RetainedOnline
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.segment.log_segment import LogSegment
 
 _log = logging.getLogger(__name__)
-_future_timestamps = logging.getLogger(f"{__name__}.future_timestamps")
 
 
 def retain(log: PartitionLog, now_ms: int) -> int:
@@ -28,34 +26,7 @@ def retain(log: PartitionLog, now_ms: int) -> int:
 
     Source: UnifiedLog.deleteOldSegments.
     """
-    with log.lock, log.guard("deleting old segments of"):
-        log.require_open()
-        plan = plan_retention(log, now_ms=now_ms)
-        prefix = f"[UnifiedLog partition={log.topic_partition}, dir={log.log_dir}]"
-        for warning in plan.warnings:
-            _future_timestamps.warning("%s %s", prefix, warning)
-        count = 0
-        for _, group in groupby(plan.expired, key=lambda expired: expired.rule):
-            expired = list(group)
-            segments = [log.segments[number] for number in range(len(expired))]
-            count += log.delete_segments(
-                len(expired),
-                reason=expired[0].text,
-                lines=[f"{prefix} {line}" for line in _lines(expired, segments)],
-            )
-        return count
-
-
-def _lines(expired: list[Expired], segments: list[LogSegment]) -> list[str]:
-    """Kafka's words for what goes by one rule."""
-    if expired[0].rule == LOG_START:
-        names = ",".join(map(str, segments))
-        return [f"Deleting segments due to {expired[0].text}: {names}"]
-    end = "" if expired[0].rule == TIME else "."
-    return [
-        f"Deleting segment {segment} due to {gone.text}{end}"
-        for gone, segment in zip(expired, segments, strict=True)
-    ]
+    return cleaning.retain(RetainedOnline(log), now_ms=now_ms)
 
 
 def retention_pass(manager: CleanerManager) -> int:

@@ -119,7 +119,7 @@ class PausedMove:
         """Leaves both logs as they are: the next start continues the move."""
         self._manager.resume_cleaning([self._partition])
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Leaves the log where it is, and has it cleaned again."""
         try:
             self._manager.logs.delete(self._partition, future=True)

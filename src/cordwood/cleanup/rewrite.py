@@ -23,7 +23,6 @@ from cordwood.cleanup.compaction_values import (
     Manifest,
     SegmentSource,
 )
-from cordwood.cleanup.retain import Action
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
 from cordwood.cleanup.transactions import (
@@ -324,7 +323,7 @@ def _growth(records: int) -> int:
 
 @dataclass(slots=True)
 class _Verdicts:
-    """`decide_batch` for all rows of a block."""
+    """The action for each batch of a block, with the delete horizon of those that are rebuilt."""
 
     actions: npt.NDArray[np.int8]
     stamp: npt.NDArray[np.uint8]
@@ -333,7 +332,11 @@ class _Verdicts:
 
 
 class _Rules:
-    """The rules of `cordwood.cleanup.retain`, for whole blocks."""
+    """The rules that retain records, batches, tombstones and markers, for whole blocks.
+
+    Source: org.apache.kafka.storage.internals.log.Cleaner (shouldDiscardBatch,
+    shouldRetainRecord), org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
+    """
 
     def __init__(self, spec: RewriteSpec, source: SegmentSource) -> None:
         self._spec = spec
@@ -396,10 +399,10 @@ class _Rules:
         leaves_header = self._must_leave_header(table, control)
         if block.legacy is not None:
             leaves_header[:] = False  # only magic 2 has empty batches
-        actions = np.full(block.rows, Action.REBUILD, dtype=np.int8)
-        actions[(kept == counts) & ~stamp] = Action.COPY
-        actions[kept == 0] = np.where(leaves_header, Action.EMPTY, Action.DISCARD)[kept == 0]
-        manifest.batches_after += int((actions != Action.DISCARD).sum())
+        actions = np.full(block.rows, rebuild.REBUILD, dtype=np.int8)
+        actions[(kept == counts) & ~stamp] = rebuild.COPY
+        actions[kept == 0] = np.where(leaves_header, rebuild.EMPTY, rebuild.DISCARD)[kept == 0]
+        manifest.batches_after += int((actions != rebuild.DISCARD).sum())
         return _Verdicts(
             actions=actions,
             stamp=(stamp | has_horizon).astype(np.uint8),

@@ -96,7 +96,7 @@ def commit_ready(committers: Sequence[CompactionCommitter]) -> bool:
         try:
             moved |= committer.poll()
         except (OSError, CordwoodError) as error:
-            committer.give_up(error)
+            committer.fail(error)
     return moved
 
 

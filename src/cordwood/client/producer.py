@@ -309,19 +309,19 @@ def _refusal(answer: Any, records: int) -> _Refusal | None:
     if not code:
         return None
     message = getattr(partition, "error_message", None)
-    told = {
+    messages = {
         error.batch_index: error.batch_index_error_message
         for error in getattr(partition, "record_errors", ())
     }
-    if not told:
+    if not messages:
         return _Refusal(code, [RefusedError(code, message)])
     rest = ClientError(
         "Failed to append record because it was part of a batch which had one more more invalid "
         "records"
     )
-    own_code = code if len(told) == 1 else ErrorCode.INVALID_RECORD
+    own_code = code if len(messages) == 1 else ErrorCode.INVALID_RECORD
     errors = [
-        RefusedError(own_code, told[index] or message) if index in told else rest
+        RefusedError(own_code, messages[index] or message) if index in messages else rest
         for index in range(records)
     ]
     return _Refusal(code, errors)

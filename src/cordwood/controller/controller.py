@@ -19,10 +19,11 @@ from typing import Self
 
 from cordwood.controller import configs, features, partitions, quotas, registration, topics
 from cordwood.controller.cluster_view import ClusterView
-from cordwood.controller.registration import ListenerAddress, NodeRegistration
+from cordwood.controller.registration import ControllerRegistration
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import (
+    BrokerRegistration,
     ConfigChange,
     CreatedTopic,
     ElectionResult,
@@ -36,7 +37,7 @@ from cordwood.metadata.controller_requests import (
 )
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.formatting import read_bootstrap_records
-from cordwood.metadata.image import MetadataImage
+from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.metadata_log import BATCH_RECORDS_MAX, MetadataLog
 from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_transactions
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
@@ -57,14 +58,16 @@ _log = logging.getLogger(__name__)
 class Controller:
     """The active controller; `image` is that of its log, up to its end.
 
-    `broker_epoch` is the epoch of this node's broker; `.kafka_cleanshutdown` must name it after a
-    clean shutdown. `check_topic_configs` raises a `KafkaError` if it refuses a new topic's configs.
+    `node_id` is the id of both the controller and its broker; `directory_ids` are those of all
+    directories, that of the metadata log first. `check_topic_configs` raises a `KafkaError` if it
+    refuses a new topic's configs.
     """
 
     def __init__(
         self,
         log: MetadataLog,
-        node: NodeRegistration,
+        node_id: int,
+        directory_ids: Sequence[uuid.UUID],
         settings: ControllerSettings,
         reserve: DiskReserve,
     ) -> None:
@@ -74,7 +77,10 @@ class Controller:
         self.check_topic_configs: topics.CheckConfigs | None = None
         self.log = log
         self._reserve = reserve
-        self._node = node
+        self.node_id = node_id
+        self.directory_ids = tuple(directory_ids)
+        self._broker_incarnation_id: uuid.UUID | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
         self._is_open = True
         self._is_log_closed = False
         self._changes = ChangeLock()
@@ -85,34 +91,24 @@ class Controller:
         *,
         metadata_dir: Path,
         node_id: int,
-        cluster_id: str,
         directory_ids: Sequence[uuid.UUID],
-        online_directory_ids: Sequence[uuid.UUID] | None = None,
-        listeners: Sequence[ListenerAddress],
         clock: Clock,
-        rack: str | None = None,
-        controller_listeners: Sequence[ListenerAddress] = (),
-        previous_broker_epoch: int = -1,
+        endpoints: Sequence[Endpoint] = (),
+        default_host: str = "localhost",
         settings: ControllerSettings | None = None,
         context: LogContext | None = None,
         fs: FileSystem = OS,
     ) -> Self:
-        """Reads the metadata log, begins a new leader epoch, and registers this node's broker.
-
-        The broker is fenced until `unfence`.
+        """Reads the metadata log, begins a new leader epoch, and registers the controller.
 
         Args:
             metadata_dir: the log directory that holds `__cluster_metadata-0`, formatted.
             node_id: the id of both the broker and the controller.
-            cluster_id: the id of the cluster.
             directory_ids: of all directories, that of `metadata_dir` first.
-            online_directory_ids: the usable directories among them; None for all.
-            listeners: where clients reach the broker (advertised.listeners).
             clock: the time source.
-            rack: broker.rack.
-            controller_listeners: the controller endpoints to register. If empty, the voter's own
-                endpoints are used, or those of the last registration.
-            previous_broker_epoch: the result of `read_previous_broker_epoch`; -1 after a crash.
+            endpoints: of the controller, to register. If empty, the voter's own endpoints are used,
+                or those of the last registration.
+            default_host: the host of the endpoint that is registered if none of these is known.
             settings: the broker's configuration.
             context: shared with the broker's logs: clock, open files, failed directories.
             fs: the file system to use if there is no context.
@@ -134,22 +130,11 @@ class Controller:
             context=context,
             settings=settings,
         )
-        node = NodeRegistration(
-            node_id=node_id,
-            cluster_id=cluster_id,
-            directory_ids=tuple(directory_ids),
-            online_directory_ids=tuple(online_directory_ids or directory_ids),
-            endpoints=registration.endpoints_of(listeners),
-            controller_endpoints=registration.endpoints_of(controller_listeners),
-            rack=rack,
-            incarnation_id=fresh_uuid(context.rng),
-            controller_incarnation_id=fresh_uuid(context.rng),
-            previous_broker_epoch=previous_broker_epoch,
-        )
-        controller = cls(log, node, settings, reserve)
+        controller = cls(log, node_id, directory_ids, settings, reserve)
         controller.context = context
         try:
             controller._activate(metadata_dir)
+            controller._register(tuple(endpoints), default_host)
         except BaseException:
             log.abandon()
             raise
@@ -178,10 +163,18 @@ class Controller:
             self._move_on()
         if is_empty or not image.features:
             self._bootstrap(read_bootstrap_records(metadata_dir, fs=self.context.fs))
-        self._node = registration.with_known_endpoints(self._node, self.image, self.log.voters)
         self._remove_reserved_topics()
-        for records in registration.registering(self._view(), self._node, self.log.end_offset):
-            self._commit_in_parts(records)
+
+    def _register(self, endpoints: tuple[Endpoint, ...], default_host: str) -> None:
+        self._endpoints = endpoints or registration.known_endpoints(
+            self.node_id, self.image, self.log.voters, default_host
+        )
+        controller = ControllerRegistration(
+            node_id=self.node_id,
+            incarnation_id=fresh_uuid(self.context.rng),
+            endpoints=self._endpoints,
+        )
+        self._commit_in_parts(registration.registering_controller(self._view(), controller))
 
     def _remove_reserved_topics(self) -> None:
         """Deletes topics that an earlier version created under the name of the metadata log."""
@@ -214,27 +207,34 @@ class Controller:
         self._commit(all_records)
 
     @one_at_a_time
+    def register_broker(self, broker: BrokerRegistration) -> int:
+        """Registers this node's broker, which is fenced until `unfence`; its broker epoch.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        for records in registration.registering(self._view(), broker, self.log.end_offset):
+            self._commit_in_parts(records)
+        self._broker_incarnation_id = broker.incarnation_id
+        return self.broker_epoch
+
+    @one_at_a_time
     def unfence(self) -> None:
         """Lets the broker lead, and be seen: to be called when it serves requests.
 
         Raises:
             StorageError: the disk refused.
         """
-        broker = self.image.brokers[self._node.node_id]
+        broker = self.image.brokers[self.node_id]
         if broker.fenced:
             self._commit_in_parts(registration.unfencing(self._view(), broker))
         self._reserve.take()
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this node's registration."""
-        broker = self.image.brokers.get(self._node.node_id)
+        """The epoch of this node's broker; a clean shutdown writes it to `.kafka_cleanshutdown`."""
+        broker = self.image.brokers.get(self.node_id)
         return -1 if broker is None else broker.epoch
-
-    @property
-    def directory_ids(self) -> tuple[uuid.UUID, ...]:
-        """The ids of all directories, that of the metadata log first."""
-        return self._node.directory_ids
 
     @property
     def between_changes(self) -> ChangeLock:
@@ -256,9 +256,9 @@ class Controller:
             return
         self._is_open = False
         self._reserve.release()
-        broker = self.image.brokers.get(self._node.node_id)
-        if broker is None or broker.fenced:
-            return
+        broker = self.image.brokers.get(self.node_id)
+        if broker is None or broker.fenced or broker.incarnation_id != self._broker_incarnation_id:
+            return  # not in service, or not since this start
         try:
             self._commit_in_parts(registration.shutting_down(self._view(), broker))
             self._commit_in_parts(registration.fencing_again(self._view(), self.image, broker))
@@ -399,7 +399,7 @@ class Controller:
             StorageError: the disk returned an error; nothing changed.
         """
         self._commit_parts_at_need(
-            partitions.assign_directories(self._view(), self._node.node_id, assigned)
+            partitions.assign_directories(self._view(), self.node_id, assigned)
         )
 
     @one_at_a_time
@@ -411,7 +411,7 @@ class Controller:
         Raises:
             StorageError: the disk returned an error; nothing changed.
         """
-        broker = self.image.brokers[self._node.node_id]
+        broker = self.image.brokers[self.node_id]
         records = registration.directories_failed(self._view(), broker, directories)
         self._commit_parts_at_need(records)
 
@@ -422,7 +422,7 @@ class Controller:
         Raises:
             StorageError: the disk refused; nothing changed.
         """
-        broker = self.image.brokers[self._node.node_id]
+        broker = self.image.brokers[self.node_id]
         self._commit(registration.cordoning(self._view(), broker, directories))
 
     # ---- settings, quotas, features
@@ -473,7 +473,7 @@ class Controller:
             StorageError: the disk returned an error; nothing changed.
         """
         records = features.update_features(
-            self._view(), self._node.node_id, updates, kraft_version=self.log.kraft_version
+            self._view(), self.node_id, updates, kraft_version=self.log.kraft_version
         )
         self._commit([] if validate_only else records)
 
@@ -487,7 +487,7 @@ class Controller:
             StorageError: the disk refused.
         """
         record, first, count = registration.producer_ids(
-            self.image, self._node.node_id, self.broker_epoch
+            self.image, self.node_id, self.broker_epoch
         )
         self._commit([record])
         return first, count
@@ -505,14 +505,14 @@ class Controller:
     def describe_quorum(self) -> QuorumInfo:
         """The voters, the leader, and the end of the metadata log."""
         now_ms = self.context.clock.now_ms()
-        directory = self._node.directory_ids[0] if self.log.kraft_version else uuid.UUID(int=0)
-        own = QuorumReplica(self._node.node_id, directory, self.log.end_offset, now_ms, now_ms)
+        directory = self.directory_ids[0] if self.log.kraft_version else uuid.UUID(int=0)
+        own = QuorumReplica(self.node_id, directory, self.log.end_offset, now_ms, now_ms)
         return QuorumInfo(
-            leader_id=self._node.node_id,
+            leader_id=self.node_id,
             leader_epoch=self.log.epoch,
             high_watermark=self.log.end_offset,
             voters=(own,),
-            endpoints=self._node.controller_endpoints,
+            endpoints=self._endpoints,
         )
 
     def _view(self) -> ClusterView:

@@ -17,6 +17,7 @@ from cordwood.controller.controller import Controller
 from cordwood.controller.host_lookup import look_up_hosts
 from cordwood.controller.quotas import hosts_to_look_up
 from cordwood.metadata.controller_requests import (
+    BrokerRegistration,
     ConfigChange,
     CreatedTopic,
     ElectionResult,
@@ -59,6 +60,18 @@ class LocalControllerChannel:
         self._controller = controller
         self._run = run
         self._published = published
+
+    async def register_broker(self, broker: BrokerRegistration) -> int:
+        """As `ControllerChannel`."""
+        return await self._ask(lambda: self._controller.register_broker(broker))
+
+    async def unfence_broker(self) -> None:
+        """As `ControllerChannel`."""
+        await self._ask(self._controller.unfence)
+
+    async def shut_down_broker(self) -> None:
+        """As `ControllerChannel`; runs at once, as requests are no longer served."""
+        self._controller.shut_down_broker()
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -147,10 +160,6 @@ class LocalControllerChannel:
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
         """As `ControllerChannel`."""
         await self._ask(lambda: self._controller.directories_failed(directories))
-
-    async def unfence_broker(self) -> None:
-        """Lets this node's broker lead partitions; to be called when it can serve requests."""
-        await self._ask(self._controller.unfence)
 
     async def _ask(self, operation: Callable[[], T]) -> T:
         def work() -> tuple[T, int]:

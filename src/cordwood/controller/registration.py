@@ -17,6 +17,7 @@ from typing import Any
 from cordwood.controller.cluster_view import ClusterView
 from cordwood.controller.partition_change import Election, PartitionChange
 from cordwood.format.metadata_records import with_defaults
+from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.feature_levels import SUPPORTED_FEATURES
 from cordwood.metadata.image import (
@@ -41,86 +42,77 @@ from cordwood.metadata.records import (
 )
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
 
-ListenerAddress = tuple[str, str, int, int]
-"""A listener's name, host, port, and security protocol as Kafka numbers them (0 is PLAINTEXT)."""
-
 PRODUCER_ID_BLOCK = 1000
 _PRODUCER_ID_MAX = (1 << 63) - 1
 _DEFAULT_CONTROLLER_PORT = 9093
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRegistration:
-    """This process, as it registers."""
+class ControllerRegistration:
+    """The controller of this process, as it registers."""
 
     node_id: int
-    cluster_id: str
-    directory_ids: tuple[uuid.UUID, ...]
-    online_directory_ids: tuple[uuid.UUID, ...]
-    endpoints: tuple[Endpoint, ...]
-    controller_endpoints: tuple[Endpoint, ...]
-    rack: str | None
     incarnation_id: uuid.UUID
-    controller_incarnation_id: uuid.UUID
-    previous_broker_epoch: int
+    endpoints: tuple[Endpoint, ...]
 
 
-def with_known_endpoints(
-    node: NodeRegistration, image: MetadataImage, voters: Sequence[Mapping[str, Any]]
-) -> NodeRegistration:
-    """The node with the recorded endpoints of its controller, if it was given none."""
-    if node.controller_endpoints:
-        return node
-    endpoints: tuple[Endpoint, ...] = ()
+def known_endpoints(
+    node_id: int, image: MetadataImage, voters: Sequence[Mapping[str, Any]], default_host: str
+) -> tuple[Endpoint, ...]:
+    """The recorded endpoints of a controller: the voter's own, or those it last registered."""
     for voter in voters:
-        if voter["voterId"] == node.node_id:
-            endpoints = tuple(
+        if voter["voterId"] == node_id and voter["endpoints"]:
+            return tuple(
                 Endpoint(name=each["name"], host=each["host"], port=each["port"])
                 for each in voter["endpoints"]
             )
-    known = image.controllers.get(node.node_id)
-    if not endpoints and known is not None:
-        endpoints = known.endpoints
-    if not endpoints:
-        host = node.endpoints[0].host if node.endpoints else "localhost"
-        endpoints = (Endpoint(name="CONTROLLER", host=host, port=_DEFAULT_CONTROLLER_PORT),)
-    return replace(node, controller_endpoints=endpoints)
+    known = image.controllers.get(node_id)
+    if known is not None and known.endpoints:
+        return known.endpoints
+    return (Endpoint(name="CONTROLLER", host=default_host, port=_DEFAULT_CONTROLLER_PORT),)
 
 
-def registering(view: ClusterView, node: NodeRegistration, end_offset: int) -> Iterator[Records]:
-    """The records of a start, in the batches that Kafka writes them in.
+def registering_controller(view: ClusterView, registration: ControllerRegistration) -> Records:
+    """The record of a controller's start; none at a metadata.version that has no such record."""
+    if not has_controller_registration(view.image.metadata_version):
+        return []
+    controller = ControllerImage(
+        controller_id=registration.node_id,
+        incarnation_id=registration.incarnation_id,
+        zk_migration_ready=False,
+        endpoints=registration.endpoints,
+        features=SUPPORTED_FEATURES,
+    )
+    return [register_controller_record(controller)]
+
+
+def registering(
+    view: ClusterView, registration: BrokerRegistration, end_offset: int
+) -> Iterator[Records]:
+    """The records of a broker's start, in the batches that Kafka writes them in.
 
     `end_offset` is that of the log: the broker's epoch is the offset of the first record that
     its registration comes with.
     """
-    if has_controller_registration(view.image.metadata_version):
-        controller = ControllerImage(
-            controller_id=node.node_id,
-            incarnation_id=node.controller_incarnation_id,
-            zk_migration_ready=False,
-            endpoints=node.controller_endpoints,
-            features=SUPPORTED_FEATURES,
-        )
-        yield [register_controller_record(controller)]
-        end_offset += 1
-    old = view.image.brokers.get(node.node_id)
+    broker_id = registration.broker_id
+    old = view.image.brokers.get(broker_id)
     if old is not None and not old.fenced:
         # Unclean shutdown: fence the broker, as a session timeout would.
         fenced = fencing(view, old)
         yield fenced
         view, end_offset = _after(view, fenced), end_offset + len(fenced)
     records: Records = []
-    if old is not None and node.previous_broker_epoch != old.epoch:
-        records += _after_unclean_shutdown(view, node.node_id)
+    if old is not None and registration.previous_broker_epoch != old.epoch:
+        records += _after_unclean_shutdown(view, broker_id)
     broker = BrokerImage(
-        broker_id=node.node_id,
+        broker_id=broker_id,
         epoch=end_offset,
-        incarnation_id=node.incarnation_id,
-        rack=node.rack,
+        incarnation_id=registration.incarnation_id,
+        rack=registration.rack,
         fenced=True,
         in_controlled_shutdown=False,
-        log_dirs=sorted_directories(node.online_directory_ids),
-        endpoints=node.endpoints,
+        log_dirs=sorted_directories(registration.log_dirs),
+        endpoints=registration.endpoints,
         features=SUPPORTED_FEATURES,
     )
     records.append(register_broker_record(broker, view.image.metadata_version))
@@ -297,11 +289,3 @@ def _after(view: ClusterView, records: Records) -> ClusterView:
         delta.apply(record.name, with_defaults(record.name, record.fields))
     image = delta.image(next_offset=view.image.next_offset, epoch=view.image.epoch)
     return replace(view, image=image)
-
-
-def endpoints_of(listeners: Iterable[ListenerAddress]) -> tuple[Endpoint, ...]:
-    """The endpoints of listeners, in their order."""
-    return tuple(
-        Endpoint(name=name, host=host, port=port, security_protocol=protocol)
-        for name, host, port, protocol in listeners
-    )

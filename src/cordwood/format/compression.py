@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import cramjam
 import lz4.block  # type: ignore[import-untyped]
@@ -27,8 +27,6 @@ DECOMPRESSED_BYTES_MAX = (1 << 31) - 1
 _SNAPPY_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 _SNAPPY_MAGIC = _SNAPPY_HEADER[:8]
 _SNAPPY_BLOCK_BYTES = 32 * 1024
-# Snappy's densest element copies 64 bytes and takes 2: a larger claimed expansion is corrupt.
-_SNAPPY_EXPANSION_MAX = 64
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 # Magic, version 1 with independent blocks (0x60), blocks of up to 64 KiB (0x40), header checksum.
@@ -58,6 +56,21 @@ class Codec(enum.IntEnum):
     def config_name(self) -> str:
         """The name Kafka's settings and tools use: none, gzip, snappy, lz4, zstd."""
         return self.name.lower()
+
+
+# Snappy's densest element copies 64 bytes and takes 2: a larger claimed expansion is corrupt.
+_SNAPPY_EXPANSION_MAX = 64
+
+EXPANSION_MAX: Final[Mapping[int, int]] = {
+    Codec.GZIP: 1032,
+    Codec.SNAPPY: _SNAPPY_EXPANSION_MAX,
+    Codec.LZ4: 255,
+    Codec.ZSTD: 32_768,
+}
+"""Bytes that one compressed byte expands to at most, by codec.
+
+DEFLATE's, snappy's and LZ4's longest matches, and a zstd block of 128 KiB that takes four bytes.
+"""
 
 
 def codec_of(attributes: int, *, position: int | None = None) -> Codec:

@@ -25,10 +25,11 @@ from cordwood.format.messages.schema import (
     schemas,
 )
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError, EncodingError
+from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
 from cordwood.model.uuids import uuid_text
 
 __all__ = [
+    "FRAME_VERSION",
     "STRING_BYTES_MAX",
     "Field",
     "MessageSchema",
@@ -37,10 +38,14 @@ __all__ = [
     "decode_message",
     "encode_message",
     "message_json",
+    "read_framed_message",
     "read_message",
     "require_readable",
     "schemas",
 ]
+
+FRAME_VERSION = 1
+"""The first byte of a record whose value names its message and version (`read_framed_message`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,37 @@ def read_message(schema: MessageSchema, version: int, reader: ByteReader) -> Mes
     """
     fields, reader.position = codec_of(schema, version).read(reader.buffer, reader.position)
     return MessageValue(schema=schema, version=version, fields=fields)
+
+
+def read_framed_message(
+    value: Buffer, schema_of_api_key: Mapping[int, MessageSchema], *, kind: str
+) -> MessageValue:
+    """The message of a record whose value begins with the versions of frame and message.
+
+    Args:
+        value: the record's value.
+        schema_of_api_key: the messages that it may hold.
+        kind: what the messages are, for errors.
+
+    Raises:
+        CorruptError: the value is malformed or has bytes left over.
+        UnsupportedVersionError: the frame's version, the api key or the message's version is
+            unknown.
+
+    Source: org.apache.kafka.server.common.serialization.AbstractApiMessageSerde.
+    """
+    reader = ByteReader(value)
+    frame_version = reader.unsigned_varint()
+    if frame_version != FRAME_VERSION:
+        raise UnsupportedVersionError(f"{kind} in a frame of version {frame_version}")
+    api_key = reader.unsigned_varint()
+    version = reader.unsigned_varint()
+    schema = schema_of_api_key.get(api_key)
+    if schema is None:
+        raise UnsupportedVersionError(f"{kind} of unknown type {api_key}")
+    message = read_message(schema, version, reader)
+    reader.require_end(schema.name)
+    return message
 
 
 def encode_message(schema: MessageSchema, version: int, fields: Mapping[str, Any]) -> bytes:

@@ -6,10 +6,12 @@ Source: org.apache.kafka.metadata.properties.MetaProperties.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import ConfigError, CorruptError, UnsupportedVersionError
 from cordwood.model.properties import parse_properties
+from cordwood.model.uuids import parse_uuid, uuid_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,14 +21,15 @@ class MetaProperties:
     version: int
     cluster_id: str | None
     node_id: int | None
-    directory_id: str | None
+    directory_id: UUID | None
 
 
 def parse_meta_properties(data: Buffer | str) -> MetaProperties:
     """The file's content.
 
     Raises:
-        CorruptError: an escape or a number is malformed, or version 1 lacks its cluster or node id.
+        CorruptError: an escape, a number or the directory's id is malformed, or version 1 lacks
+            its cluster or node id.
         UnsupportedVersionError: the version is above 1.
     """
     # Java reads the bytes of a properties file as Latin-1.
@@ -42,20 +45,22 @@ def parse_meta_properties(data: Buffer | str) -> MetaProperties:
     cluster_id = found.get("cluster.id")
     if version == 1 and (cluster_id is None or node_id is None):
         raise CorruptError("meta.properties of version 1 lacks cluster.id or node.id")
+    directory_id = found.get("directory.id")
     return MetaProperties(
         version=version,
         cluster_id=cluster_id,
         node_id=node_id,
-        directory_id=found.get("directory.id"),
+        directory_id=None if directory_id is None else parse_uuid(directory_id),
     )
 
 
 def build_meta_properties(properties: MetaProperties) -> bytes:
     """The file's bytes; the first line is a comment, as java.util.Properties writes it."""
     node = "node.id" if properties.version == 1 else "broker.id"
+    directory_id = properties.directory_id
     values = {
         node: properties.node_id,
-        "directory.id": properties.directory_id,
+        "directory.id": None if directory_id is None else uuid_text(directory_id),
         "version": properties.version,
         "cluster.id": properties.cluster_id,
     }

@@ -16,17 +16,16 @@ from typing import Any
 
 from cordwood.format.byte_reader import ByteReader
 from cordwood.format.message_schema import (
+    FRAME_VERSION,
     MessageValue,
     encode_message,
     message_json,
-    read_message,
+    read_framed_message,
     require_readable,
     schemas,
 )
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
-
-FRAME_VERSION = 1
+from cordwood.model.errors import CorruptError, EncodingError
 
 SCHEMAS = schemas(
     """
@@ -236,18 +235,11 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord:
         UnsupportedVersionError: the frame's version, the api key or the record's version is
         unknown.
     """
-    reader = ByteReader(value)
-    frame_version = reader.unsigned_varint()
-    if frame_version != FRAME_VERSION:
-        raise UnsupportedVersionError(f"metadata record in a frame of version {frame_version}")
-    api_key = reader.unsigned_varint()
-    version = reader.unsigned_varint()
-    schema = SCHEMA_OF_API_KEY.get(api_key)
-    if schema is None:
-        raise UnsupportedVersionError(f"metadata record of unknown type {api_key}")
-    message = read_message(schema, version, reader)
-    reader.require_end(schema.name)
-    return MetadataRecord(api_key=api_key, name=schema.name, version=version, fields=message.fields)
+    message = read_framed_message(value, SCHEMA_OF_API_KEY, kind="metadata record")
+    schema = message.schema
+    return MetadataRecord(
+        api_key=schema.key, name=schema.name, version=message.version, fields=message.fields
+    )
 
 
 def describe_metadata_record(value: Buffer | None) -> str:

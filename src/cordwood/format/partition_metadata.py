@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from uuid import UUID
 
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError
-from cordwood.model.uuids import ZERO_UUID, parse_uuid
+from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_text
 
 VERSION = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """The file's version, and the topic's id as 22 characters of URL-safe base64."""
+    """The file's version, and the topic's id."""
 
     version: int
-    topic_id: str
+    topic_id: UUID
 
 
 def parse_partition_metadata(data: Buffer | str) -> PartitionMetadata:
@@ -42,16 +43,12 @@ def parse_partition_metadata(data: Buffer | str) -> PartitionMetadata:
     topic_id = re.fullmatch(r"topic_id:\s+(\S+)", lines[1])
     if version is None or topic_id is None:
         raise CorruptError(f"malformed partition.metadata: {text[:100]!r}")
-    if parse_uuid(topic_id[1]) == ZERO_UUID:
+    found = parse_uuid(topic_id[1])
+    if found == ZERO_UUID:
         raise CorruptError("partition.metadata holds the zero topic id")
-    return PartitionMetadata(version=int(version[1]), topic_id=topic_id[1])
+    return PartitionMetadata(version=int(version[1]), topic_id=found)
 
 
-def build_partition_metadata(topic_id: str) -> bytes:
-    """The file's bytes for a topic with that id.
-
-    Raises:
-        CorruptError: the id is no uuid.
-    """
-    parse_uuid(topic_id)
-    return f"version: {VERSION}\ntopic_id: {topic_id}".encode()
+def build_partition_metadata(topic_id: UUID) -> bytes:
+    """The file's bytes for a topic with that id."""
+    return f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()

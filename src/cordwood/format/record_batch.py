@@ -32,6 +32,7 @@ from typing import NamedTuple
 from cordwood.format.byte_reader import ByteReader
 from cordwood.format.compression import (
     DECOMPRESSED_BYTES_MAX,
+    EXPANSION_MAX,
     Codec,
     codec_of,
     compress,
@@ -63,6 +64,7 @@ __all__ = [
     "build_empty_batch",
     "build_header",
     "iter_batches",
+    "may_expand_beyond",
     "parse_header",
 ]
 
@@ -88,6 +90,8 @@ _LAYOUT = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
 _PREFIX = struct.Struct(">qi")
 _INT32_MAX = (1 << 31) - 1
+_ATTRIBUTES_AT = 22  # the low byte
+_CODEC_MASK = 0x07
 
 assert _LAYOUT.size == HEADER_BYTES
 
@@ -369,6 +373,17 @@ def iter_batches(
     while (batch := parse_batch(buffer, position)) is not None:
         yield position, batch
         position += batch.size_bytes
+
+
+def may_expand_beyond(batch: Buffer, size_bytes: int) -> bool:
+    """Whether the records of a compressed batch, by its codec and size alone, may be larger.
+
+    False for bytes that are not a whole header of magic 2.
+    """
+    if len(batch) <= HEADER_BYTES:
+        return False
+    ratio = EXPANSION_MAX.get(batch[_ATTRIBUTES_AT] & _CODEC_MASK)
+    return ratio is not None and (len(batch) - HEADER_BYTES) * ratio > size_bytes
 
 
 def build_batch(

@@ -5,12 +5,8 @@ Source: org.apache.kafka.server.log.remote.metadata.storage.serialization.Remote
 
 from __future__ import annotations
 
-from cordwood.format.byte_reader import ByteReader
-from cordwood.format.message_schema import MessageValue, read_message, schemas
+from cordwood.format.message_schema import MessageValue, read_framed_message, schemas
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import UnsupportedVersionError
-
-FRAME_VERSION = 1
 
 SCHEMAS = schemas(
     """
@@ -81,17 +77,6 @@ def decode_remote_log_metadata(value: Buffer) -> MessageValue:
     Raises:
         CorruptError: the value is malformed or has bytes left over.
         UnsupportedVersionError: the frame's version, the api key or the message's version is
-        unknown.
+            unknown.
     """
-    reader = ByteReader(value)
-    frame_version = reader.unsigned_varint()
-    if frame_version != FRAME_VERSION:
-        raise UnsupportedVersionError(f"remote log metadata in a frame of version {frame_version}")
-    api_key = reader.unsigned_varint()
-    version = reader.unsigned_varint()
-    schema = SCHEMA_OF_API_KEY.get(api_key)
-    if schema is None:
-        raise UnsupportedVersionError(f"remote log metadata of unknown type {api_key}")
-    message = read_message(schema, version, reader)
-    reader.require_end(schema.name)
-    return message
+    return read_framed_message(value, SCHEMA_OF_API_KEY, kind="remote log metadata")

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from cordwood.metadata.controller_requests import (
+    BrokerRegistration,
     ConfigChange,
     CreatedTopic,
     ElectionResult,
@@ -35,6 +36,19 @@ class ControllerChannel(Protocol):
     write it; nothing has changed then. A sequence of results is in the order of the request's
     items, with None or an error for each.
     """
+
+    async def register_broker(self, broker: BrokerRegistration) -> int:
+        """Registers this broker, which is fenced until `unfence_broker`; its broker epoch."""
+
+    async def unfence_broker(self) -> None:
+        """Lets this broker lead partitions; to be called when it can serve requests."""
+
+    async def shut_down_broker(self) -> None:
+        """Takes this broker out of service, as a controlled shutdown does.
+
+        To be called when it no longer serves requests and before its logs are closed. The answer
+        does not wait until this broker has applied the change.
+        """
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False

@@ -16,6 +16,25 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """A broker that has started.
+
+    `log_dirs` are the ids of its directories that can be used; `endpoints` are where clients reach
+    it (advertised.listeners). `previous_broker_epoch` is the epoch of the last registration, which
+    a clean shutdown has written to `.kafka_cleanshutdown`; -1 after a crash.
+
+    Source: BrokerRegistrationRequest.
+    """
+
+    broker_id: int
+    incarnation_id: uuid.UUID
+    endpoints: tuple[Endpoint, ...]
+    log_dirs: tuple[uuid.UUID, ...]
+    rack: str | None = None
+    previous_broker_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
     """A topic to create; -1 means the broker's default.
 

@@ -26,7 +26,7 @@ from cordwood.metadata.snapshot_file import kraft_controls, snapshot_batches, wr
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.rng import Rng, SystemRng
-from cordwood.model.uuids import ZERO_UUID, fresh_uuid, parse_uuid, uuid_text
+from cordwood.model.uuids import ZERO_UUID, fresh_uuid, uuid_text
 from cordwood.storage.filesystem import OS, FileSystem
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
@@ -82,7 +82,7 @@ def format_directories(
             _write_voters(log_dir / CLUSTER_METADATA_DIR, voter, clock.now_ms(), fs)
         _write_bootstrap(log_dir, features, clock.now_ms(), fs)
         properties = MetaProperties(
-            version=1, cluster_id=cluster_id, node_id=node_id, directory_id=uuid_text(directory_id)
+            version=1, cluster_id=cluster_id, node_id=node_id, directory_id=directory_id
         )
         # Last, because it marks the directory as formatted.
         fs.replace_durably(log_dir / META_PROPERTIES, build_meta_properties(properties))
@@ -196,7 +196,7 @@ def build_quorum_state(
 def _directory_id(properties: MetaProperties, log_dir: Path) -> uuid.UUID:
     if properties.directory_id is None:
         raise ConfigError(f"{log_dir}/{META_PROPERTIES} has no directory.id")
-    return parse_uuid(properties.directory_id)
+    return properties.directory_id
 
 
 def _voter(node_id: int, directory_id: uuid.UUID, endpoints: Iterable[Endpoint]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class MetadataLog:
                 topic_partition=TOPIC_PARTITION,
                 config=_log_config(settings),
                 context=context,
-                topic_id=uuid_text(TOPIC_ID),
+                topic_id=TOPIC_ID,
             )
         )
         self.replay = self._read()

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-_MIB: Final = 1 << 20
-_HOUR_MS: Final = 3_600_000
+from cordwood.model.config import whole_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataLogSettings:
-    """Defaults are Kafka's, times in ms.
+    """The settings, in bytes and ms; the defaults are those of the table in `model.config`.
 
     `snapshot_bytes` and `snapshot_interval_ms` are metadata.log.max.record.bytes.between.snapshots
     and metadata.log.max.snapshot.interval.ms, `retention_*` metadata.max.retention.*,
     `segment_*` metadata.log.segment.*.
     """
 
-    snapshot_bytes: int = 20 * _MIB
-    snapshot_interval_ms: int = _HOUR_MS
-    retention_bytes: int = 100 * _MIB
-    retention_ms: int = 168 * _HOUR_MS
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 168 * _HOUR_MS
+    snapshot_bytes: int = whole_default("metadata.log.max.record.bytes.between.snapshots")
+    snapshot_interval_ms: int = whole_default("metadata.log.max.snapshot.interval.ms")
+    retention_bytes: int = whole_default("metadata.max.retention.bytes")
+    retention_ms: int = whole_default("metadata.max.retention.ms")
+    segment_bytes: int = whole_default("metadata.log.segment.bytes")
+    segment_ms: int = whole_default("metadata.log.segment.ms")

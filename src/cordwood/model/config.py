@@ -309,6 +309,10 @@ _BROKER_TABLE = (
             "How long a failed directory may stay unknown to the controller."),
     _broker("remote.log.storage.system.enable", _BOOLEAN, False, "",
             "Whether topics may have tiered storage."),
+    _broker("metadata.log.max.record.bytes.between.snapshots", _long(1), 20 * _MIB, "bytes",
+            "Bytes of the metadata log after which a snapshot is written."),
+    _broker("metadata.log.max.snapshot.interval.ms", _long(0), _HOUR_MS, "ms",
+            "Time after which a snapshot is written if there are new records; 0 for never."),
     _broker("metadata.log.segment.bytes", _int(8 * _MIB), 1 << 30, "bytes",
             "Segment size of the metadata log."),
     _broker("metadata.log.segment.ms", _long(), 168 * _HOUR_MS, "ms",
@@ -350,6 +354,21 @@ assert len(TOPIC_SETTINGS) == len(_TOPIC_TABLE), "a topic setting is listed twic
 assert {
     broker.name for setting in _TOPIC_TABLE for broker in setting.broker_names
 } <= BROKER_SETTINGS.keys(), "a broker name without a rule"
+
+
+def whole_default(name: str) -> int:
+    """The default of a broker setting that is a whole number."""
+    default = BROKER_SETTINGS[name].default
+    assert isinstance(default, int), name
+    return default
+
+
+def flag_default(name: str) -> bool:
+    """The default of a broker setting that is true or false."""
+    default = BROKER_SETTINGS[name].default
+    assert isinstance(default, bool), name
+    return default
+
 
 BROKER_NAME_OF_TOPIC_SETTING: Mapping[str, str] = {
     setting.name: setting.broker_names[0].name for setting in _TOPIC_TABLE if setting.broker_names

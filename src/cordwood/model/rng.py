@@ -1,4 +1,4 @@
-"""Random numbers, passed in: the only module that generates them for the storage layer."""
+"""Random numbers, passed in like the clock: the storage layer and ids take them from here alone."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ Source: org.apache.kafka.common.Uuid.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -17,9 +18,10 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.rng import Rng
 
 ZERO_UUID: Final = UUID(int=0)
-UUID_TEXT_SIZE: Final = 22
 
 _UUID_BYTES: Final = 16
+_PADDED_SIZE: Final = 24
+_BASE64: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}", re.ASCII)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -43,17 +45,31 @@ def uuid_texts(uuids: Iterable[UUID]) -> list[str]:
 
 @lru_cache(maxsize=1 << 14)
 def parse_uuid(text: str) -> UUID:
-    """The UUID that Kafka prints as `text`.
+    """The UUID that Kafka prints as `text`; padding may follow.
 
     Raises:
-        CorruptError: it is not 22 characters of URL-safe base64.
+        CorruptError: it is not 16 bytes in URL-safe base64; the reason in Kafka's words.
+
+    Source: org.apache.kafka.common.Uuid.fromString.
     """
+    if len(text) > _PADDED_SIZE:
+        raise CorruptError(
+            f"Input string with prefix `{text[:_PADDED_SIZE]}` is too long to be decoded as a "
+            "base64 UUID"
+        )
+    if len(text) == 1:
+        raise CorruptError("Input byte[] should at least have 2 bytes for base64 bytes")
     try:
-        data = base64.urlsafe_b64decode(text + "==")
+        if not _BASE64.fullmatch(text):
+            raise ValueError
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
-        data = b""
-    if len(text) != UUID_TEXT_SIZE or len(data) != _UUID_BYTES:
-        raise CorruptError(f"{text!r} is not a uuid of 22 characters")
+        raise CorruptError(f"Illegal base64 in {text}") from None
+    if len(data) != _UUID_BYTES:
+        raise CorruptError(
+            f"Input string `{text}` decoded as {len(data)} bytes, which is not equal to the "
+            f"expected {_UUID_BYTES} bytes of a base64-encoded UUID"
+        )
     return UUID(bytes=data)
 
 

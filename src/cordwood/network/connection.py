@@ -204,7 +204,7 @@ class Connection:
         self._pause_reading()
         waiting.add_done_callback(self._answered)
         if self._is_peer_closed:
-            self._give_up_soon()
+            self._end_wait_soon()
 
     def peer_closed(self) -> None:
         """The peer sends no more; what it has sent is still to be read and answered.
@@ -213,13 +213,13 @@ class Connection:
         """
         self._is_peer_closed = True
         if self._waiting is not None:
-            self._give_up_soon()
+            self._end_wait_soon()
 
-    def _give_up_soon(self) -> None:
+    def _end_wait_soon(self) -> None:
         """Not now: a task that is cancelled before its first step does not give up its wait."""
-        self._loop.call_soon(self._give_up)
+        self._loop.call_soon(self._end_wait)
 
-    def _give_up(self) -> None:
+    def _end_wait(self) -> None:
         if self._waiting is not None and self._is_parked:
             self.close("the client closed it while a request waited")
 

@@ -20,21 +20,20 @@ from cordwood.network.api import (
     Parked,
     Part,
     Peer,
-    Response,
     never,
 )
 from cordwood.network.error_answers import error_answer
 from cordwood.network.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.network.slices import Slices
 from cordwood.network.turns import TurnWatch
-from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start, skip_tags
+from cordwood.protocol.headers import API_VERSIONS, RequestHeader
 from cordwood.protocol.messages import (
     MalformedMessageError,
     encoded,
-    read_request,
     request_codec,
     response_codec,
 )
+from cordwood.protocol.requests import Readable, read_body, read_frame
 
 C = TypeVar("C")
 
@@ -75,6 +74,10 @@ class Dispatcher(Generic[C]):
             monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
         self._apis = apis
+        self._readable = {
+            key: Readable(api.min_version, api.max_version, api.inline_bytes_max, api.distinct)
+            for key, api in apis.items()
+        }
         self._context_of = context_of
         self._slices = slices
         self._turns = turns
@@ -88,40 +91,22 @@ class Dispatcher(Generic[C]):
             MalformedMessageError: the request cannot be read.
             UnservedRequestError: it is not served.
         """
-        header = parse_start(frame)
-        key, version = header.api_key, header.api_version
-        api = self._apis.get(key)
-        if api is None or not api.min_version <= version <= api.max_version:
-            if key == API_VERSIONS and api is not None:
-                return self._versions_of_old(api, header)
-            raise UnservedRequestError(
-                f"Received request for api with key {key} (version {version}), which is not served"
-            )
-        context = self._context_of(header, peer)
         begun = self._monotonic_s()
-        if len(frame) > api.inline_bytes_max:
+        header, request = read_frame(frame, self._readable)
+        api = self._apis.get(header.api_key)
+        if api is None or not api.min_version <= header.api_version <= api.max_version:
+            return self._unserved(api, header)
+        context = self._context_of(header, peer)
+        if request is None or (api.is_long is not never and api.is_long(context, request)):
             return self._in_slices(api, header, context, frame, begun)
-        request = self._read(api, header, frame)
-        if api.is_long is not never and api.is_long(context, request):
-            return self._in_slices(api, header, context, frame, begun)
-        response = self._handled(api, header, context, request)
+        try:
+            response = api.handle(context, request)
+        except Exception as error:
+            response = self._failed(api, header, request, error)
         if response is None or isinstance(response, Mapping | Encoded):
             return self._finished(api, header, request, response, begun)
         later = self._later(api, header, request, response, begun)
         return Parked(later) if api.parks else later
-
-    def _read(self, api: Api[C], header: RequestHeader, frame: memoryview) -> Any:
-        at = header.body_at
-        if _has_flexible_header(api.key, header.api_version):
-            at = skip_tags(frame, at)
-        return read_request(api.key, header.api_version, frame, at, distinct=api.distinct)
-
-    def _handled(self, api: Api[C], header: RequestHeader, context: C, request: Any) -> Response:
-        """What the handler returns; an error in one request must not end the others."""
-        try:
-            return api.handle(context, request)
-        except Exception as error:
-            return self._failed(api, header, request, error)
 
     def _in_slices(
         self, api: Api[C], header: RequestHeader, context: C, frame: memoryview, begun: float
@@ -131,8 +116,11 @@ class Dispatcher(Generic[C]):
         kept = memoryview(bytes(frame)) if len(frame) < _COPIED_BYTES_MAX else frame
 
         def work() -> Parked | Awaitable[list[Part] | None] | list[Part] | None:
-            request = self._read(api, header, kept)
-            response = self._handled(api, header, context, request)
+            request = read_body(header, kept, distinct=api.distinct)
+            try:
+                response = api.handle(context, request)
+            except Exception as error:
+                response = self._failed(api, header, request, error)
             if response is None or isinstance(response, Mapping | Encoded):
                 return self._finished(api, header, request, response, begun)
             later = self._later(api, header, request, response, begun)
@@ -228,8 +216,17 @@ class Dispatcher(Generic[C]):
             return body
         return [head, *body]
 
-    def _versions_of_old(self, api: Api[C], header: RequestHeader) -> list[Part]:
-        """A version of ApiVersions that is not known is answered in version 0 (KIP-511)."""
+    def _unserved(self, api: Api[C] | None, header: RequestHeader) -> list[Part]:
+        """A version of ApiVersions that is not known is answered in version 0 (KIP-511).
+
+        Raises:
+            UnservedRequestError: it is another request.
+        """
+        if api is None or api.key != API_VERSIONS:
+            raise UnservedRequestError(
+                f"Received request for api with key {header.api_key} "
+                f"(version {header.api_version}), which is not served"
+            )
         only = {"api_key": API_VERSIONS, "min_version": api.min_version}
         fields: Fields = {
             "error_code": ErrorCode.UNSUPPORTED_VERSION,

@@ -19,9 +19,9 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import directory_names
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_directory import LoadProgress, LogDirectory, Logs, Silent
 from cordwood.storage.log_set import LogSet, absolute
 from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
+from cordwood.storage.online_log_directory import LoadProgress, Logs, OnlineLogDirectory, Silent
 
 _log = logging.getLogger(__name__)
 
@@ -212,20 +212,20 @@ class LogManager(LogSet):
 
     def checkpoint_recovery_points(self) -> None:
         """Writes recovery points, of every directory that is online."""
-        self._checkpoint("recovery points", LogDirectory.write_recovery_points)
+        self._checkpoint("recovery points", OnlineLogDirectory.write_recovery_points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Writes log start offsets above their first segment's base; the others last as well."""
         for log in self.logs():
             with _reported(log, "syncing the directory of"):
                 log.sync_names()
-        self._checkpoint("log start offsets", LogDirectory.write_log_starts)
+        self._checkpoint("log start offsets", OnlineLogDirectory.write_log_starts)
 
     def checkpoint_high_watermarks(self) -> None:
         """Writes high watermarks."""
-        self._checkpoint("high watermarks", LogDirectory.write_high_watermarks)
+        self._checkpoint("high watermarks", OnlineLogDirectory.write_high_watermarks)
 
-    def _checkpoint(self, what: str, write: Callable[[LogDirectory, Logs], None]) -> None:
+    def _checkpoint(self, what: str, write: Callable[[OnlineLogDirectory, Logs], None]) -> None:
         for directory in self._online():
             with (
                 _quiet_failure(),

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError
@@ -19,8 +20,8 @@ from cordwood.storage.directory_names import live_directory_name
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_directory import LogDirectory
 from cordwood.storage.log_table import LogTable
+from cordwood.storage.online_log_directory import OnlineLogDirectory
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +36,9 @@ class NewLog:
     """A log to be made, as the arguments of `LogManager.get_or_create` describe it."""
 
     partition: TopicPartition
-    topic_id: str | None = None
+    topic_id: UUID | None = None
     log_dir: Path | None = None
-    directory_id: str | None = None
+    directory_id: UUID | None = None
     is_new: bool = True
 
 
@@ -62,14 +63,14 @@ class LogSet:
         self._table = LogTable()
         self.directories = self._take([absolute(path) for path in log_dirs])
 
-    def _take(self, paths: Sequence[Path]) -> list[LogDirectory]:
-        taken: list[LogDirectory] = []
+    def _take(self, paths: Sequence[Path]) -> list[OnlineLogDirectory]:
+        taken: list[OnlineLogDirectory] = []
         if len(set(paths)) < len(paths):
             raise CordwoodError(f"Duplicate log directory found: {', '.join(map(str, paths))}")
         try:
             for path in paths:
                 try:
-                    taken.append(LogDirectory(path, context=self.context))
+                    taken.append(OnlineLogDirectory(path, context=self.context))
                 except (OSError, CorruptError, ValueError) as error:  # the last of a path with NUL
                     self.context.failures.fail(path, f"Failed to create or validate it: {error}")
         except CordwoodError:
@@ -97,9 +98,9 @@ class LogSet:
         self,
         partition: TopicPartition,
         *,
-        topic_id: str | None = None,
+        topic_id: UUID | None = None,
         log_dir: Path | None = None,
-        directory_id: str | None = None,
+        directory_id: UUID | None = None,
         is_new: bool = True,
     ) -> PartitionLog:
         """A partition's log, made where there is none.
@@ -178,9 +179,9 @@ class LogSet:
         self,
         partition: TopicPartition,
         name: str,
-        topic_id: str | None,
+        topic_id: UUID | None,
         log_dir: Path | None,
-        directory_id: str | None,
+        directory_id: UUID | None,
     ) -> PartitionLog:
         error: CordwoodError | None = None
         for directory in self._candidates(log_dir, directory_id):
@@ -206,7 +207,9 @@ class LogSet:
             f"{', '.join(str(d.path) for d in self.directories)}"
         ) from error
 
-    def _candidates(self, log_dir: Path | None, directory_id: str | None) -> list[LogDirectory]:
+    def _candidates(
+        self, log_dir: Path | None, directory_id: UUID | None
+    ) -> list[OnlineLogDirectory]:
         online = self._online()
         if log_dir is not None:
             wanted = absolute(log_dir)
@@ -233,7 +236,7 @@ class LogSet:
             raise StorageError(f"there is no log of {partition} here")
         return log
 
-    def _online(self) -> list[LogDirectory]:
+    def _online(self) -> list[OnlineLogDirectory]:
         offline = self.context.failures.offline
         return [d for d in self.directories if d.path not in offline]
 

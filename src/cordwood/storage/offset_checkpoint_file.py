@@ -1,4 +1,4 @@
-"""An offset checkpoint of a log directory, read and replaced as a whole.
+"""An offset checkpoint of a log directory, which is replaced as a whole.
 
 Source: org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
 """
@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cordwood.format.checkpoint_order import LINE_ORDERS
+from cordwood.format.checkpoint_order import LINE_ORDERS, cleaner_offset_order
 from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.filesystem import FileFacts, FileSystem
 
 _log = logging.getLogger(__name__)
 
@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 class OffsetCheckpointFile:
     """One of the `*-offset-checkpoint` files.
 
-    Lines are written in Kafka's order; those of `cleaner-offset-checkpoint`, whose order depends on
-    the lines before, in the order in which they are given.
+    Lines are written in Kafka's order; `write` writes those of `cleaner-offset-checkpoint`, whose
+    order depends on the lines before, in the order in which they are given.
     """
 
     def __init__(self, path: Path, *, fs: FileSystem) -> None:
@@ -31,22 +31,34 @@ class OffsetCheckpointFile:
         self._order = LINE_ORDERS.get(path.name, list)
         self._fs = fs
         self._written: dict[TopicPartition, int] | None = None
+        self._parsed: tuple[object, dict[TopicPartition, int]] | None = None
         self._lock = threading.Lock()
 
-    def read(self) -> dict[TopicPartition, int]:
+    def read(self) -> Mapping[TopicPartition, int]:
         """Its lines; none where there is no file.
+
+        They are parsed again only if the file was replaced: `cordwood clean` asks once a partition,
+        and the file has a line for each.
 
         Raises:
             CorruptError: a line is malformed.
         """
         try:
-            return parse_offset_checkpoint(self._fs.read_bytes(self.path))
+            state, known = self._state(), self._parsed
+            if known is None or known[0] != state:
+                known = state, parse_offset_checkpoint(self._fs.read_bytes(self.path))
+                self._parsed = known
         except FileNotFoundError:
             return {}
         except CorruptError as error:
             raise error.located(path=str(self.path)) from error
+        return known[1]
 
-    def read_or_nothing(self, meaning: str) -> dict[TopicPartition, int]:
+    def _state(self) -> object:
+        facts = self._fs.facts_of(self.path)
+        return self._fs.identity_of(self.path), facts.modified_ns, facts.size_bytes
+
+    def read_or_nothing(self, meaning: str) -> Mapping[TopicPartition, int]:
         """Its lines; none, and a warning, where it cannot be understood."""
         try:
             return self.read()
@@ -75,3 +87,40 @@ class OffsetCheckpointFile:
             ordered = {partition: lines[partition] for partition in self._order(lines)}
             self._fs.replace_durably(self.path, build_offset_checkpoint(ordered))
             self._written = dict(lines)
+
+    def set_line(
+        self, partition: TopicPartition, offset: int | None, *, model: FileFacts | None = None
+    ) -> None:
+        """Sets the line of one partition; None removes it.
+
+        Nothing is written where the line is as wanted already. The lines of a file that cannot be
+        understood are lost, as in Kafka.
+
+        Args:
+            partition: whose line.
+            offset: its offset.
+            model: owner and mode of a file that is new; one that is replaced passes on its own.
+        """
+        with self._lock:
+            try:
+                before = self.read()
+            except CorruptError:
+                before = {}
+            if before.get(partition) == offset:
+                return
+            lines = dict(before)
+            if offset is None:
+                del lines[partition]
+            else:
+                lines[partition] = offset
+            if self.path.name in LINE_ORDERS:
+                order = self._order(lines)
+            elif offset is None:
+                order = cleaner_offset_order(list(before), gone={partition})
+            else:
+                order = cleaner_offset_order(list(before), update=partition)
+            ordered = {each: lines[each] for each in order}
+            data = build_offset_checkpoint(ordered)
+            self._fs.replace_durably(self.path, data, model=model)
+            self._written = ordered
+            self._parsed = self._state(), ordered

@@ -119,7 +119,7 @@ class CompactionJournal:
                     raise TypeError(f"intent {number} is of a group without an offset")
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise CorruptError(
-                f"not a round's journal ({error}); remove it to have the round planned again",
+                f"not the journal of a compaction ({error}); remove it to have it planned again",
                 path=str(self.path),
             ) from error
         return plan, intents

@@ -11,7 +11,7 @@ from cordwood.format.file_names import DELETED_SUFFIX
 from cordwood.model.errors import ConfigError, NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem, FileWriter
-from cordwood.storage.log_dir import is_log_dir, is_partition_dir
+from cordwood.storage.log_directory import is_log_directory, is_partition_directory
 
 _PROBE_NAME = ".cordwood-probe"
 _PROBE_BYTES = 4096
@@ -88,8 +88,8 @@ class Trash:
         for path in (real, *real.parents):
             if not fs.exists(path):
                 continue
-            is_in_log_dir = fs.identity_of(path) in cleaned or is_log_dir(path, fs=fs)
-            if is_in_log_dir or is_partition_dir(path, fs=fs):
+            is_in_log_dir = fs.identity_of(path) in cleaned or is_log_directory(path, fs=fs)
+            if is_in_log_dir or is_partition_directory(path, fs=fs):
                 raise ConfigError(
                     f"--trash {self._directory}: it lies in the log directory {path}, where Kafka "
                     "takes every directory for a partition; name a directory elsewhere"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.metadata.image import NO_LEADER, PartitionImage
-from cordwood.model.uuids import uuid_text
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import DeadDisk, break_directory, mend_directory
 from support.kafka import poll_until
@@ -60,14 +60,12 @@ def partition(broker: RunningBroker, topic: str, index: int) -> PartitionImage:
     return broker.call(lambda it: it.metadata.image.topics[topic].partitions[index])
 
 
-def registered(broker: RunningBroker) -> set[str]:
-    return broker.call(lambda it: {uuid_text(d) for d in it.metadata.image.brokers[1].log_dirs})
+def registered(broker: RunningBroker) -> set[UUID]:
+    return broker.call(lambda it: set(it.metadata.image.brokers[1].log_dirs))
 
 
-def ids(broker: RunningBroker) -> dict[Path, str]:
-    return broker.call(
-        lambda it: {d.path: d.directory_id or "" for d in it.replicas.logs.directories}
-    )
+def ids(broker: RunningBroker) -> dict[Path, UUID | None]:
+    return broker.call(lambda it: {d.path: d.directory_id for d in it.replicas.logs.directories})
 
 
 def waits(broker: RunningBroker, seen: Callable[[Broker], bool], what: str) -> None:
@@ -102,7 +100,7 @@ def test_partitions_go_where_the_fewest_are_and_the_controller_is_told(
 
     def is_told(broker: Broker) -> bool:
         images = broker.metadata.image.topics["t"].partitions
-        return all(uuid_text(images[n].directories[0]) == known[d] for n, d in where.items())
+        return all(images[n].directories[0] == known[d] for n, d in where.items())
 
     waits(running, is_told, "the controller knows where all are")
     assert partition(running, "t", 0).leader_epoch == 0
@@ -161,7 +159,7 @@ def test_what_the_controller_writes_of_a_dead_directory(
     assert registered(running) == {known[d] for d in place.directories if d != dead}
     for index, directory in where.items():
         image = partition(running, "t", index)
-        assert uuid_text(image.directories[0]) == known[directory]
+        assert image.directories[0] == known[directory]
         if directory == dead:
             assert (image.leader, image.isr, image.elr) == (NO_LEADER, (), (1,))
             assert image.last_known_elr == (1,)
@@ -299,7 +297,7 @@ def test_a_move_to_a_directory_that_turns_out_to_be_dead_is_refused(
 
     def is_told(broker: Broker) -> bool:
         image = broker.metadata.image.topics["t"].partitions[index]
-        return uuid_text(image.directories[0]) == known
+        return image.directories[0] == known
 
     waits(running, is_told, "the move is over, and told")
     assert [each.value for each in wire.records("t", index)] == [b"%d" % index, b"more"]

@@ -219,6 +219,38 @@ def test_reads_go_on_while_retention_and_compaction_both_take_segments(tmp_path:
     assert not logs.cleaning.uncleanable_partitions(log.log_dir)
 
 
+@pytest.mark.parametrize("truncates", [False, True], ids=["compaction", "truncation"])
+def test_a_read_at_the_moment_of_removal_finds_its_segments(
+    tmp_path: Path, truncates: bool
+) -> None:
+    """With file.delete.delay.ms=0 another thread removes the files as soon as it is told to."""
+    logs = RunningLogs(tmp_path, {"t": CONFIG})
+    log = logs.log()
+    for number in range(AHEAD):
+        logs.put(log, (b"%d" % (number % KEYS), b"%d" % number))
+    assert len(log.segments) > 1
+    scheduler = logs.manager.context.scheduler
+    read = []
+
+    def remove_and_read() -> None:
+        scheduler.run_due()
+        try:
+            read.append(len(read_records(log)))
+        except OffsetOutOfRangeError:  # the log has been emptied
+            assert truncates
+            read.append(0)
+
+    scheduler.on_change = remove_and_read
+    if truncates:
+        log.truncate_fully_and_start_at(AHEAD)
+    else:
+        logs.set_checkpoint(0)
+        assert logs.cleaner.clean_once()
+    assert read
+    assert not logs.manager.context.failures.offline
+    assert not list(log.directory.glob("*.deleted"))
+
+
 @pytest.mark.parametrize("delay_ms", [0, 60_000])
 def test_two_cleaners_and_a_truncating_leader_change_disturb_no_reader(
     tmp_path: Path, delay_ms: int

@@ -15,7 +15,8 @@ HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark")
     [
         "cleaner_manager",
         "log_cleaner",
-        "online_compaction",
+        "cleaning",
+        "online_owner",
         "online_retention",
         "paused_changes",
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup import tasks
-from cordwood.cleanup.announcements import begin_attempt, give_up_attempt
+from cordwood.cleanup.announcements import begin_attempt, end_attempt
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.online_cleaner import OnlineCleaner
@@ -38,7 +38,7 @@ def test_what_is_read_and_what_is_written_both_count(tmp_path: Path) -> None:
 def test_a_task_that_waits_ends_when_its_round_is_given_up(tmp_path: Path) -> None:
     begin_attempt(tmp_path, "a", fs=OS)
     progress = tasks.ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=1)
-    give_up_attempt(tmp_path, "a", fs=OS)
+    end_attempt(tmp_path, "a", fs=OS)
     for move in (progress, progress.wrote):
         with pytest.raises(EngineError, match="given up"):
             move(1_000)

@@ -174,7 +174,7 @@ def test_damaged_journal_of_an_earlier_run(tmp_path: Path) -> None:
     bad = refused(
         damaged(tmp_path, lambda root: (root / "bad-0" / "cordwood.round").write_text("junk\n"))
     )
-    assert "remove it to have the round planned again" in bad.reason
+    assert "remove it to have it planned again" in bad.reason
 
 
 def test_full_disk_in_mid_rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

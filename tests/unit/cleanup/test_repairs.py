@@ -254,6 +254,32 @@ def test_after_an_unclean_stop_compaction_stays_below_the_recovery_point(tmp_pat
     assert not (root / CLEAN_SHUTDOWN).exists()
 
 
+@pytest.mark.parametrize("config", [COMPACT, DELETE], ids=["compact", "delete"])
+def test_after_an_unclean_stop_a_damaged_batch_above_the_recovery_point_stops_no_cleaning(
+    tmp_path: Path, config: LogConfig
+) -> None:
+    """The next start of the broker cuts the log there; below, the log is sound."""
+    log = LogBuilder("t-0", index_interval_bytes=50)
+    for number in range(3):
+        for key in (b"a", b"b"):
+            value = b"%d" % number
+            log.put(key, value, producer=(5, 0), timestamp=NOW_MS - DAY_MS)
+        log.roll()
+    log.put(b"end", b"v", timestamp=NOW_MS)
+    log.recovery_point = 4
+    root = write_log_dir(tmp_path / "logs", [log], clean_shutdown=False)
+    damaged = root / "t-0" / f"{4:020d}.log"
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[:8] + (5).to_bytes(4) + data[12:])  # no batch is that short
+    for base in (4, 6, 7):
+        (root / "t-0" / f"{base:020d}.snapshot").unlink(missing_ok=True)
+    partition = clean_one(root, config)
+    assert partition.status is Status.CLEANED
+    assert damaged.exists()
+    left = [int(path.stem) for path in sorted((root / "t-0").glob("*.log"))]
+    assert left == ([0, 4, 6] if config is COMPACT else [4, 6])
+
+
 def test_nothing_above_the_high_watermark_goes_even_after_a_clean_stop(tmp_path: Path) -> None:
     log = compacted()
     log.high_watermark = 3

@@ -245,7 +245,7 @@ def test_damaged_journal_is_refused_and_nothing_is_touched(directory: Path, text
     (directory / "cordwood.round").write_text(text)
     lay_out(directory, all_in(".cleaned"))
     before = content(directory)
-    with pytest.raises(CorruptError, match="not a round's journal") as caught:
+    with pytest.raises(CorruptError, match="not the journal of a compaction") as caught:
         recover_directory(directory)
     assert caught.value.path == str(directory / "cordwood.round")
     assert_old(directory, before)

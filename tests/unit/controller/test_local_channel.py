@@ -6,13 +6,20 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.controller_channel import ControllerChannel
-from cordwood.metadata.controller_requests import CreatedTopic, NewTopic, QuotaChange
+from cordwood.metadata.controller_requests import (
+    BrokerRegistration,
+    CreatedTopic,
+    NewTopic,
+    QuotaChange,
+)
+from cordwood.metadata.image import Endpoint
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
 from support.controller_under_test import ControllerUnderTest
 
@@ -77,3 +84,40 @@ def test_hosts_of_quotas_are_looked_up(controller: Controller) -> None:
         assert list(controller.image.client_quotas) == [frozenset({("ip", "localhost")})]
 
     asyncio.run(main())
+
+
+def test_a_broker_registers_serves_and_is_shut_down(tmp_path: Path) -> None:
+    place = ControllerUnderTest(tmp_path / "d")
+    controller = place.activated()
+    assert not controller.image.brokers
+    registration = BrokerRegistration(
+        broker_id=1,
+        incarnation_id=UUID(int=5),
+        endpoints=(Endpoint(name="PLAINTEXT", host="localhost", port=9092),),
+        log_dirs=tuple(place.ids),
+    )
+
+    async def main() -> list[tuple[bool, bool]]:
+        channel = LocalControllerChannel(controller, run=at_once, published=not_waited_for)
+        states = []
+        epoch = await channel.register_broker(registration)
+        for act in (None, channel.unfence_broker, channel.shut_down_broker):
+            if act is not None:
+                await act()
+            broker = controller.image.brokers[1]
+            assert (broker.epoch, broker.incarnation_id) == (epoch, UUID(int=5))
+            states.append((broker.fenced, broker.in_controlled_shutdown))
+        return states
+
+    assert asyncio.run(main()) == [(True, False), (False, False), (True, True)]
+
+
+def test_a_broker_that_has_not_registered_again_is_not_shut_down(tmp_path: Path) -> None:
+    place = ControllerUnderTest(tmp_path / "d")
+    place.serve().abandon()
+    controller = place.activated()
+    end_offset = controller.log.end_offset
+    controller.close()
+    assert controller.log.end_offset == end_offset
+    again = place.serve()
+    assert not again.image.brokers[1].fenced

@@ -12,6 +12,7 @@ from cordwood.format.meta_properties import (
     parse_meta_properties,
 )
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.model.uuids import parse_uuid
 
 KRAFT = b"""#
 #Sat Nov 21 06:06:40 UTC 2026
@@ -28,7 +29,7 @@ def test_a_file_of_kafka() -> None:
         version=1,
         cluster_id="AAAAAAAAQACAAAAAAAAAAQ",
         node_id=1,
-        directory_id="m8yCKPtj-67ToAczzdCnyQ",
+        directory_id=parse_uuid("m8yCKPtj-67ToAczzdCnyQ"),
     )
     assert parse_meta_properties(build_meta_properties(found)) == found
 
@@ -40,7 +41,8 @@ def test_the_age_of_zookeeper() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["version=1\n", "version=1\nnode.id=1\n", "version=x\n", "node.id=\\u12\n"]
+    "text",
+    ["version=1\n", "version=1\nnode.id=1\n", "version=x\n", "node.id=\\u12\n", "directory.id=x\n"],
 )
 def test_what_is_missing_or_malformed_is_corrupt(text: str) -> None:
     with pytest.raises(CorruptError):

@@ -17,6 +17,7 @@ from cordwood.format.record_batch import (
     build_empty_batch,
     build_header,
     iter_batches,
+    may_expand_beyond,
     parse_header,
 )
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
@@ -287,3 +288,18 @@ def test_hostile_files_are_corrupt(data: bytes) -> None:
             batch.records()
     except CorruptError:
         pass
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_a_compressed_batch_that_is_larger_than_a_size_may_be_so(codec: Codec) -> None:
+    payload_bytes = 1 << 20
+    batch = build_batch([Record(0, TS, None, bytes(payload_bytes))], base_offset=0, codec=codec)
+    assert may_expand_beyond(batch, payload_bytes)
+    assert not may_expand_beyond(batch, 1 << 40)
+
+
+def test_a_batch_without_a_codec_or_without_a_whole_header_does_not_expand() -> None:
+    batch = build_batch([Record(0, TS, None, bytes(1000))], base_offset=0)
+    assert not may_expand_beyond(batch, 0)
+    packed = build_batch([Record(0, TS, None, bytes(1000))], base_offset=0, codec=Codec.GZIP)
+    assert not may_expand_beyond(packed[:61], 0)

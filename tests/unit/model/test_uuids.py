@@ -27,7 +27,24 @@ def test_other_text_is_no_uuid(text: str) -> None:
         parse_uuid(text)
 
 
-@pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "$" * 22])
-def test_a_text_of_another_length_or_alphabet_is_refused(text: str) -> None:
-    with pytest.raises(CorruptError, match="not a uuid"):
+def test_padding_may_follow() -> None:
+    assert parse_uuid("A" * 21 + "Q==") == UUID(int=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "decoded as 0 bytes"),
+        ("A", "at least have 2 bytes"),
+        ("A" * 21, "Illegal base64"),
+        ("A" * 20, "decoded as 15 bytes"),
+        ("A" * 23, "decoded as 17 bytes"),
+        ("$" * 22, "Illegal base64"),
+        ("+" * 22, "Illegal base64"),
+        ("A" * 22 + "**", "Illegal base64"),
+        ("A" * 25, "too long to be decoded"),
+    ],
+)
+def test_a_text_of_another_length_or_alphabet_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(CorruptError, match=reason):
         parse_uuid(text)

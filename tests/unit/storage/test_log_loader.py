@@ -23,6 +23,7 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import InconsistentTopicIdError
+from cordwood.model.uuids import parse_uuid, uuid_text
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
@@ -942,15 +943,18 @@ def test_the_recovery_point_after_a_flush_is_the_log_end(tmp_path: Path) -> None
     assert log.last_flush_ms == stored.clock.now_ms()
 
 
-TOPIC_ID = "69O438ZkTSeqqclTtZO2KA"
-OTHER_ID = "2Ik9_5-oRDOKpSXd2SuG5w"
+TOPIC_ID = parse_uuid("69O438ZkTSeqqclTtZO2KA")
+OTHER_ID = parse_uuid("2Ik9_5-oRDOKpSXd2SuG5w")
 
 
 def test_the_topic_id_is_written_with_the_first_append_and_read_again(tmp_path: Path) -> None:
     stored = StoredLog(tmp_path)
     log = stored.open(clean=True, topic_id=TOPIC_ID)
     put(log, b"v")
-    assert stored.files()["partition.metadata"] == f"version: 0\ntopic_id: {TOPIC_ID}".encode()
+    assert (
+        stored.files()["partition.metadata"]
+        == f"version: 0\ntopic_id: {uuid_text(TOPIC_ID)}".encode()
+    )
     stored.abandon()
     assert stored.open().topic_id == TOPIC_ID
     assert stored.open(topic_id=TOPIC_ID).topic_id == TOPIC_ID
@@ -981,8 +985,8 @@ def test_a_directory_of_another_topic_of_that_name_is_not_opened(tmp_path: Path)
     before = stored.files()
     with pytest.raises(
         InconsistentTopicIdError,
-        match=f"Tried to assign topic ID {OTHER_ID} to log for topic partition t-0, but log "
-        f"already contained topic ID {TOPIC_ID}",
+        match=f"Tried to assign topic ID {uuid_text(OTHER_ID)} to log for topic partition t-0, "
+        f"but log already contained topic ID {uuid_text(TOPIC_ID)}",
     ):
         stored.open(clean=True, topic_id=OTHER_ID)
     assert stored.files() == before

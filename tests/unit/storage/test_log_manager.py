@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +27,7 @@ from cordwood.model.kafka_errors import (
     StorageError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
@@ -90,7 +92,7 @@ def test_a_log_that_is_not_there_is_not_made_by_asking(logs: StoredLogs) -> None
     assert directories_in(logs.directories[0]) == []
 
 
-def write_meta(directory: Path, directory_id: str | None) -> None:
+def write_meta(directory: Path, directory_id: UUID | None) -> None:
     directory.mkdir(parents=True)
     (directory / "meta.properties").write_bytes(
         build_meta_properties(
@@ -101,10 +103,10 @@ def write_meta(directory: Path, directory_id: str | None) -> None:
     )
 
 
-WANTED_ID = "ZwkGXjB0TvSF6mjVh6gO7Q"
-OTHER_ID = "kQfNPJ2FTHq_6Qlyyv6Jqg"
-UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAA"
-LOST = "AAAAAAAAAAAAAAAAAAAAAQ"
+WANTED_ID = parse_uuid("ZwkGXjB0TvSF6mjVh6gO7Q")
+OTHER_ID = parse_uuid("kQfNPJ2FTHq_6Qlyyv6Jqg")
+UNASSIGNED = parse_uuid("AAAAAAAAAAAAAAAAAAAAAA")
+LOST = parse_uuid("AAAAAAAAAAAAAAAAAAAAAQ")
 
 
 def five_directories(tmp_path: Path) -> StoredLogs:
@@ -123,9 +125,9 @@ def test_a_log_is_made_in_the_directory_of_the_given_id(tmp_path: Path) -> None:
     assert [d for d in stored.directories if directories_in(d)] == [stored.directories[1]]
 
 
-@pytest.mark.parametrize("directory_id", [UNASSIGNED, LOST, "c2Vjb25kLWNsdXN0ZXItMQ"])
+@pytest.mark.parametrize("directory_id", [UNASSIGNED, LOST, parse_uuid("c2Vjb25kLWNsdXN0ZXItMQ")])
 def test_an_unassigned_lost_or_unknown_directory_id_lets_any_be_taken(
-    tmp_path: Path, directory_id: str
+    tmp_path: Path, directory_id: UUID
 ) -> None:
     manager = five_directories(tmp_path).start()
     log = manager.get_or_create(TopicPartition("kafka", 0), directory_id=directory_id)

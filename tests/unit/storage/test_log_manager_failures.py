@@ -17,6 +17,7 @@ from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NotALogDirError
 from cordwood.model.kafka_errors import InconsistentTopicIdError, StorageError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import parse_uuid, uuid_text
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
@@ -25,8 +26,8 @@ from support.stored_log import StoredLogs, batch_of, files_of, put, records_in
 
 CONFIG = LogConfig(segment_bytes=1024, index_interval_bytes=100)
 A, B = Path("/logs/a"), Path("/logs/b")
-TOPIC_ID = "69O438ZkTSeqqclTtZO2KA"
-OTHER_ID = "2Ik9_5-oRDOKpSXd2SuG5w"
+TOPIC_ID = parse_uuid("69O438ZkTSeqqclTtZO2KA")
+OTHER_ID = parse_uuid("2Ik9_5-oRDOKpSXd2SuG5w")
 
 
 @pytest.fixture
@@ -705,11 +706,13 @@ def test_a_log_without_partition_metadata_is_given_its_topic_id(
     log = logs.manager.get_or_create(TopicPartition("a", 0), topic_id=TOPIC_ID)
     assert log.topic_id == TOPIC_ID
     logs.manager.context.scheduler.run_due()
-    assert fs.read_bytes(A / "a-0" / "partition.metadata").endswith(TOPIC_ID.encode())
+    assert fs.read_bytes(A / "a-0" / "partition.metadata").endswith(uuid_text(TOPIC_ID).encode())
     logs.kill()
     logs.start()
     assert logs.log("a-0").topic_id == TOPIC_ID
-    with pytest.raises(InconsistentTopicIdError, match=f"already contained topic ID {TOPIC_ID}"):
+    with pytest.raises(
+        InconsistentTopicIdError, match=f"already contained topic ID {uuid_text(TOPIC_ID)}"
+    ):
         logs.manager.get_or_create(TopicPartition("a", 0), topic_id=OTHER_ID)
     assert not logs.manager.context.failures.offline
     assert len(offsets_in(logs.log("a-0"))) == 20
@@ -729,7 +732,11 @@ def test_partition_metadata_that_cannot_be_understood_takes_its_directory_offlin
     assert "/logs/a/a-0/partition.metadata" in logs.manager.context.failures.offline[A]
     assert len(offsets_in(logs.log("b-0"))) == 20
     logs.kill()
-    damage(fs, A / "a-0" / "partition.metadata", f"version: 0\ntopic_id: {TOPIC_ID}".encode())
+    damage(
+        fs,
+        A / "a-0" / "partition.metadata",
+        f"version: 0\ntopic_id: {uuid_text(TOPIC_ID)}".encode(),
+    )
     logs.start()
     assert logs.log("a-0").topic_id == TOPIC_ID
     assert len(offsets_in(logs.log("a-0"))) == 20

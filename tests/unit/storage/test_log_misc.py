@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -13,6 +14,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import ImpossibleOffsetError
 from cordwood.model.kafka_errors import InconsistentTopicIdError, StorageError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import parse_uuid, uuid_text
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
@@ -33,13 +35,13 @@ from support.log_under_test import (
 )
 from support.stored_log import batch_of, put, records_in
 
-TOPIC_ID = "b3JkZXJzAAAAAAAAAAAAAQ"
-OTHER_ID = "b3RoZXItdG9waWMAAAAAAA"
+TOPIC_ID = parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")
+OTHER_ID = parse_uuid("b3RoZXItdG9waWMAAAAAAA")
 DELETED_NAME = "t-0.0123456789abcdef0123456789abcdef-delete"
 INT_MAX = (1 << 31) - 1
 
 
-def topic_id_in(directory: Path) -> str | None:
+def topic_id_in(directory: Path) -> UUID | None:
     path = directory / PARTITION_METADATA
     return parse_partition_metadata(path.read_bytes()).topic_id if path.exists() else None
 
@@ -132,7 +134,7 @@ def test_a_topic_id_is_written_with_the_first_record(tmp_path: Path) -> None:
     put(log, b"simpleValue")
     assert topic_id_in(log.directory) == TOPIC_ID
     lines = (log.directory / PARTITION_METADATA).read_text()
-    assert lines == f"version: 0\ntopic_id: {TOPIC_ID}"
+    assert lines == f"version: 0\ntopic_id: {uuid_text(TOPIC_ID)}"
 
 
 def test_a_topic_id_is_written_at_the_latest_when_the_log_is_closed(tmp_path: Path) -> None:
@@ -154,7 +156,9 @@ def test_a_log_of_another_topic_id_is_refused(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     log.close()
-    with pytest.raises(InconsistentTopicIdError, match=f"already contained topic ID {TOPIC_ID}"):
+    with pytest.raises(
+        InconsistentTopicIdError, match=f"already contained topic ID {uuid_text(TOPIC_ID)}"
+    ):
         new_log(tmp_path, topic_id=OTHER_ID)
     log = new_log(tmp_path, topic_id=TOPIC_ID)
     with pytest.raises(InconsistentTopicIdError):

@@ -20,6 +20,7 @@ from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
@@ -38,7 +39,7 @@ A, B = Path("/logs/a"), Path("/logs/b")
 PARTITION = TopicPartition("kafka", 0)
 CONFIG = LogConfig(segment_bytes=1024, index_interval_bytes=100, file_delete_delay_ms=1000)
 BROKER = BrokerConfig(log_initial_task_delay_ms=10, num_recovery_threads_per_data_dir=1)
-TOPIC_ID = "69O438ZkTSeqqclTtZO2KA"
+TOPIC_ID = parse_uuid("69O438ZkTSeqqclTtZO2KA")
 
 
 @pytest.fixture

@@ -224,42 +224,6 @@ def test_a_disk_that_refuses_a_write_leaves_the_segment_as_it_was() -> None:
     assert read_offsets(segment, 0) == [0, 1]
 
 
-def test_appending_from_another_file_stops_before_the_relative_offset_would_overflow(
-    segments: Segments, tmp_path: Path
-) -> None:
-    source = tmp_path / "source"
-    before = batch(0, "x" * 1024) + batch(500, "x" * (1024 * 1024 + 1))
-    after = batch(INT_MAX + 5, "x" * 1024)
-    source.write_bytes(before + after)
-    file = segments.resources.fs.open(source)
-
-    segment = segments.create(0)
-    assert segment.append_from_file(file, 0, len(before + after)) == len(before)
-    assert bytes_of(segment) == before
-    assert segment.read_next_offset() == 501
-
-    other = segments.create(INT_MAX)
-    copied = other.append_from_file(file, len(before), len(before + after))
-    assert copied == len(after)
-    assert bytes_of(other) == after
-    assert other.read_next_offset() == INT_MAX + 6
-
-
-def test_appending_from_another_file_gives_the_entries_of_its_batches(
-    segments: Segments, tmp_path: Path
-) -> None:
-    segments.index_interval_bytes = 1
-    data = b"".join(batch(i, "x" * 300_000, timestamps=i) for i in range(10))
-    (tmp_path / "source").write_bytes(data)
-    straight = segments.create(0)
-    put(straight, data)
-    expected = offset_entries(straight), time_entries(straight)
-    copied = segments.create(0)
-    copied.append_from_file(segments.resources.fs.open(tmp_path / "source"), 0, len(data))
-    assert (offset_entries(copied), time_entries(copied)) == expected
-    assert len(expected[0]) == 9
-
-
 # ---- roll
 
 

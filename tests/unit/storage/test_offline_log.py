@@ -8,7 +8,7 @@ import pytest
 from cordwood.format.producer_snapshot import parse_producer_snapshot
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.offline_log import OfflineLog, load_offline_log
-from cordwood.storage.log_dir import Checkpoints
+from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_snapshots import snapshot_offsets, tidy_snapshots
 from support.clean import digest_tree
 from support.log_builder import NOW_MS, LogBuilder

@@ -11,7 +11,7 @@ from cordwood.format.record_batch import BatchHeader, RecordBatch, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.log_dir import Checkpoints, LogDir
+from cordwood.storage.offline_log_directory import Checkpoints, OfflineLogDirectory
 from cordwood.storage.producers.producer_snapshots import snapshot_offsets
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.batch_walk import marker_of
@@ -76,7 +76,7 @@ def loaded(directory: Path, checkpoints: Checkpoints, now_ms: int) -> ProducerSt
 
 def test_every_snapshot_is_rebuilt_from_the_logs_start(golden_a: Golden) -> None:
     equal = with_producers = 0
-    for partition in LogDir(golden_a.root / "before").partitions():
+    for partition in OfflineLogDirectory(golden_a.root / "before").partitions():
         state = ProducerStateManager(partition.topic_partition, partition.path / "none")
         found = Comparison(partition.path, state)
         equal += found.equal
@@ -89,8 +89,8 @@ def test_every_snapshot_after_a_cleaning_and_a_restart_is_rebuilt_from_the_one_l
 ) -> None:
     equal = with_producers = 0
     before = golden_a.root / "after"
-    checkpoints, _ = LogDir(before).checkpoints()
-    for partition in LogDir(golden_a.root / "before-2").partitions():
+    checkpoints, _ = OfflineLogDirectory(before).checkpoints()
+    for partition in OfflineLogDirectory(golden_a.root / "before-2").partitions():
         name = partition.topic_partition
         state = loaded(before / str(name), checkpoints, golden_a.made_at_2_ms)
         found = Comparison(partition.path, state)

@@ -64,7 +64,6 @@ def test_removing_a_segment_leaves_another_with_the_same_base_offset(segments: S
     after = SegmentList([new]).without([old])
     assert after.get(40) is new
     assert len(after.without([new])) == 0
-    assert len(after.without_base(40)) == 0
 
 
 def test_first_and_active_are_the_ends(segments: Segments) -> None:
@@ -127,14 +126,6 @@ def test_floor_lower_and_higher(segments: Segments) -> None:
     assert [base(found.floor(o)) for o in (0, 2, 3, 9)] == [None, 1, 3, 7]
     assert [base(found.lower(o)) for o in (1, 3, 4)] == [None, 1, 3]
     assert [base(found.higher(o)) for o in (0, 4, 5, 7)] == [1, 5, 7, None]
-
-
-def test_higher_segments(segments: Segments) -> None:
-    found = listed(segments, 1, 3, 5, 7, 9)
-    assert bases(found.higher_segments(0)) == [1, 3, 5, 7, 9]
-    assert bases(found.higher_segments(1)) == [3, 5, 7, 9]
-    assert bases(found.higher_segments(8)) == [9]
-    assert bases(found.higher_segments(9)) == []
 
 
 def test_the_size_of_a_large_log_takes_64_bits(segments: Segments) -> None:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from cordwood.broker.handlers import served_apis
+from cordwood.testing.broker import RunningBroker
 from support.differential import (
+    Broker,
     Difference,
+    Likener,
     Step,
     agree,
     differing_lines,
     report,
     resolved,
 )
+from support.differential_admin import NOT_DRAWN
 from support.differential_batches import Batches
-from support.differential_requests import RandomScript
+from support.differential_requests import RandomScript, draws_of, opening
+from support.differential_script import World
+from support.no_engine import NoEngine
 from support.wire import API_KEYS, known_versions, request_body
 
 NOW_MS = 1_700_000_000_000
@@ -56,3 +64,33 @@ def test_every_request_of_a_script_can_be_written_in_its_version() -> None:
             values = resolved(step.values, nowhere)
             assert isinstance(request_body(key, step.version, values), bytes)
     assert len(apis) > 40
+
+
+def test_every_served_api_is_drawn() -> None:
+    served = served_apis()
+    versions = {key: range(0) for key in API_KEYS.values()}
+    versions |= {key: range(api.min_version, api.max_version + 1) for key, api in served.items()}
+    world = World(random.Random(1), NOW_MS, versions)
+    asked = {step.api for step in opening(world)}
+    for draw in draws_of(world)[0]:
+        asked |= {draw(world).api for _ in range(100)}
+    missing = served.keys() - {API_KEYS[api] for api in asked | NOT_DRAWN.keys()}
+    assert not {key: served[key].name for key in missing}, (
+        "never compared with Kafka: add a draw to tests/support/differential_admin.py"
+    )
+    assert not NOT_DRAWN.keys() & asked
+    assert {API_KEYS[api] for api in NOT_DRAWN} <= served.keys()
+
+
+def test_a_cluster_id_in_a_text_is_that_of_each_cluster(tmp_path: Path) -> None:
+    texts = []
+    for name in ("one", "other"):
+        with RunningBroker(log_dir=tmp_path / name, engine=NoEngine) as running:
+            broker = Broker(running.port, tmp_path / name)
+            try:
+                likener = Likener(broker, frozenset())
+                text = f"Expected {broker.find_cluster_id()}, but got other."
+                texts.append(likener.alike(Step("metadata", 12, {}), {"error_message": text}))
+            finally:
+                broker.wire.close()
+    assert texts == [{"error_message": "Expected <cluster id>, but got other."}] * 2

@@ -107,7 +107,7 @@ def _describe_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
     values = parse_topic(texts, configs.topic_defaults)
     return [
         _topic_entry(configs, name, texts, values)
-        for name in (*_internal_ones(topic_keys(), texts), *_told("topic"))
+        for name in (*_internal_ones(topic_keys(), texts), *_names_in("topic"))
     ]
 
 
@@ -171,12 +171,12 @@ def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.effective_texts(
         dynamic=configs.dynamic, dynamic_default=configs.dynamic_default
     )
-    told = _told("broker")
-    known = frozenset(told)
+    names = _names_in("broker")
+    known = frozenset(names)
     unknown = [each for each in java_order(texts) if each not in known]
     return [
         *(_broker_entry(configs, each, texts[each]) for each in unknown),
-        *(_broker_entry(configs, each, _text(configs.values.all[each])) for each in told),
+        *(_broker_entry(configs, each, _text(configs.values.all[each])) for each in names),
     ]
 
 
@@ -232,7 +232,7 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.recorded(ConfigResource.GROUP, name)
     values = configs.group_values(name)
     entries = []
-    for each in _told("group"):
+    for each in _names_in("group"):
         key = group_keys()[each]
         text = _text(values[each])
         broker_name = f"group.{each}"
@@ -250,7 +250,7 @@ def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
         raise InvalidRequestError("Client metrics subscription name must not be empty")
     texts = configs.recorded(ConfigResource.CLIENT_METRICS, name)
     entries = []
-    for each in _told("client"):
+    for each in _names_in("client"):
         key = client_metrics_keys()[each]
         text = texts.get(each)
         synonyms: list[_Synonym] = [] if text is None else [(each, text, Level.CLIENT_METRICS)]
@@ -322,7 +322,7 @@ def _document(entries: list[Entry], kind: int) -> None:
 
 
 @cache
-def _told(table: str) -> tuple[str, ...]:
+def _names_in(table: str) -> tuple[str, ...]:
     """The names that are always returned, in Kafka's order."""
     return tuple(java_order(name for name, key in _TABLES[table]().items() if not key.internal))
 

@@ -1,7 +1,8 @@
 """ListTransactions (66) and DescribeTransactions (65): there are none.
 
-There is no coordinator of transactions; the answers are those of a Kafka that has seen no
-transaction, so that kafka-transactions and other searches for hanging ones continue.
+There is no transaction coordinator; the answers are those of a Kafka that has the topic
+__transaction_state and no transaction, so that kafka-transactions and other searches for hanging
+transactions continue.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
 """

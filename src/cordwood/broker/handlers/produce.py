@@ -23,6 +23,7 @@ from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_com
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
 from cordwood.broker.request_context import RequestContext
+from cordwood.format.record_batch import may_expand_beyond
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
@@ -41,7 +42,6 @@ from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Encoded, Response
 from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from cordwood.storage.append.payload import may_expand_beyond
 from cordwood.storage.log.append_result import AppendResult
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ _Partition = dict[str, Any]
 
 
 # Source: ReplicaManager.appendRecordsToLeader.
-_START_IS_NOT_TOLD = (
+_WITHOUT_START_OFFSET = (
     UnknownTopicOrPartitionError,
     NotLeaderOrFollowerError,
     RecordTooLargeError,
@@ -186,7 +186,7 @@ def _append(
 
 
 def _error(index: int, error: KafkaError, context: RequestContext, name: str) -> _Partition:
-    if isinstance(error, _START_IS_NOT_TOLD):
+    if isinstance(error, _WITHOUT_START_OFFSET):
         return _refused(index, error.code, None)
     try:
         start = context.broker.replicas.log(name, index).log_start_offset

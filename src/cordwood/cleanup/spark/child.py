@@ -59,7 +59,7 @@ class Line:
         return message
 
 
-class Told:
+class RemoteOwner:
     """An `Owner` in another process; `gave_up` says that Spark left a job undone."""
 
     def __init__(
@@ -77,8 +77,8 @@ class Told:
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
         """As `Owner.skip`."""
-        told = {str(number): manifest.to_json() for number, manifest in manifests.items()}
-        self._line.say(of="skip", run=self._number, name=name, manifests=told)
+        found = {str(number): manifest.to_json() for number, manifest in manifests.items()}
+        self._line.say(of="skip", run=self._number, name=name, manifests=found)
 
     def indexed(self, name: str, index: IndexStats) -> None:
         """As `Owner.indexed`."""
@@ -99,7 +99,7 @@ class Told:
 def _execute(line: Line, rounds_of: Any, message: dict[str, Any], fs: FileSystem) -> None:
     number = message["run"]
     rounds = [LogCompaction.from_json(value) for value in message["rounds"]]
-    owner = Told(line, number, rounds, fs)
+    owner = RemoteOwner(line, number, rounds, fs)
     try:
         rounds_of.execute(rounds, owner)
     except Exception as error:

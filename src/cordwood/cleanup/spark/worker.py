@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from cordwood.cleanup import tasks
-from cordwood.cleanup.announcements import give_up_attempt
+from cordwood.cleanup.announcements import end_attempt
 from cordwood.cleanup.compaction_values import SegmentSource, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import RewriteSpec
@@ -76,8 +76,8 @@ def clean_whole(task: int, plan: str, fs: FileSystem) -> Iterator[pa.RecordBatch
         progress = _progress(compaction, "clean", fs)
         try:
             index = tasks.clean_whole(compaction, progress, progress.wrote, fs=fs)
-            told = {"round": compaction.name, "index": asdict(index)}
-            yield result_row(task, COUNT, json.dumps(told).encode())
+            report = {"round": compaction.name, "index": asdict(index)}
+            yield result_row(task, COUNT, json.dumps(report).encode())
         except (CordwoodError, OSError) as error:
             yield result_row(task, ERROR, _failure(compaction.name, error))
         finally:
@@ -111,7 +111,7 @@ def rewrite(
         yield result_row(task, ERROR, _failure("", error))
         # The other tasks of the round wait for this one's groups: have them end.
         with suppress(OSError, CordwoodError):
-            give_up_attempt(directory, compaction.attempt, fs=fs)
+            end_attempt(directory, compaction.attempt, fs=fs)
     finally:
         publisher.end()
         progress.close()

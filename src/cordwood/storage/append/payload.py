@@ -8,8 +8,13 @@ from __future__ import annotations
 import mmap
 import struct
 
-from cordwood.format.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress, decompress_into
-from cordwood.format.record_batch import HEADER_BYTES
+from cordwood.format.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    EXPANSION_MAX,
+    Codec,
+    decompress,
+    decompress_into,
+)
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidRecordError
@@ -20,17 +25,7 @@ DECOMPRESSED_RATIO_MAX = 128
 
 _WORD = struct.Struct("<I")
 _LZ4_HEADER_BYTES = 7
-_CODEC_MASK = 0x07
 _MAPPED_BYTES_MIN = 4 << 20
-_ATTRIBUTES_AT = 22  # of a record batch's header, the low byte
-# Bytes that one byte expands to at most: DEFLATE's, snappy's and LZ4's longest matches, and a
-# zstd block of 128 KiB that takes four.
-_EXPANSION_MAX: dict[int, int] = {
-    Codec.GZIP: 1032,
-    Codec.SNAPPY: 64,
-    Codec.LZ4: 255,
-    Codec.ZSTD: 32_768,
-}
 _LZ4_SIZE_MASK = 0x7FFFFFFF
 _LZ4_RESERVED = 0x03
 _LZ4_CONTENT_CHECKSUM = 0x04
@@ -49,17 +44,6 @@ def decompressed_bytes_max(max_message_bytes: int) -> int:
     return min(size, DECOMPRESSED_BYTES_MAX)
 
 
-def may_expand_beyond(batch: Buffer, size_bytes: int) -> bool:
-    """Whether a compressed record batch, by its codec and size alone, may hold more than that.
-
-    Anything else than a whole batch of magic 2 is refused before it is decompressed.
-    """
-    if len(batch) <= HEADER_BYTES:
-        return False
-    ratio = _EXPANSION_MAX.get(batch[_ATTRIBUTES_AT] & _CODEC_MASK)
-    return ratio is not None and (len(batch) - HEADER_BYTES) * ratio > size_bytes
-
-
 def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MIN) -> Buffer:
     """The records' bytes; `packed` itself, not copied, if it has no codec.
 
@@ -72,7 +56,7 @@ def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_B
     try:
         if codec is Codec.LZ4:
             _require_readable_lz4(packed)
-        if len(packed) * _EXPANSION_MAX[codec] > _MAPPED_BYTES_MIN:
+        if len(packed) * EXPANSION_MAX[codec] > _MAPPED_BYTES_MIN:
             return _decompressed_to_mapped_memory(codec, packed, size_max)
         return decompress(codec, packed, size_max=size_max)
     except CorruptError as error:

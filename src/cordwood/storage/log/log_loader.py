@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.format.file_names import (
     CLEANED_SUFFIX,
@@ -57,6 +58,7 @@ from cordwood.model.kafka_errors import (
     SegmentOffsetOverflowError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
@@ -117,7 +119,7 @@ class LoadRequest:
     clean_shutdown: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
-    topic_id: str | None = None
+    topic_id: UUID | None = None
     sync_name: bool = True
     policy: RecoveryPolicy = RecoveryPolicy.RECOVER
     on_segment: Callable[[int, int], None] | None = None
@@ -206,6 +208,8 @@ class _Loader:
                 log_end_offset=end,
                 now_ms=self._context.clock.now_ms(),
                 reload_from_clean_shutdown=request.clean_shutdown,
+                # A recovery would have cut the log at a damaged batch.
+                is_strict=not self._keeps,
             )
         log = PartitionLog(
             topic_partition=request.topic_partition,
@@ -288,7 +292,7 @@ class _Loader:
             on_warning=self._request.on_warning,
         )
 
-    def _topic_id(self) -> str | None:
+    def _topic_id(self) -> UUID | None:
         path = self._directory / PARTITION_METADATA
         try:
             found = parse_partition_metadata(self._fs.read_bytes(path)).topic_id
@@ -299,8 +303,9 @@ class _Loader:
         wanted = self._request.topic_id
         if wanted is not None and wanted != found:
             raise InconsistentTopicIdError(
-                f"Tried to assign topic ID {wanted} to log for topic partition "
-                f"{self._request.topic_partition}, but log already contained topic ID {found}"
+                f"Tried to assign topic ID {uuid_text(wanted)} to log for topic partition "
+                f"{self._request.topic_partition}, but log already contained topic ID "
+                f"{uuid_text(found)}"
             )
         return found
 

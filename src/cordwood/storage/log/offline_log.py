@@ -29,7 +29,7 @@ from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, RecoveryPolicy, load_log
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_dir import Checkpoints
+from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
 from cordwood.storage.producers.producer_snapshots import tidy_snapshots
 from cordwood.storage.segment.resources import ResourceCache
@@ -55,9 +55,12 @@ class OfflineLog:
         """The file system of the log, with the repairs of the loader."""
         return self.log.context.fs
 
-    def facts_of(self, base_offset: int, *, fs: FileSystem = OS) -> FileFacts:
-        """The metadata of a segment's log file, which may be longer than its whole batches."""
-        return fs.facts_of(self.log.directory / segment_file_name(base_offset, LOG_SUFFIX))
+    def facts_of(self, base_offset: int) -> FileFacts:
+        """The metadata of a segment's log file, which may be longer than its whole batches.
+
+        The file may have another name on disk, if an interrupted cleaning has to be finished.
+        """
+        return self._fs.facts_of(self.log.directory / segment_file_name(base_offset, LOG_SUFFIX))
 
     def repair(self, *, fs: FileSystem = OS) -> None:
         """Writes what is repaired on disk: indexes that were missing, and producer snapshots.
@@ -71,7 +74,7 @@ class OfflineLog:
             if is_index_file(name) and base_offset_of(name) not in logs:
                 fs.remove(directory / name)
         for base in sorted(logs - indexed):
-            model = self.facts_of(base, fs=fs)
+            model = self.facts_of(base)
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 path = directory / segment_file_name(base, suffix)
                 fs.replace_durably(path, self._fs.read_bytes(path), model=model)

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.format.file_names import DELETED_SUFFIX, PARTITION_METADATA
 from cordwood.format.legacy import LegacyBatch
@@ -38,6 +39,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import background, is_pausing
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log.append_result import AppendResult, LogPosition
@@ -93,7 +95,7 @@ class PartitionLog:
         log_end_offset: int,
         producer_state: ProducerStateManager,
         leader_epochs: LeaderEpochCache,
-        topic_id: str | None = None,
+        topic_id: UUID | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
@@ -116,14 +118,15 @@ class PartitionLog:
         self._has_unsynced_names = False  # segments have gone, and may come back
         self._high_watermark = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
-        self._topic_id_pending: str | None = None
+        self._topic_id_pending: UUID | None = None
         self._has_flush_scheduled = False
-        self._was_flush_put_off = False
+        self._is_flush_postponed = False
         self._refresh_first_unstable()
 
     def __repr__(self) -> str:
+        topic_id = None if self.topic_id is None else uuid_text(self.topic_id)
         return (
-            f"Log(dir={self.directory}, topicId={self.topic_id}, "
+            f"Log(dir={self.directory}, topicId={topic_id}, "
             f"topic={self.topic_partition.topic}, partition={self.topic_partition.partition}, "
             f"highWatermark={self.high_watermark}, lastStableOffset={self.last_stable_offset}, "
             f"logStartOffset={self.log_start_offset}, logEndOffset={self.log_end_offset})"
@@ -869,7 +872,8 @@ class PartitionLog:
             self.segments = rest
             for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
                 _log.info("%s", line)
-            self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
+            paths = self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
+            self._remove_later(doomed, paths)
             return count
 
     def truncate_to(self, offset: int) -> bool:
@@ -917,7 +921,8 @@ class PartitionLog:
             self.segments = self.segments.without(doomed)
             self.end = LogPosition(offset)  # readers find it in the segments that are left
             # The newest first: a crash must not leave a gap in the middle of the log.
-            self._mark_deleted(list(reversed(doomed)))
+            doomed.reverse()
+            self._remove_later(doomed, self._mark_deleted(doomed))
             if doomed:
                 # They must not come back behind a segment that has been cut off.
                 self.context.fs.sync_directory(self.directory)
@@ -949,14 +954,16 @@ class PartitionLog:
             )
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
-            old = list(self.segments)
-            self._mark_deleted(list(reversed(old)))
+            old = list(self.segments)[::-1]
+            paths = self._mark_deleted(old)
             try:
                 segment = self._new_segment(offset)
             except (OSError, CordwoodError):
-                self._restore(old)
+                for each in old:
+                    each.change_suffix(DELETED_SUFFIX, "")
                 raise
             self.segments = SegmentList([segment])
+            self._remove_later(old, paths)
             self._set_end(offset)
             self._change_epochs(self.leader_epochs.clear_and_flush)
             self.producer_state.truncate_fully_and_start_at(offset)
@@ -1003,7 +1010,7 @@ class PartitionLog:
                 raise
             unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
             try:
-                self._mark_deleted(old, snapshots=unreplaced)
+                paths = self._mark_deleted(old, snapshots=unreplaced)
                 finish_swap(staged, suffixes, fs=self.context.fs)
             except NoSpaceError as error:
                 # The segment's files have the names of a step that only a loader finishes.
@@ -1016,16 +1023,16 @@ class PartitionLog:
                 now_ms=self.context.clock.now_ms(),
             )
             self.segments = self.segments.without(old).with_added(new)
+            self._remove_later(old, paths)
             self._forget_high_watermark_position()
             return new
 
     def _mark_deleted(
         self, segments: Sequence[LogSegment], *, snapshots: Sequence[int] = ()
-    ) -> None:
-        """Renames the files of segments to `.deleted`, and removes them after file.delete.delay.ms.
+    ) -> list[Path]:
+        """Renames the files of segments to `.deleted`; the new paths, for `_remove_later`.
 
-        The delay lets readers of other processes finish; readers of this one hold the files open
-        anyway. A file that a crash leaves `.deleted` is removed when the log is next opened.
+        A file that a crash leaves `.deleted` is removed when the log is next opened.
 
         Args:
             segments: they are in the log's list no more, or leave it in this very step; those that
@@ -1045,6 +1052,16 @@ class PartitionLog:
             path = self.producer_state.remove_and_mark_for_deletion(offset)
             if path is not None:
                 paths.append(path)
+        return paths
+
+    def _remove_later(self, segments: Sequence[LogSegment], paths: Sequence[Path]) -> None:
+        """Removes what `_mark_deleted` renamed, after file.delete.delay.ms.
+
+        The delay lets readers of other processes finish; readers of this one hold the files open
+        anyway. With a delay of 0 another thread removes them at once, so the segments must have
+        left the log's list: a reader that misses a file of a segment in the list takes the disk
+        for failed.
+        """
         if not paths:
             return
         self._has_unsynced_names = True
@@ -1052,27 +1069,15 @@ class PartitionLog:
         def remove() -> None:
             with self.context.failures.guard(self.log_dir, f"deleting segments for {self}"):
                 for segment in segments:
-                    if segment.suffix == DELETED_SUFFIX:  # not restored since
-                        _log.info("Deleting segment files %s", segment)
-                        segment.close_handlers()
+                    _log.info("Deleting segment files %s", segment)
+                    segment.close_handlers()
                 for path in paths:
                     # The directory may have been renamed meanwhile, as a deleted topic's is.
                     self.context.fs.remove(self.directory / path.name)
                     _log.info("Deleted %s.", self.directory / path.name)
 
-        self.context.scheduler.schedule_once(
-            "delete-file", remove, delay_ms=self.config.file_delete_delay_ms
-        )
-
-    @staticmethod
-    def _restore(segments: Sequence[LogSegment]) -> None:
-        """Restores the names of segments that were marked deleted.
-
-        Raises:
-            OSError: a file could not be renamed.
-        """
-        for segment in segments:
-            segment.change_suffix(DELETED_SUFFIX, "")
+        delay_ms = self.config.file_delete_delay_ms
+        self.context.scheduler.schedule_once("delete-file", remove, delay_ms=delay_ms)
 
     # ---- its life
 
@@ -1082,7 +1087,7 @@ class PartitionLog:
             old, self.config = self.config, config
             return old
 
-    def assign_topic_id(self, topic_id: str) -> None:
+    def assign_topic_id(self, topic_id: UUID) -> None:
         """Sets the topic id; it is written to `partition.metadata` before the first record.
 
         Raises:
@@ -1097,8 +1102,9 @@ class PartitionLog:
                 self._flush_small_files_soon()
             elif self.topic_id != topic_id:
                 raise InconsistentTopicIdError(
-                    f"Tried to assign topic ID {topic_id} to log for topic partition "
-                    f"{self.topic_partition}, but log already contained topic ID {self.topic_id}"
+                    f"Tried to assign topic ID {uuid_text(topic_id)} to log for topic partition "
+                    f"{self.topic_partition}, but log already contained topic ID "
+                    f"{uuid_text(self.topic_id)}"
                 )
 
     def assign_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
@@ -1211,9 +1217,9 @@ class PartitionLog:
             except StorageError as error:
                 if not error.is_out_of_space:
                     raise
-                self._put_off_flush(error)
+                self._postpone_flush(error)
             else:
-                self._was_flush_put_off = False
+                self._is_flush_postponed = False
 
     def _flush_topic_id(self) -> None:
         if self._topic_id_pending is not None:
@@ -1229,11 +1235,11 @@ class PartitionLog:
         try:
             change()
         except NoSpaceError as error:
-            self._put_off_flush(error)
+            self._postpone_flush(error)
 
-    def _put_off_flush(self, error: CordwoodError) -> None:
-        if not self._was_flush_put_off:  # a full disk is reported once, however long it lasts
-            self._was_flush_put_off = True
+    def _postpone_flush(self, error: CordwoodError) -> None:
+        if not self._is_flush_postponed:  # a full disk is reported once, however long it lasts
+            self._is_flush_postponed = True
             _log.warning("%s. It is written later", error)
         self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
 

@@ -22,8 +22,15 @@ def rebuild_producer_state(
     log_end_offset: int,
     now_ms: int,
     reload_from_clean_shutdown: bool,
+    is_strict: bool = True,
 ) -> None:
-    """Brings the state of producers to `log_end_offset`, exclusive, and leaves snapshots."""
+    """Brings the state of producers to `log_end_offset`, exclusive, and leaves snapshots.
+
+    If not `is_strict`, a segment counts up to its first damaged batch.
+
+    Raises:
+        CorruptError: a batch is damaged.
+    """
     bases = [segment.base_offset for segment in segments]
     wanted = [*bases[-2:], log_end_offset]
     if producers.latest_snapshot_offset is None and reload_from_clean_shutdown:
@@ -39,7 +46,8 @@ def rebuild_producer_state(
             producers.update_map_end_offset(start)
             if segment.base_offset in wanted:
                 take_snapshot_if_space(producers)
-            producers.replay_all(segment.producer_batches(start, log_end_offset))
+            batches = segment.producer_batches(start, log_end_offset, is_strict=is_strict)
+            producers.replay_all(batches)
     producers.update_map_end_offset(log_end_offset)
     take_snapshot_if_space(producers)
 

@@ -285,7 +285,14 @@ def _wrong_entry(offset: int, path: Path, position: int) -> CorruptError:
 
 
 def iter_producer_batches(
-    file: File, position: int, end: int, *, start_offset: int, end_offset: int, path: Path
+    file: File,
+    position: int,
+    end: int,
+    *,
+    start_offset: int,
+    end_offset: int,
+    path: Path,
+    is_strict: bool = True,
 ) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
     """Headers of the batches that have a producer id, and the markers of control batches.
 
@@ -296,11 +303,12 @@ def iter_producer_batches(
         start_offset: batches that end below it are skipped.
         end_offset: those that begin at or above it, too.
         path: named in errors.
+        is_strict: as of `iter_heads`.
 
     Raises:
         CorruptError: a batch on the way cannot be, or a control batch holds no marker.
     """
-    for head in iter_heads(file, position, end, path=path):
+    for head in iter_heads(file, position, end, path=path, is_strict=is_strict):
         if head.base_offset >= end_offset:
             return
         if head.producer_id < 0 or head.last_offset < start_offset:

@@ -73,7 +73,6 @@ __all__ = ["AppendedBatch", "BatchPosition", "FileRange", "LogSegment", "Timesta
 
 _log = logging.getLogger(__name__)
 
-_APPEND_CHUNK_BYTES = 1 << 20
 
 T = TypeVar("T")
 
@@ -469,24 +468,29 @@ class LogSegment:
         return first_with(heads, file, largest, path=self.path)
 
     def producer_batches(
-        self, start_offset: int, end_offset: int
+        self, start_offset: int, end_offset: int, *, is_strict: bool = True
     ) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
         """Batches with a producer id that reach into offsets from start to end, exclusive.
 
-        With each control batch comes its marker, None if a clean has taken it away.
+        With each control batch comes its marker, None if a clean has taken it away. If not
+        `is_strict`, the batches end before the first that cannot be; no index is read.
 
         Raises:
-            CorruptError: the log is damaged on the way.
+            CorruptError: the log is damaged on the way, or a control batch holds no marker.
         """
-        batch = self._find(start_offset, 0)
-        if batch is not None:
+        position: int | None = 0
+        if is_strict:
+            batch = self._find(start_offset, 0)
+            position = None if batch is None else batch.position
+        if position is not None:
             yield from iter_producer_batches(
                 self._resources.file(self),
-                batch.position,
+                position,
                 self.size_bytes,
                 start_offset=start_offset,
                 end_offset=end_offset,
                 path=self.path,
+                is_strict=is_strict,
             )
 
     def read_next_offset(self) -> int:
@@ -595,28 +599,6 @@ class LogSegment:
         if self._max_timestamp is None:
             self._read_max_timestamp()
         self._is_writing = True
-
-    def append_from_file(self, file: File, start: int, end: int) -> int:
-        """Copies batches in [start, end) of another log, as far as offsets fit; how many bytes.
-
-        Raises:
-            CorruptError: a batch there cannot be.
-            NoSpaceError: the file system is full; what was copied before is there.
-        """
-        chunk: list[AppendedBatch] = []
-        position = chunk_start = start
-        for head in iter_heads(file, start, end, path=self.path):
-            if not self.can_hold(head.last_offset):
-                break
-            size = head.size_bytes
-            if chunk and position + size - chunk_start >= _APPEND_CHUNK_BYTES:
-                self.append([file.read_at(position - chunk_start, chunk_start)], chunk)
-                chunk, chunk_start = [], position
-            chunk.append(AppendedBatch(size, head.last_offset, head.max_timestamp))
-            position += size
-        if chunk:
-            self.append([file.read_at(position - chunk_start, chunk_start)], chunk)
-        return position - start
 
     def note_completed(self, completed: Completed, last_stable_offset: int) -> None:
         """Adds an aborted transaction to the index; a committed one leaves no trace.

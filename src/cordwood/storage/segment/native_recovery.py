@@ -153,7 +153,7 @@ class NativeWalk:
         indexed = self._index(min(good, damaged + 1), block_start)
         self._note_epochs(indexed)
         if walk.on_batch is not None:
-            for row in self._told(min(indexed, damaged)):
+            for row in self._rows_for_producers(min(indexed, damaged)):
                 position = int(table[row, rows_of.POSITION])
                 walk.on_batch(parse_header(self._view, position), markers.get(int(row)))
         if indexed:
@@ -248,7 +248,7 @@ class NativeWalk:
                 return markers, int(row), error
         return markers, self._table.shape[0], None
 
-    def _told(self, rows: int) -> Ints:
+    def _rows_for_producers(self, rows: int) -> Ints:
         """The rows that are passed to the producer state, in order.
 
         Of a producer's data batches between two of its control batches only the first and the last
@@ -278,9 +278,9 @@ class NativeWalk:
         ends = np.append(starts[1:], order.size)
         place = np.arange(order.size)
         run = np.cumsum(begins) - 1
-        is_told = begins | (place >= ends[run] - _BATCHES_REMEMBERED)
-        told: Ints = owned[np.sort(order[is_told])]
-        return told
+        is_needed = begins | (place >= ends[run] - _BATCHES_REMEMBERED)
+        needed: Ints = owned[np.sort(order[is_needed])]
+        return needed
 
 
 def _extend(column: array[int], values: Ints) -> None:

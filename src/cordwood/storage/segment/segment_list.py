@@ -65,10 +65,6 @@ class SegmentList:
         kept = [segment for segment in self._segments if id(segment) not in gone]
         return self._of(tuple([segment.base_offset for segment in kept]), tuple(kept))
 
-    def without_base(self, base_offset: int) -> SegmentList:
-        """This list without the segment of that base offset."""
-        return SegmentList(s for s in self._segments if s.base_offset != base_offset)
-
     # ---- looked up
 
     @property
@@ -118,10 +114,6 @@ class SegmentList:
         """The segment with the least base offset > `offset`."""
         slot = bisect_right(self._bases, offset)
         return self._segments[slot] if slot < len(self._segments) else None
-
-    def higher_segments(self, offset: int) -> tuple[LogSegment, ...]:
-        """The segments with a base offset > `offset`."""
-        return self._segments[bisect_right(self._bases, offset) :]
 
     def first_reaching(self, timestamp: int, *, rebuilds: int) -> LogSegment | None:
         """The first segment whose largest timestamp (ms) is at least `timestamp`.

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.message_schema import MessageSchema, MessageValue, read_message
-from cordwood.format.metadata_records import FRAME_VERSION
+from cordwood.format.message_schema import FRAME_VERSION, MessageSchema, MessageValue, read_message
 from cordwood.format.varint import CutOffError
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 

@@ -121,12 +121,14 @@ CLUSTER: tuple[Metric, ...] = (
         read=lambda _: [Value({"version": __version__}, 1)],
         given_name="cordwood_info",
     ),
-    _replicas("PartitionCount", "Replicas on this broker.", lambda each: each.cluster.here),
-    _replicas("LeaderCount", "Partitions led here.", lambda each: each.cluster.led_here),
+    _replicas(
+        "PartitionCount", "Replicas on this broker.", lambda each: each.partition_counts.here
+    ),
+    _replicas("LeaderCount", "Partitions led here.", lambda each: each.partition_counts.led_here),
     _replicas(
         "OfflineReplicaCount",
         "Replicas on this broker whose log directory failed.",
-        lambda each: each.cluster.offline_here,
+        lambda each: each.partition_counts.offline_here,
     ),
     _replicas(
         "UnderReplicatedPartitions",
@@ -146,7 +148,7 @@ CLUSTER: tuple[Metric, ...] = (
     _replicas(
         "ReassigningPartitions",
         "Partitions led here whose replicas are being changed.",
-        lambda each: each.cluster.reassigning,
+        lambda each: each.partition_counts.reassigning,
     ),
     _replicas(
         "ProducerIdCount", "Producers in the state of the logs, counted per log.", _producers
@@ -163,14 +165,18 @@ CLUSTER: tuple[Metric, ...] = (
     ),
     _controller("FencedBrokerCount", "Registered brokers that are fenced.", _fenced),
     _controller("GlobalTopicCount", "Topics.", lambda each: len(each.image.topics)),
-    _controller("GlobalPartitionCount", "Partitions.", lambda each: each.cluster.partitions),
     _controller(
-        "OfflinePartitionsCount", "Partitions without a leader.", lambda each: each.cluster.offline
+        "GlobalPartitionCount", "Partitions.", lambda each: each.partition_counts.partitions
+    ),
+    _controller(
+        "OfflinePartitionsCount",
+        "Partitions without a leader.",
+        lambda each: each.partition_counts.offline,
     ),
     _controller(
         "PreferredReplicaImbalanceCount",
         "Partitions whose first replica is not their leader.",
-        lambda each: each.cluster.not_preferred,
+        lambda each: each.partition_counts.not_preferred,
     ),
     _controller(
         "LastAppliedRecordOffset",

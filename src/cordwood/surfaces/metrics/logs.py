@@ -11,7 +11,6 @@ from pathlib import Path
 
 from cordwood.broker.partition import Partition
 from cordwood.metadata.image import PartitionImage
-from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
@@ -91,7 +90,7 @@ def _cordoned(snapshot: Snapshot) -> set[Path]:
     return {
         each.path
         for each in snapshot.broker.replicas.logs.directories
-        if each.directory_id is not None and parse_uuid(each.directory_id) in cordoned
+        if each.directory_id in cordoned
     }
 
 

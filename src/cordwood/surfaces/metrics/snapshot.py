@@ -38,7 +38,7 @@ class Requests(NamedTuple):
     versions: Mapping[int, int]
 
 
-class Cluster(NamedTuple):
+class PartitionCounts(NamedTuple):
     """Counts over all partitions of the image."""
 
     partitions: int
@@ -111,7 +111,7 @@ class Snapshot:
         return self.image.brokers.get(self.broker.node_id)
 
     @cached_property
-    def cluster(self) -> Cluster:
+    def partition_counts(self) -> PartitionCounts:
         """The result of one pass over all partitions."""
         node_id, logs = self.broker.node_id, self.broker.replicas.logs
         counts: Counter[str] = Counter()
@@ -128,7 +128,7 @@ class Snapshot:
                 if is_online and partition.leader == node_id:
                     counts["led_here"] += 1
                     counts["reassigning"] += partition.is_reassigning
-        return Cluster(*(counts[name] for name in Cluster._fields))
+        return PartitionCounts(*(counts[name] for name in PartitionCounts._fields))
 
     @cached_property
     def led(self) -> list[tuple[Partition, PartitionImage]]:

@@ -9,7 +9,7 @@ import pytest
 
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.node import Node
-from cordwood.storage.log_directory import Silent
+from cordwood.storage.online_log_directory import Silent
 from cordwood.surfaces.cli.load_progress import StoppableLoading, StoppedLoadingError
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine

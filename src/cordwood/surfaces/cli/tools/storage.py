@@ -295,10 +295,11 @@ def _section(
 
 
 def _properties(properties: MetaProperties) -> dict[str, str]:
+    directory_id = properties.directory_id
     values = {
         "broker.id" if properties.version == 0 else "node.id": properties.node_id,
         "cluster.id": properties.cluster_id,
-        "directory.id": properties.directory_id,
+        "directory.id": None if directory_id is None else uuid_text(directory_id),
         "version": properties.version,
     }
     return {key: str(values[key]) for key in sorted(values) if values[key] is not None}

@@ -5,7 +5,6 @@ Source: org.apache.kafka.tools.TopicCommand (4.3.0).
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -21,8 +20,9 @@ from cordwood.client.admin import (
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import RefusedError
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_text
 from cordwood.surfaces.cli.tools.filters import topics_meant
 from cordwood.surfaces.cli.tools.java_order import java_order
 from cordwood.surfaces.cli.tools.options import (
@@ -372,7 +372,7 @@ def _described(options: Options, admin: Admin) -> list[TopicFacts]:
             return admin.topics_by_id([topic_id])
         if options.has("if-exists"):
             return []
-        raise ToolError(f"TopicId '{shown_id(topic_id)}' does not exist as expected")
+        raise ToolError(f"TopicId '{uuid_text(topic_id)}' does not exist as expected")
     names = _existing(options, admin)
     if not names:
         return []
@@ -395,28 +395,11 @@ def parse_topic_id(text: str | None) -> UUID | None:
     """
     if text is None:
         return None
-    if len(text) > 24:
-        raise ToolError(
-            f"Input string with prefix `{text[:24]}` is too long to be decoded as a base64 UUID"
-        )
-    if len(text) == 1:
-        raise ToolError("Input byte[] should at least have 2 bytes for base64 bytes")
     try:
-        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError as error:
-        raise ToolError(f"Illegal base64 in {text}") from error
-    if len(data) != 16:
-        raise ToolError(
-            f"Input string `{text}` decoded as {len(data)} bytes, which is not equal to the "
-            "expected 16 bytes of a base64-encoded UUID"
-        )
-    found = UUID(bytes=data)
-    return found if found.int else None
-
-
-def shown_id(topic_id: UUID) -> str:
-    """An id as Kafka writes it."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+        found = parse_uuid(text)
+    except CorruptError as error:
+        raise ToolError(str(error)) from error
+    return None if found == ZERO_UUID else found
 
 
 def _replication_factor(partition: PartitionFacts, reassignment: Reassignment | None) -> int:
@@ -445,7 +428,7 @@ def _show_topic(
         shown = ",".join(f"{config.name}={_text(config.value)}" for config in own)
         parts = [f"Topic: {topic.name}"]
         if topic.topic_id is not None:
-            parts.append(f"TopicId: {shown_id(topic.topic_id)}")
+            parts.append(f"TopicId: {uuid_text(topic.topic_id)}")
         parts += [
             f"PartitionCount: {len(topic.partitions)}",
             f"ReplicationFactor: {factor}",
@@ -490,7 +473,7 @@ def _document(
 ) -> dict[str, object]:
     return {
         "topic": topic.name,
-        "topicId": None if topic.topic_id is None else shown_id(topic.topic_id),
+        "topicId": None if topic.topic_id is None else uuid_text(topic.topic_id),
         "configs": {c.name: c.value for c in configs.values() if not c.is_default},
         "partitions": [
             {

@@ -1,6 +1,6 @@
 """A running log, written to and read while Spark compacts it, in a process of its own.
 
-Run as `python -m support.live_run MASTER`, with a job on standard input; what came of it
+Run as `python -m support.online_run MASTER`, with a job on standard input; what came of it
 is written to standard output.
 """
 
@@ -24,7 +24,7 @@ _SECONDS_MAX = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveJob:
+class OnlineJob:
     """A log of `records` records of `keys` keys, compacted `rounds` times while more are written.
 
     `entries_max` and `whole_bytes` are the engine's limits: small ones split the log over tasks.
@@ -55,14 +55,14 @@ class LiveOutcome:
     uncleanable: list[str]
 
 
-def run_live(master: str, job: LiveJob) -> LiveOutcome:
+def run_online(master: str, job: OnlineJob) -> LiveOutcome:
     """Runs a job on a session in another process.
 
     Raises:
         AssertionError: the process failed.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "support.live_run", master],
+        [sys.executable, "-m", "support.online_run", master],
         input=json.dumps(asdict(job)),
         capture_output=True,
         text=True,
@@ -76,7 +76,7 @@ def run_live(master: str, job: LiveJob) -> LiveOutcome:
 class _Run:
     """One job."""
 
-    def __init__(self, job: LiveJob) -> None:
+    def __init__(self, job: OnlineJob) -> None:
         config = LogConfig(
             cleanup_policy=frozenset({"compact"}),
             segment_bytes=40_000,
@@ -151,12 +151,12 @@ class _Run:
 
 
 def main() -> None:
-    """The process that `run_live` starts."""
+    """The process that `run_online` starts."""
     from cordwood.cleanup.spark.job import Limits, SparkEngine  # noqa: PLC0415  # seconds to import
     from cordwood.cleanup.spark.session import slots_of, spark_session  # noqa: PLC0415
 
     master = sys.argv[1]
-    job = LiveJob(**json.load(sys.stdin))
+    job = OnlineJob(**json.load(sys.stdin))
     with spark_session(master) as session:
         limits = Limits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
         engine = SparkEngine(session, slots=slots_of(session, master), limits=limits)

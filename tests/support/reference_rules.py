@@ -1,7 +1,7 @@
-"""The rules that retain records, batches, tombstones and markers, in plain Python.
+"""The rules of the reference cleaner on records, batches, tombstones and markers.
 
-`cordwood.cleanup.rewrite` applies the same rules to many batches at once; the reference cleaner of
-`tests/support` applies these functions one batch at a time, and tests compare the two.
+One function a rule, one batch at a time. The product has them for blocks of batches, in
+`cordwood.cleanup.rewrite`; tests compare the output of both, byte for byte.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner (shouldDiscardBatch, shouldRetainRecord),
 org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
@@ -13,20 +13,15 @@ import enum
 from dataclasses import dataclass
 
 from cordwood.cleanup.compaction_values import LastRecord
-from cordwood.format.native import rebuild
 
 
-class Action(enum.IntEnum):
-    """The action for a batch; the numbers are those of the native code."""
+class Action(enum.Enum):
+    """The action for a batch."""
 
-    DISCARD = 0
-    COPY = 1
-    REBUILD = 2
-    EMPTY = 3
-
-
-assert (Action.DISCARD, Action.COPY) == (rebuild.DISCARD, rebuild.COPY)
-assert (Action.REBUILD, Action.EMPTY) == (rebuild.REBUILD, rebuild.EMPTY)
+    DISCARD = enum.auto()
+    COPY = enum.auto()
+    REBUILD = enum.auto()
+    EMPTY = enum.auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +38,7 @@ def should_discard_records(
     """Whether all records of a batch go, whatever their keys.
 
     The data of an aborted transaction goes at once, a marker that is no longer needed when the
-    horizon that an earlier round stamped on it has come.
+    horizon that an earlier compaction stamped on it has come.
     """
     if not is_control:
         return can_discard
@@ -86,9 +81,9 @@ def decide_batch(
         kept_tombstones: how many of these have a null value.
         can_discard: the transaction tracker's verdict.
         is_control: it holds a marker.
-        must_leave_header: the last of its producer, or of the round.
+        must_leave_header: the last of its producer, or of the compaction.
         delete_horizon_ms: the horizon it carries.
-        now_ms: the round's time.
+        now_ms: the time of the compaction.
         delete_retention_ms: delete.retention.ms.
     """
     if kept == 0:

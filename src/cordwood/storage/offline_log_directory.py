@@ -1,53 +1,36 @@
-"""One entry of log.dirs: its lock, its checkpoints, its partitions.
+"""A log directory whose broker does not run, or is not disturbed: its checkpoints, its partitions.
 
 Source: org.apache.kafka.storage.internals.log.LogManager.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.format.checkpoint_order import LINE_ORDERS, cleaner_offset_order
 from cordwood.format.file_names import (
-    CLEAN_SHUTDOWN,
-    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_DIR,
-    DELETE_DIR_SUFFIX,
-    FUTURE_DIR_SUFFIX,
-    LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
-    REMOTE_LOG_INDEX_CACHE,
     REPLICATION_OFFSET_CHECKPOINT,
-    STRAY_DIR_SUFFIX,
     is_log_file,
 )
-from cordwood.format.meta_properties import MetaProperties, parse_meta_properties
-from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from cordwood.model.errors import (
-    CordwoodError,
     CorruptError,
     DirectoryInUseError,
     NotALogDirError,
     NotARegularFileError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import OS, FileFacts, FileSystem, Lock
-
-_SEGMENT_LOG = re.compile(r"\d{20}\.log")
-_LOG_DIR_FILES = (
-    META_PROPERTIES,
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-    CLEAN_SHUTDOWN,
+from cordwood.storage.filesystem import OS, FileFacts, FileSystem
+from cordwood.storage.log_directory import (
+    LogDirectory,
+    is_log_directory,
+    is_partition_directory,
 )
-_SUFFIXED = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)
+from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +56,7 @@ class Checkpoints:
     cleaner: Mapping[TopicPartition, int]
 
 
-class LogDir:
+class OfflineLogDirectory(LogDirectory):
     """A log directory, or those of its partitions whose directories were named.
 
     `path` is the entry of log.dirs; `only` are the names of the partitions' directories, None for
@@ -89,9 +72,9 @@ class LogDir:
 
         Raises:
             NotALogDirError: it is neither a log directory nor a partition's.
+            CorruptError: `meta.properties` cannot be understood.
             OSError: it cannot be read.
         """
-        self.fs = fs
         named = path
         if not _is_directory(path, fs):
             what = "not a directory" if fs.exists(path) else "there is no such directory"
@@ -101,48 +84,26 @@ class LogDir:
         if partition is not None:
             self.only = frozenset({partition.name})
             path = partition.parent
-        self.path = path
-        self.meta = self._read_meta()
+        try:
+            super().__init__(path, fs=fs)
+        except (NotARegularFileError, IsADirectoryError) as error:
+            raise NotALogDirError(f"{path / META_PROPERTIES}: {error.strerror}") from error
         if self.only is None and self.meta is None and not self._has_partitions():
             raise NotALogDirError(
                 f"{named}: not an entry of a Kafka broker's log.dirs (it has no {META_PROPERTIES} "
                 "and no directory of a partition), nor a partition's directory"
             )
 
-    def include(self, other: LogDir) -> None:
+    def include(self, other: OfflineLogDirectory) -> None:
         """Adds what another value names of the same directory."""
         both = None if self.only is None or other.only is None else self.only | other.only
         self.only = both
 
-    def _read_meta(self) -> MetaProperties | None:
-        path = self.path / META_PROPERTIES
-        try:
-            return parse_meta_properties(self.fs.read_bytes(path))
-        except FileNotFoundError:
-            return None
-        except CorruptError as error:
-            raise error.located(path=str(path)) from error
-        except (NotARegularFileError, IsADirectoryError) as error:
-            raise NotALogDirError(f"{path}: {error.strerror}") from error
-
     def _has_partitions(self) -> bool:
         return any(
-            entry.is_directory and is_partition_dir(self.path / entry.name, fs=self.fs)
+            entry.is_directory and is_partition_directory(self.path / entry.name, fs=self.fs)
             for entry in self.fs.entries_in(self.path)
         )
-
-    @property
-    def clean_shutdown(self) -> bool:
-        """Whether the broker stopped in good order."""
-        return self.fs.exists(self.path / CLEAN_SHUTDOWN)
-
-    def lock(self) -> Lock:
-        """Kafka's lock on the directory.
-
-        Raises:
-            DirectoryInUseError: somebody holds it.
-        """
-        return self.fs.lock(self.path)
 
     def partitions(self) -> list[PartitionDir]:
         """Every partition directory, by name.
@@ -150,16 +111,18 @@ class LogDir:
         Raises:
             NotALogDirError: a directory is there that no Kafka would start with.
         """
+        entries = [
+            entry
+            for entry in self.fs.entries_in(self.path)
+            if self.only is None or entry.name in self.only
+        ]
+        named = self.parse_names(entries)
         found = []
-        for entry in self.fs.entries_in(self.path):
-            if entry.name == REMOTE_LOG_INDEX_CACHE:
-                continue
-            if self.only is not None and entry.name not in self.only:
-                continue
+        for entry in entries:
             path = self.path / entry.name
-            if entry.is_directory:
+            if entry.name in named:
                 with suppress(FileNotFoundError):  # deleted meanwhile, by a broker that runs
-                    found.append(_partition_dir(path, self.fs))
+                    found.append(_partition_dir(path, *named[entry.name], fs=self.fs))
             elif entry.is_link and TopicPartition.is_name(entry.name):
                 found.append(
                     PartitionDir(
@@ -174,60 +137,44 @@ class LogDir:
         """The checkpoints, and warnings; an unreadable one counts as empty, as in Kafka."""
         warnings: list[str] = []
 
-        def read(name: str) -> dict[TopicPartition, int]:
-            path = self.path / name
+        def read(file: OffsetCheckpointFile) -> Mapping[TopicPartition, int]:
             try:
-                return parse_offset_checkpoint(self.fs.read_bytes(path))
-            except FileNotFoundError:
-                return {}
+                return file.read()
             except CorruptError as error:
                 warnings.append(
-                    f"Error occurred while reading {name} file of directory {self.path}, "
+                    f"Error occurred while reading {file.path.name} file of directory {self.path}, "
                     f"resetting the offsets to 0: {error.reason}"
                 )
                 return {}
 
         checkpoints = Checkpoints(
-            recovery_point=read(RECOVERY_POINT_CHECKPOINT),
-            log_start=read(LOG_START_OFFSET_CHECKPOINT),
-            high_watermark=read(REPLICATION_OFFSET_CHECKPOINT),
-            cleaner=read(CLEANER_OFFSET_CHECKPOINT),
+            recovery_point=read(self.recovery_points),
+            log_start=read(self.log_starts),
+            high_watermark=read(self.high_watermarks),
+            cleaner=read(self.cleaner_offsets),
         )
         return checkpoints, warnings
 
-    def set_checkpoint(self, name: str, partition: TopicPartition, offset: int | None) -> None:
-        """Writes one partition's line of a checkpoint; None takes it out.
+    def set_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Writes a partition's line of the cleaner checkpoint."""
+        self._set_line(self.cleaner_offsets, partition, offset)
 
-        The lines are in the order in which Kafka would write them. Nothing is written when the line
-        is as wanted already.
-        """
-        path = self.path / name
-        model = None
-        try:
-            offsets = parse_offset_checkpoint(self.fs.read_bytes(path))
-        except FileNotFoundError:
-            offsets = {}
-            model = self._model()
-        except CorruptError:
-            offsets = {}
-        if offsets.get(partition) == offset:
-            return
-        before = list(offsets)
-        if offset is None:
-            del offsets[partition]
-        else:
-            offsets[partition] = offset
-        order = LINE_ORDERS.get(name)
-        if order is not None:
-            partitions = order(offsets)
-        elif offset is None:
-            partitions = cleaner_offset_order(before, gone={partition})
-        else:
-            partitions = cleaner_offset_order(before, update=partition)
-        lines = {each: offsets[each] for each in partitions}
-        self.fs.replace_durably(path, build_offset_checkpoint(lines), model=model)
+    def set_recovery_point(self, partition: TopicPartition, offset: int) -> None:
+        """Writes a partition's line of the recovery point checkpoint."""
+        self._set_line(self.recovery_points, partition, offset)
 
-    def _model(self) -> FileFacts | None:
+    def set_log_start(self, partition: TopicPartition, offset: int | None) -> None:
+        """Writes a partition's line of the log start offset checkpoint; None removes it."""
+        self._set_line(self.log_starts, partition, offset)
+
+    def _set_line(
+        self, file: OffsetCheckpointFile, partition: TopicPartition, offset: int | None
+    ) -> None:
+        model = None if self.fs.exists(file.path) else self._model()
+        file.set_line(partition, offset, model=model)
+
+    def _model(self) -> FileFacts:
+        """Owner and mode of a checkpoint that is not there yet."""
         for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, META_PROPERTIES):
             path = self.path / name
             if self.fs.exists(path):
@@ -236,29 +183,6 @@ class LogDir:
         return FileFacts(
             size_bytes=0, modified_ms=0, modified_ns=0, mode=0o644, uid=facts.uid, gid=facts.gid
         )
-
-    def metadata_dir(self) -> Path | None:
-        """The cluster metadata log, when it lives here."""
-        path = self.path / CLUSTER_METADATA_DIR
-        return path if self.fs.is_directory(path) else None
-
-
-def is_log_dir(path: Path, *, fs: FileSystem = OS) -> bool:
-    """Whether a directory has a file that only an entry of log.dirs has."""
-    return any(fs.exists(path / name) for name in _LOG_DIR_FILES)
-
-
-def is_partition_dir(path: Path, *, fs: FileSystem = OS) -> bool:
-    """Whether a directory holds a partition: its name says so, and it has a segment.
-
-    One that cannot be read holds none.
-    """
-    if not TopicPartition.is_name(path.name):
-        return False
-    try:
-        return any(_SEGMENT_LOG.fullmatch(name) for name in fs.names_in(path))
-    except OSError:
-        return False
 
 
 def require_closed(directory: Path, *, fs: FileSystem = OS) -> None:
@@ -288,32 +212,24 @@ def _is_directory(path: Path, fs: FileSystem) -> bool:
 def _named_partition(path: Path, fs: FileSystem) -> Path | None:
     """The partition's directory that `path` names, below its log directory; None for another."""
     named, real = path.absolute(), path.resolve()
-    if named.name != ".." and is_log_dir(named.parent, fs=fs) and is_partition_dir(named, fs=fs):
+    if (
+        named.name != ".."
+        and is_log_directory(named.parent, fs=fs)
+        and is_partition_directory(named, fs=fs)
+    ):
         return named
-    return real if is_partition_dir(real, fs=fs) else None
+    return real if is_partition_directory(real, fs=fs) else None
 
 
-def _partition_dir(path: Path, fs: FileSystem) -> PartitionDir:
-    for suffix in _SUFFIXED:
-        if path.name.endswith(suffix):
-            stem = path.name.rpartition(".")[0] or path.name
-            try:
-                partition = TopicPartition.parse(stem)
-            except CordwoodError:
-                partition = TopicPartition(stem, 0)
-            return PartitionDir(
-                path=path,
-                topic_partition=partition,
-                left_alone=f"its directory is marked {suffix.removeprefix('-')}",
-            )
-    try:
-        partition = TopicPartition.parse(path.name)
-    except CordwoodError:
-        raise NotALogDirError(
-            f"Found directory {path}, '{path.name}' is not in the form of topic-partition or "
-            "topic-partition.uniqueId-delete (if marked for deletion). Kafka's log directories "
-            "should only contain Kafka topic data."
-        ) from None
+def _partition_dir(
+    path: Path, partition: TopicPartition, suffix: str, *, fs: FileSystem
+) -> PartitionDir:
+    if suffix:
+        return PartitionDir(
+            path=path,
+            topic_partition=partition,
+            left_alone=f"its directory is marked {suffix.removeprefix('-')}",
+        )
     if path.name == CLUSTER_METADATA_DIR:
         return PartitionDir(
             path=path, topic_partition=partition, left_alone="the cluster metadata log"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.live_run import LiveJob, run_live
+from support.online_run import OnlineJob, run_online
 from support.running_logs import RunningLogs, read_records
 
 pytestmark = pytest.mark.spark
@@ -21,9 +21,9 @@ def test_a_running_log_is_compacted_beside_appends_and_reads(
     tmp_path: Path, entries_max: int, whole_bytes: int
 ) -> None:
     keys = 2_000
-    outcome = run_live(
+    outcome = run_online(
         "local[2]",
-        LiveJob(
+        OnlineJob(
             root=str(tmp_path),
             records=12_000,
             keys=keys,

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.log_dir import LogDir, PartitionDir, is_log_dir, require_closed
+from cordwood.storage.log_directory import is_log_directory
+from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir, require_closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """A partition's directory in a log directory; `refused` says why it cannot be cleaned."""
 
-    log_dir: LogDir
+    log_dir: OfflineLogDirectory
     partition: PartitionDir
     refused: str | None = None
 
 
-def open_log_dirs(paths: Sequence[Path]) -> list[LogDir]:
+def open_log_dirs(paths: Sequence[Path]) -> list[OfflineLogDirectory]:
     """The log directories that `paths` name, each once, in the order of the paths.
 
     A directory that is named together with some of its partitions stands for all of them.
@@ -37,16 +38,16 @@ def open_log_dirs(paths: Sequence[Path]) -> list[LogDir]:
         NotALogDirError: a path names neither a log directory nor a partition.
         OSError: a directory cannot be read.
     """
-    found: dict[object, LogDir] = {}
+    found: dict[object, OfflineLogDirectory] = {}
     for path in paths:
-        log_dir = LogDir(path)
+        log_dir = OfflineLogDirectory(path)
         first = found.setdefault(OS.identity_of(log_dir.path), log_dir)
         if first is not log_dir:
             first.include(log_dir)
     return list(found.values())
 
 
-def find_places(log_dirs: Sequence[LogDir]) -> list[Place]:
+def find_places(log_dirs: Sequence[OfflineLogDirectory]) -> list[Place]:
     """The partitions of all log directories.
 
     Refused are those that cannot be read, one directory under several names, and the second
@@ -131,7 +132,7 @@ class Locks:
                 require_closed(real)
         except OSError as error:
             return f"it cannot be locked: {error}"
-        if is_foreign and is_log_dir(real.parent):
+        if is_foreign and is_log_directory(real.parent):
             return (
                 f"{place.partition.path} is a link into the log directory {real.parent}, whose "
                 f"checkpoints are not those of {home}; clean {real} instead"
@@ -147,7 +148,7 @@ class Locks:
 
 
 @contextmanager
-def locked(log_dirs: Sequence[LogDir], *, dry_run: bool) -> Iterator[Locks]:
+def locked(log_dirs: Sequence[OfflineLogDirectory], *, dry_run: bool) -> Iterator[Locks]:
     """The locks of log directories, to which those of other directories may be added.
 
     Raises:

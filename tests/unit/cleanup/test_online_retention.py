@@ -1,6 +1,6 @@
 """Retention of a running log: the scenarios of UnifiedLogTest, and the worked examples.
 
-`test_live` has retention beside readers, restarts and what is logged.
+`test_online` has retention beside readers, restarts and what is logged.
 """
 
 from __future__ import annotations

@@ -740,7 +740,7 @@ def test_a_move_that_is_given_up_leaves_the_log_to_the_cleaner(tmp_path: Path) -
     dups(logs, logs.log(directory=0), 30, 3)
     move = PausedMove(logs.cleaning, T0, logs.directories[1])
     move.advance()
-    move.give_up()
+    move.abandon()
     assert logs.manager.get(T0, future=True) is None
     assert logs.cleaner.clean_once()
 

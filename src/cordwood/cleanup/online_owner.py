@@ -1,0 +1,195 @@
+"""The owner of an online log: it is cleaned in parallel with appends and reads.
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.doClean, UnifiedLog.deleteOldSegments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
+from itertools import groupby
+
+from cordwood.cleanup.capture import Captured, capture
+from cordwood.cleanup.cleanable import Cleanable
+from cordwood.cleanup.commit import CompactionCommitter, CompactionResult
+from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.log_compaction import Limits, LogCompaction
+from cordwood.cleanup.online_placement import OnlinePlacement
+from cordwood.cleanup.retention import LOG_START, TIME, Expired, RetentionPlan
+from cordwood.model.errors import NoSpaceError
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.segment.log_segment import LogSegment
+
+_log = logging.getLogger(__name__)
+_future_timestamps = logging.getLogger(f"{__name__}.future_timestamps")
+
+
+class RetainedOnline:
+    """A `RetentionOwner` of an online log: nothing else changes it while its lock is held."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self._prefix = f"[UnifiedLog partition={log.topic_partition}, dir={log.log_dir}]"
+
+    @contextmanager
+    def held(self) -> Iterator[PartitionLog]:
+        """As `RetentionOwner.held`."""
+        log = self._log
+        with log.lock, log.guard("deleting old segments of"):
+            log.require_open()
+            yield log
+
+    def note_retention(self, plan: RetentionPlan) -> None:
+        """As `RetentionOwner.note_retention`."""
+        for warning in plan.warnings:
+            _future_timestamps.warning("%s %s", self._prefix, warning)
+
+    def delete(self, plan: RetentionPlan) -> int:
+        """As `RetentionOwner.delete`: rule by rule, as Kafka does."""
+        log, count = self._log, 0
+        for _, group in groupby(plan.expired, key=lambda expired: expired.rule):
+            expired = list(group)
+            segments = [log.segments[number] for number in range(len(expired))]
+            count += log.delete_segments(
+                len(expired),
+                reason=expired[0].text,
+                lines=[f"{self._prefix} {line}" for line in _lines(expired, segments)],
+            )
+        return count
+
+
+def _lines(expired: list[Expired], segments: list[LogSegment]) -> list[str]:
+    """Kafka's words for what goes by one rule."""
+    if expired[0].rule == LOG_START:
+        names = ",".join(map(str, segments))
+        return [f"Deleting segments due to {expired[0].text}: {names}"]
+    end = "" if expired[0].rule == TIME else "."
+    return [
+        f"Deleting segment {segment} due to {gone.text}{end}"
+        for gone, segment in zip(expired, segments, strict=True)
+    ]
+
+
+class OnlineOwner(RetainedOnline):
+    """A `LogOwner` of an online log.
+
+    `result` is that of its compaction, None until it is finished.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        cleanable: Cleanable,
+        *,
+        require_wanted: Callable[[], None],
+        throttle_bytes: int | None = None,
+        prefix: str = "",
+    ) -> None:
+        """Prepares; nothing happens yet.
+
+        Args:
+            log: that nobody else cleans, nor deletes segments of.
+            cleanable: its dirty section.
+            require_wanted: raises if the compaction must not continue.
+            throttle_bytes: how many bytes a second may be read and written.
+            prefix: of what is logged.
+        """
+        super().__init__(log)
+        self.result: CompactionResult | None = None
+        self._cleanable = cleanable
+        self._require_wanted = require_wanted
+        self._throttle_bytes = throttle_bytes
+        self._cleaner = prefix
+
+    def guard(self) -> AbstractContextManager[None]:
+        """As `LogOwner.guard`: errors reach the caller."""
+        return nullcontext()
+
+    def interrupted(self) -> None:
+        """As `LogOwner.interrupted`: an online log has no journal."""
+
+    def cleanable(self) -> Cleanable:
+        """As `LogOwner.cleanable`."""
+        _log.info("%sBeginning cleaning of log %s", self._cleaner, self._log.topic_partition)
+        return self._cleanable
+
+    def pin(self, cleanable: Cleanable) -> Captured:
+        """As `LogOwner.pin`."""
+        return capture(self._log, end=cleanable.first_uncleanable)
+
+    def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
+        """As `LogOwner.note_compaction`: what is logged names the segments, too."""
+
+    def limits(self) -> Limits:
+        """As `LogOwner.limits`."""
+        context = self._log.context
+        return Limits(
+            seed=int(context.rng.unique_id(), 16) >> 1,
+            attempt=context.rng.unique_id()[:8],
+            free_bytes=context.fs.free_bytes(self._log.directory),
+            throttle_bytes=self._throttle_bytes,
+        )
+
+    def committer(
+        self, compaction: LogCompaction, captured: Captured | None
+    ) -> CompactionCommitter:
+        """As `LogOwner.committer`."""
+        assert captured is not None, "an online log is always pinned"
+        _announce(compaction, self._cleaner)
+        placement = OnlinePlacement(
+            self._log,
+            captured.segments,
+            truncation_count=captured.truncation_count,
+            require_wanted=self._require_wanted,
+            prefix=self._cleaner,
+        )
+        return CompactionCommitter(
+            compaction,
+            placement,
+            fs=self._log.context.fs,
+            on_first=lambda: _announce_cleaning(compaction, self._cleaner),
+        )
+
+    def finish(self, committer: CompactionCommitter) -> None:
+        """As `LogOwner.finish`; the cleaner manager writes the checkpoint."""
+        self.abandon(committer)
+        self.result = committer.result
+
+    def abandon(self, committer: CompactionCommitter) -> None:
+        """As `LogOwner.abandon`; what the disk keeps, the next compaction removes."""
+        with suppress(OSError, NoSpaceError):
+            committer.close()
+
+
+def _announce(compaction: LogCompaction, prefix: str) -> None:
+    name = compaction.name
+    _log.info("%sBuilding offset map for %s...", prefix, name)
+    _log.info(
+        "%sBuilding offset map for log %s for %s segments in offset range [%s, %s).",
+        prefix,
+        name,
+        len(compaction.dirty),
+        compaction.first_dirty,
+        compaction.first_uncleanable,
+    )
+
+
+def _announce_cleaning(compaction: LogCompaction, prefix: str) -> None:
+    """Logs, when the first group is ready, that the offset map is complete."""
+    name = compaction.name
+    _log.info("%sOffset map for log %s complete.", prefix, name)
+    _log.info(
+        "%sCleaning log %s (cleaning prior to %s, discarding tombstones prior to upper bound "
+        "deletion horizon %s)...",
+        prefix,
+        name,
+        _date(compaction.segments[-1].modified_ns // 1_000_000),
+        _date(compaction.legacy_horizon_ms),
+    )
+
+
+def _date(ms: int) -> str:
+    """As java.util.Date prints itself, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
