@@ -78,7 +78,7 @@ def require_wanted(directory: Path, attempt: str, *, fs: FileSystem) -> None:
         EngineError: it has.
     """
     if not fs.exists(wanted_mark(directory, attempt)):
-        raise EngineError("the round was given up")
+        raise EngineError("the compaction was given up")
 
 
 def announce(directory: Path, manifest: Manifest, *, fs: FileSystem) -> Path:

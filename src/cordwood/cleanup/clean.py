@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from cordwood.cleanup.cleanable import plan_cleanable
@@ -24,6 +24,7 @@ from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listen
 from cordwood.cleanup.retention import plan_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import NoSpaceError
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.trash import Trash
@@ -231,9 +232,11 @@ class _Cleaning:
                         break
                     pending = [owner for owner in compacted if not owner.failed]
         finally:
-            # A stopped task may have written one more file before the engine ended.
+            # A stopped task may have written one more file before the engine ended. What the disk
+            # keeps, the next run removes.
             for committer in self._run.interrupted:
-                committer.clear()
+                with suppress(OSError, NoSpaceError):
+                    committer.clear()
 
     def _retain(self, owners: Sequence[OfflineOwner]) -> None:
         """Retention of all but those of which an interrupted compaction is continued first."""

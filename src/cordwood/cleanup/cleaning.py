@@ -145,7 +145,8 @@ def _execute(engine: Engine, work: Sequence[tuple[LogOwner, CompactionCommitter]
         engine.run([committer for _, committer in work])
     except EngineError as error:
         for _, committer in work:
-            committer.result.error = committer.result.error or error
+            if not committer.done:
+                committer.result.error = committer.result.error or error
     except BaseException:
         for owner, committer in work:
             owner.abandon(committer)

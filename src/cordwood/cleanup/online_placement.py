@@ -69,8 +69,8 @@ class OnlinePlacement:
                 segments.get(base) is not self._sources[base] for base in left
             ):
                 raise StalePlanError(
-                    f"{compaction.name}: its segments {list(group)} have changed since the round "
-                    "was planned"
+                    f"{compaction.name}: its segments {list(group)} have changed since the "
+                    "compaction was planned"
                 )
             old = [self._sources[base] for base in left]
             segment = self._log.replace_segments(staged, left) if left else None

@@ -129,7 +129,7 @@ class SparkProcess:
             supervise(committers, self._watching(run, child, number), sparing=True)
         except BaseException:
             # Whatever it is, tasks must not write to a directory that nobody watches over.
-            child.kill("a round failed in the broker's process")
+            child.kill("a compaction failed in the broker's process")
             child.join()
             raise
         finally:
@@ -206,7 +206,7 @@ class SparkProcess:
                 if not given_up_at:
                     given_up_at.append(now)
                 elif now - given_up_at[0] > self._grace_s:
-                    child.kill("a cancelled round did not end")
+                    child.kill("a cancelled compaction did not end")
             return True
 
         return is_executing

@@ -382,7 +382,7 @@ class Publisher:
                 del self._under_way[0]
                 continue
             if clock.monotonic_s() > deadline:
-                raise EngineError("the owner of the round has ended")
+                raise EngineError("the owner of the compaction has ended")
             pause(_WAIT_S)
 
     def _finish(self, spec: RewriteSpec, output: Output) -> Path:

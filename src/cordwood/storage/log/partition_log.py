@@ -15,8 +15,8 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -74,6 +74,15 @@ _FLUSH_RETRY_MS = 1000
 CLIENT_DELETION = "client delete records request"
 LEADER_OFFSET_INCREMENT = "leader offset increment"
 SEGMENT_DELETION = "segment deletion"
+
+
+@contextmanager
+def _no_way_back(directory: Path) -> Iterator[None]:
+    """Raises a full disk as OSError, which takes the directory offline: only a loader goes on."""
+    try:
+        yield
+    except NoSpaceError as error:
+        raise OSError(errno.ENOSPC, str(error), str(directory)) from error
 
 
 class PartitionLog:
@@ -922,7 +931,8 @@ class PartitionLog:
             self.end = LogPosition(offset)  # readers find it in the segments that are left
             # The newest first: a crash must not leave a gap in the middle of the log.
             doomed.reverse()
-            self._remove_later(doomed, self._mark_deleted(doomed))
+            with _no_way_back(self.directory):
+                self._remove_later(doomed, self._mark_deleted(doomed))
             if doomed:
                 # They must not come back behind a segment that has been cut off.
                 self.context.fs.sync_directory(self.directory)
@@ -955,8 +965,8 @@ class PartitionLog:
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
             old = list(self.segments)[::-1]
-            paths = self._mark_deleted(old)
             try:
+                paths = self._mark_deleted(old)
                 segment = self._new_segment(offset)
             except (OSError, CordwoodError):
                 for each in old:
@@ -1009,12 +1019,9 @@ class PartitionLog:
                 undo_swap_in(staged, fs=self.context.fs)
                 raise
             unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
-            try:
+            with _no_way_back(self.directory):
                 paths = self._mark_deleted(old, snapshots=unreplaced)
                 finish_swap(staged, suffixes, fs=self.context.fs)
-            except NoSpaceError as error:
-                # The segment's files have the names of a step that only a loader finishes.
-                raise OSError(errno.ENOSPC, str(error), str(self.directory)) from error
             new = LogSegment.open(
                 self.directory,
                 staged.base_offset,
