@@ -193,7 +193,7 @@ class Node:
         )
         broker = self._make_broker(cluster_id, logs, metadata, channel, thread)
         self.broker = broker
-        self._undo.append((slices.finish, False))
+        self._undo.append((lambda: self._finish_requests(slices), False))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
         logs.broker_epoch = await channel.register_broker(
@@ -212,7 +212,7 @@ class Node:
         )
         self._follow_settings(broker)
         self._serve(server, broker)
-        self._undo.append((slices.finish, False))
+        self._undo.append((lambda: self._finish_requests(slices), False))
         self._at_end(broker.replicas.directory_reports.close)
 
     def _make_broker(
@@ -310,6 +310,11 @@ class Node:
             controller.take_reserve()
             with background():
                 self._snapshots.run_if_due()
+
+    async def _finish_requests(self, slices: Slices) -> None:
+        """Ends long requests; a change that is committed meanwhile need not be published."""
+        self.loader.stopping()
+        await slices.finish()
 
     async def _close_metadata(self, controller: Controller, channel: ControllerChannel) -> None:
         """Takes the broker out of service, and leaves the metadata log for the next start."""

@@ -164,6 +164,14 @@ def _(top: Path) -> Prepared:
     return Prepared(arguments=[outer, inner, *EXPIRE], untouched=[outer / "x-0", inner / "y-0"])
 
 
+@_case("a directory.id that is no UUID", 0, "1 cleaned")
+def _(top: Path) -> Prepared:
+    root = log_dir(top / "logs", "x-0")
+    text = "version=1\ncluster.id=c\nnode.id=1\ndirectory.id=garbage\n"
+    (root / META_PROPERTIES).write_text(text)
+    return Prepared(arguments=[root, *EXPIRE], cleaned=[root / "x-0"])
+
+
 @_case("a directory marked as no Kafka marks it", 2, "topic-partition.uniqueId-delete (if marked")
 def _(top: Path) -> Prepared:
     root = log_dir(top / "logs", "x-0", "y-0")

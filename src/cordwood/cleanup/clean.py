@@ -223,14 +223,16 @@ class _Cleaning:
             with ExitStack() as stack:
                 started = _StartedEngine(engine, stack, self._clock, self.report.timing)
                 for _ in range(_PASSES_MAX):
+                    # Their retention comes after the compaction, which may turn out to be stale.
+                    interrupted = [owner for owner in pending if owner.is_interrupted]
                     if self._request.retention:
                         self._retain(pending)
                     if not self._request.compaction:
                         break
-                    compacted = self._compact(pending, started)
-                    if not compacted:
+                    changed = {*self._compact(pending, started), *interrupted}
+                    pending = [each for each in pending if each in changed and not each.failed]
+                    if not pending:
                         break
-                    pending = [owner for owner in compacted if not owner.failed]
         finally:
             # A stopped task may have written one more file before the engine ended. What the disk
             # keeps, the next run removes.

@@ -45,7 +45,10 @@ class RetentionOwner(Protocol):
 
 
 class LogOwner(RetentionOwner, Protocol):
-    """The right to clean one log, once; methods are called in the order given here."""
+    """The right to clean one log; methods are called in the order given here.
+
+    An `OfflineOwner` may be compacted again, from `interrupted` on.
+    """
 
     def guard(self) -> AbstractContextManager[None]:
         """Ends a stage that raises; without it, the error reaches the caller of `compact`."""
