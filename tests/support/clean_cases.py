@@ -343,7 +343,7 @@ _bad_case(
     lambda b: _replaced(b / LEADER_EPOCH_CHECKPOINT, os.mkfifo),
 )
 _bad_case(
-    "a FIFO as the journal of a round",
+    "a FIFO as the journal of a compaction",
     _NOT_REGULAR,
     lambda b: _replaced(b / "cordwood.round", os.mkfifo),
 )
@@ -382,7 +382,7 @@ _bad_case(
     lambda b: (b / "junk.log").touch(),
 )
 _bad_case(
-    "a journal of a round that names no group",
+    "a journal of a compaction that names no group",
     "cordwood.round",
     lambda b: (b / "cordwood.round").write_text('{}\n{"group": 9, "token": "t"}\n'),
 )

@@ -69,7 +69,7 @@ def offsets(log: PartitionLog) -> list[int]:
 
 
 class HookedEngine(InProcessEngine):
-    """Does something before a round begins, and something else once a group is in place."""
+    """Does something before a compaction begins, and something else once a group is in place."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class OneByOne(HookedEngine):
 
 
 def groups_of_one(tmp_path: Path, *, count: int = 4, config: LogConfig = COMPACT) -> RunningLogs:
-    """A log whose round has `count` groups, of a segment of ten records each, half superseded."""
+    """A log to compact in `count` groups, of a segment of ten records each, half superseded."""
     logs = RunningLogs(tmp_path, {"t": replace(config, segment_bytes=900)})
     log = logs.log()
     for number in range(count):

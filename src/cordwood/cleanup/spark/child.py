@@ -1,4 +1,4 @@
-"""The process that executes rounds for a broker, on a Spark session of its own.
+"""The process that executes compactions for a broker, on a Spark session of its own.
 
 It receives commands, and answers, in lines of JSON over a socket that it inherits. It ends when
 the other end is closed, and takes every process of its session along.
@@ -92,7 +92,7 @@ class RemoteOwner:
         self._line.say(of="failed", run=self._number, name=name, failure=failure_to_json(error))
 
     def is_wanted(self, name: str) -> bool:
-        """As `Owner.is_wanted`: the round's mark says so."""
+        """As `Owner.is_wanted`: the compaction's mark says so."""
         return self._fs.exists(self._marks[name])
 
 
@@ -131,7 +131,7 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
         session.range(1).count()  # the first job takes a second longer than others
         line.say(of="ready", machine=machine.pid)
         while (message := line.hear()) is not None and message["do"] == "run":
-            # Each round has a slot of Spark's to itself, and so the whole table of keys.
+            # Each compaction has a slot of Spark's to itself, and so the whole table of keys.
             limits = Limits.of_tables(message["table_bytes"])
             rounds_of = SparkCompactions(session, slots=1, limits=limits, fs=fs)
             work = (line, rounds_of, message, fs)

@@ -1,4 +1,4 @@
-"""Rounds on Spark: index, merge and rewrite as DataFrames of a few large rows.
+"""Compactions on Spark: index, merge and rewrite as DataFrames of a few large rows.
 
 A log whose keys fit one task's memory is done by one task, whole; several such logs run side by
 side. A larger one is indexed in chunks; the keys of each chunk go through the shuffle as blocks of
@@ -95,9 +95,9 @@ class Limits:
 class Watch:
     """Callbacks for the caller of an engine.
 
-    `report` gets (name of the round, phase, bytes done, bytes in all) while a phase runs. `ended`
-    gets (phase, seconds) when a phase is over: `clean` for logs that one task each does as a whole,
-    else `index`, `probe` and `rewrite`. A phase ends where the next one begins.
+    `report` gets (name of the compaction, phase, bytes done, bytes in all) while a phase runs.
+    `ended` gets (phase, seconds) when a phase is over: `clean` for logs that one task each does as
+    a whole, else `index`, `probe` and `rewrite`. A phase ends where the next one begins.
     """
 
     report: Callable[[str, str, int, int], None] = lambda *_: None
@@ -109,7 +109,7 @@ class SparkGaveUpError(EngineError):
 
 
 class SparkCompactions:
-    """Executes rounds on a Spark session: the half of an engine that needs no owner of logs.
+    """Executes compactions on a Spark session: the half of an engine that needs no owner of logs.
 
     Several threads may execute some at once.
     """
@@ -166,7 +166,7 @@ class SparkCompactions:
             )
 
     def execute(self, rounds: Sequence[LogCompaction], owner: Owner) -> None:
-        """Executes rounds, and reports the results to their owner."""
+        """Executes compactions, and reports the results to their owner."""
         lanes = self._lanes_for(rounds)
         rounds = [self._within_limits(_shared(compaction, lanes)) for compaction in rounds]
         whole, split = self._sort(rounds)
@@ -403,7 +403,7 @@ def _why(error: Exception) -> str:
 
 @contextmanager
 def _telling(rounds: Sequence[LogCompaction], owner: Owner) -> Iterator[None]:
-    """Reports an error that stops all rounds to their owner."""
+    """Reports to their owner an error that stops all compactions."""
     try:
         yield
     except (OSError, CordwoodError) as error:
@@ -412,7 +412,7 @@ def _telling(rounds: Sequence[LogCompaction], owner: Owner) -> Iterator[None]:
 
 
 class SparkEngine:
-    """Both halves in this process: rounds on a session, and their groups put in place meanwhile."""
+    """Both halves in one process: compactions on a session, their groups put in place meanwhile."""
 
     def __init__(
         self,
@@ -432,7 +432,7 @@ class SparkEngine:
         self._rounds.require_visible(directories)
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs every round; afterwards each committer is done or has an error in its result."""
+        """Runs each compaction; afterwards its committer is done or has an error in its result."""
         committers = begin_all(committers)
         if not committers:
             return
@@ -490,7 +490,7 @@ def _title(names: Sequence[str]) -> str:
 
 
 def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:
-    """A round whose limits are a task's share of those of the whole run."""
+    """A compaction whose limits are a task's share of those of the whole run."""
     space, rate = compaction.space_max, compaction.throttle_bytes
     return replace(
         compaction,
@@ -500,7 +500,7 @@ def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:
 
 
 def _pack(rounds: Sequence[LogCompaction], bins: int) -> list[list[LogCompaction]]:
-    """Rounds in at most `bins` lists of about the same number of bytes, largest first."""
+    """Compactions in at most `bins` lists of about the same number of bytes, largest first."""
     packed: list[list[LogCompaction]] = [[] for _ in range(min(bins, len(rounds)))]
     loads = [0] * len(packed)
     for compaction in sorted(rounds, key=lambda r: (-r.size_bytes, r.name)):
