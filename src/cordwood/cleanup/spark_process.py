@@ -150,7 +150,7 @@ class SparkProcess:
         require_word(committers)
 
     def _hand_over(self, run: _Run) -> tuple[SparkChild, int]:
-        rounds = [committer.compaction.to_json() for committer in run.committers]
+        compactions = [committer.compaction.to_json() for committer in run.committers]
         with self._lock:
             self._require_available()
             child = self._child
@@ -170,7 +170,7 @@ class SparkProcess:
             self._runs[child, number] = run
         child.send(
             number,
-            {"do": "run", "run": number, "rounds": rounds, "table_bytes": self._table_bytes()},
+            {"do": "run", "run": number, "rounds": compactions, "table_bytes": self._table_bytes()},
         )
         return child, number
 

@@ -79,7 +79,7 @@ SEGMENT_DELETION = "segment deletion"
 
 @contextmanager
 def _no_way_back(directory: Path) -> Iterator[None]:
-    """Raises a full disk as OSError, which takes the directory offline: only a restart mends it."""
+    """Raises a full disk as OSError, and so takes the directory offline until a restart."""
     try:
         yield
     except NoSpaceError as error:
