@@ -61,7 +61,7 @@ def sources_of(directory: Path) -> list[SegmentSource]:
 
 
 class _IndexingFirst:
-    """An engine that indexes each round once by itself, which is timed, and then executes it."""
+    """An engine that first indexes each compaction by itself, timed, and then executes it."""
 
     def __init__(self, index: Cost) -> None:
         self._index = index

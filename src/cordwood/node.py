@@ -64,7 +64,7 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import ConfigError
+from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.pauses import background
 from cordwood.model.rng import SystemRng
@@ -141,6 +141,7 @@ class Node:
         self.clock: Clock = clock or SystemClock()
         self._engine = engine or spark_engine
         self._undo: list[tuple[Callable[[], Awaitable[None] | None], bool]] = []
+        self._stopping: asyncio.Task[None] | None = None
         self.ports: dict[str, int] = {}
         self._scheduler: SchedulerThread | None = None
 
@@ -174,6 +175,8 @@ class Node:
         cluster_id, directory_ids = self._format(self._usable(log_dirs, failures))
         previous_epoch = read_previous_broker_epoch(log_dirs, fs=self._fs)
         logs = self._open_logs([each for each in log_dirs if each in directory_ids], failures)
+        # A start that fails before the broker is registered leaves the marks of the last stop.
+        logs.broker_epoch = previous_epoch
         server = self._bind()
         controller = self._open_controller(directory_ids, logs)
         slices = Slices(loop)
@@ -190,7 +193,7 @@ class Node:
         )
         broker = self._make_broker(cluster_id, logs, metadata, channel, thread)
         self.broker = broker
-        self._undo.append((slices.finish, False))
+        self._undo.append((lambda: self._finish_requests(slices), False))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
         logs.broker_epoch = await channel.register_broker(
@@ -209,7 +212,7 @@ class Node:
         )
         self._follow_settings(broker)
         self._serve(server, broker)
-        self._undo.append((slices.finish, False))
+        self._undo.append((lambda: self._finish_requests(slices), False))
         self._at_end(broker.replicas.directory_reports.close)
 
     def _make_broker(
@@ -308,6 +311,11 @@ class Node:
             with background():
                 self._snapshots.run_if_due()
 
+    async def _finish_requests(self, slices: Slices) -> None:
+        """Ends long requests; a change that is committed meanwhile need not be published."""
+        self.loader.stopping()
+        await slices.finish()
+
     async def _close_metadata(self, controller: Controller, channel: ControllerChannel) -> None:
         """Takes the broker out of service, and leaves the metadata log for the next start."""
         self.loader.close()
@@ -318,17 +326,24 @@ class Node:
         controller.close()
 
     def _usable(self, log_dirs: list[Path], failures: FailureChannel) -> list[Path]:
-        """The directories whose disks answer, that of the metadata log first; others are offline.
+        """The directories that can be read, that of the metadata log first; others are offline.
 
         Raises:
-            StorageError: the metadata log's does not.
+            StorageError: the metadata log's disk returns an error.
+            CorruptError: the metadata log's `meta.properties` is malformed, or that of another
+                directory while the metadata log's is not formatted.
 
         Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.
         """
         usable = []
+        is_formatted = False  # the metadata log's directory, which comes first
         for each in dict.fromkeys([self._metadata_dir, *log_dirs]):
             try:
-                read_directory(each, fs=self._fs)
+                found = read_directory(each, fs=self._fs)
+            except CorruptError as error:
+                if not is_formatted:
+                    raise
+                failures.fail(each, f"Error while reading {error}")
             except OSError as error:
                 reason = f"Error while reading meta.properties: {error.strerror}"
                 if each == self._metadata_dir:
@@ -336,6 +351,7 @@ class Node:
                 failures.fail(each, reason)
             else:
                 usable.append(each)
+                is_formatted = is_formatted or (each == self._metadata_dir and found is not None)
         return usable
 
     def _format(self, log_dirs: list[Path]) -> tuple[str, dict[Path, UUID]]:
@@ -595,7 +611,22 @@ class Node:
             self.clock_moved()
 
     async def stop(self) -> None:
-        """Stops background work, then connections, then logs, which are closed cleanly."""
+        """Stops background work, then connections, then logs, which are closed cleanly.
+
+        A caller that is cancelled meanwhile gets the cancellation when all has stopped.
+        """
+        if self._stopping is None or self._stopping.done():
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        cancelled: asyncio.CancelledError | None = None
+        while not self._stopping.done():
+            try:
+                await asyncio.shield(self._stopping)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    async def _stop(self) -> None:
         while self._undo:
             undo, waits = self._undo.pop()
             try:

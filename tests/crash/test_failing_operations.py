@@ -54,7 +54,7 @@ VALUE = b"v" * 300
 
 
 class Engine(ManagedInProcessEngine):
-    """Rounds in this process, on the file system under test."""
+    """Compactions in this process, on the file system under test."""
 
     def __init__(self, fs: FaultyFileSystem) -> None:
         self.fs = fs

@@ -1,4 +1,4 @@
-"""Every operation of a round's tasks in another process, made to fail with each error in turn.
+"""Every operation of a compaction's tasks in another process, made to fail with each error in turn.
 
 No log directory goes offline for it, no staged file is left, and the log is cleaned when the fault
 has ended. The stand-in does without Spark; the nightly test has Spark and its workers.
@@ -36,7 +36,7 @@ class Workers:
     faults: Faults
 
     def fail(self, site: Site, error: str) -> str:
-        """One round with the fault, and one after it; the row of the table."""
+        """One compaction with the fault, and one after it; the row of the table."""
         bench = self.bench
         state = bench.fill()
         self.faults.begin(site, ERRORS[error])

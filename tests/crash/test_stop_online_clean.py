@@ -1,6 +1,6 @@
-"""A running log whose process ends at any change it makes to files while a round is put in place.
+"""A running log whose process ends at any change to files while a compaction is put in place.
 
-What is opened then has every key's newest value, and the next round ends as an undisturbed one.
+What is opened then has every key's newest value, and the next compaction ends as if undisturbed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MortalFileSystem(OsFileSystem):
 
 @dataclass(frozen=True)
 class Case:
-    """A directory before the round, how its log reads, and in how many changes a round is done."""
+    """A directory not yet compacted, how its log reads, and how many changes a compaction makes."""
 
     before: Path
     state: dict[bytes, tuple[bytes, int]]
@@ -87,7 +87,7 @@ def copied(case_dir: Path, root: Path) -> Path:
 
 
 def batches_of(logs: RunningLogs) -> bytes:
-    """Every batch in order; a second round may find other segments to merge."""
+    """Every batch in order; a second compaction may find other segments to merge."""
     logs_of = (logs.directories[0] / "t-0").glob("*.log")
     return b"".join(path.read_bytes() for path in sorted(logs_of))
 
@@ -114,7 +114,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def stop_at(case: Case, root: Path, step: int) -> None:
-    """A round that ends at a change, and all that is found and done behind it."""
+    """A compaction that ends at a change, and all that is found and done behind it."""
     fs = MortalFileSystem()
     dying = RunningLogs(copied(case.before, root), {"t": CONFIG}, fs=fs)
     fs.dies_at = step
@@ -152,7 +152,7 @@ def end_tasks(directory: Path) -> None:
 def test_stopped_at_a_step_the_next_round_ends_as_an_undisturbed_one(
     case: Case, tmp_path: Path
 ) -> None:
-    assert case.changes > 60, "a round that is not worth stopping"
+    assert case.changes > 60, "a compaction that is not worth stopping"
     for step in range(1, case.changes + 1, 6):
         stop_at(case, tmp_path / str(step), step)
 

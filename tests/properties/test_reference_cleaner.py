@@ -42,7 +42,7 @@ CONTENTS = st.builds(
 
 
 def planned(log: LogBuilder, directory: Path, seed: int) -> LogCompaction | None:
-    """A round over a written log, with segments of a random size; None when nothing is dirty."""
+    """A compaction of a written log, with segments of a random size; None when nothing is dirty."""
     rng = random.Random(seed)
     config = LogConfig(
         cleanup_policy=frozenset({"compact"}),

@@ -161,7 +161,7 @@ def test_one_round_takes_any_number_of_keys_in_bounded_memory(
     partition = document["partitions"][0]
     assert (code, partition["status"]) == (0, "cleaned"), partition
     assert partition["cleaner_checkpoint"] == count
-    # The ten records of the active segment supersede nothing: they are not in the round.
+    # The ten records of the active segment supersede nothing: they are not in the compaction.
     assert partition["records_after"] == partition["records_before"] == count
     assert document["engine"]["jvm_heap"] == "1g"
     print(f"{count} keys, Python processes {peak / MIB:.0f} MiB PSS, {document['engine']}")

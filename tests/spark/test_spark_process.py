@@ -200,7 +200,7 @@ def test_a_topic_deleted_in_the_middle_of_a_round_is_let_go_and_spark_serves_on(
     bench.fill("t-1")
     bench.cleaner.run_once_now()
     pid = bench.pid
-    # The round would take minutes.
+    # The compaction would take minutes.
     bench.reconfigure(io_max_bytes_per_second=SLOW / 40)
     bench.fill()
     thread = bench.clean_in_thread()
@@ -256,7 +256,7 @@ cleaner.reconfigure(replace(settings, io_max_bytes_per_second=8_000.0))
 fill()
 while not list(log.directory.glob("cordwood.clean.*.staged")):
     time.sleep(0.005)
-print("in a round", flush=True)
+print("in a compaction", flush=True)
 threading.Event().wait()
 """
 
@@ -271,7 +271,7 @@ def test_the_process_that_serves_loads_nothing_heavy_and_takes_spark_along_when_
     try:
         outcome, heavy, pid = json.loads(process.stdout.readline())
         assert (outcome, heavy) == ("cleaned", [])
-        assert process.stdout.readline() == "in a round\n"
+        assert process.stdout.readline() == "in a compaction\n"
         assert len(members(pid)) >= 3, "Python, Java, and a worker"
     finally:
         process.kill()

@@ -164,6 +164,14 @@ def _(top: Path) -> Prepared:
     return Prepared(arguments=[outer, inner, *EXPIRE], untouched=[outer / "x-0", inner / "y-0"])
 
 
+@_case("a directory.id that is no UUID", 0, "1 cleaned")
+def _(top: Path) -> Prepared:
+    root = log_dir(top / "logs", "x-0")
+    text = "version=1\ncluster.id=c\nnode.id=1\ndirectory.id=garbage\n"
+    (root / META_PROPERTIES).write_text(text)
+    return Prepared(arguments=[root, *EXPIRE], cleaned=[root / "x-0"])
+
+
 @_case("a directory marked as no Kafka marks it", 2, "topic-partition.uniqueId-delete (if marked")
 def _(top: Path) -> Prepared:
     root = log_dir(top / "logs", "x-0", "y-0")
@@ -335,7 +343,7 @@ _bad_case(
     lambda b: _replaced(b / LEADER_EPOCH_CHECKPOINT, os.mkfifo),
 )
 _bad_case(
-    "a FIFO as the journal of a round",
+    "a FIFO as the journal of a compaction",
     _NOT_REGULAR,
     lambda b: _replaced(b / "cordwood.round", os.mkfifo),
 )
@@ -374,7 +382,7 @@ _bad_case(
     lambda b: (b / "junk.log").touch(),
 )
 _bad_case(
-    "a journal of a round that names no group",
+    "a journal of a compaction that names no group",
     "cordwood.round",
     lambda b: (b / "cordwood.round").write_text('{}\n{"group": 9, "token": "t"}\n'),
 )

@@ -22,7 +22,7 @@ SECONDS_MAX = 600
 SOON = Backoff(0.02, 0.02)
 #: Does without Spark.
 STAND_IN = "support.stand_in_child"
-#: A round of some 40 KB then takes long enough to be met in its middle.
+#: A compaction of some 40 KB then takes long enough to be met in its middle.
 SLOW = 8_000.0
 FAST = 1e12
 
@@ -106,7 +106,7 @@ class CleanerBench:
         return list(self.logs.directories[0].rglob("*.staged"))
 
     def last_run(self) -> tuple[str, str]:
-        """How the last round ended, and why."""
+        """How the last compaction ended, and why."""
         run = self.cleaner.status()["last_runs"][0]
         return run["outcome"], run["error"]
 

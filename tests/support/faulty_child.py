@@ -1,4 +1,4 @@
-"""The process that executes rounds, or its replacement, on a file system that fails on demand.
+"""The process that executes compactions, or its replacement, on a file system that fails on demand.
 
 `FAULTS` in the environment names the control directory and the directory below which it fails, with
 a colon between; `FAULTS_SPARK` says whether Spark runs in it.

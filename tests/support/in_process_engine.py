@@ -1,4 +1,4 @@
-"""Rounds run in this process, without Spark: a task in a thread, the log's owner beside it.
+"""Compactions run in this process, without Spark: a task in a thread, the log's owner beside it.
 
 It is to the cleaning what `cordwood.cleanup.spark.job.SparkEngine` is, for tests that need no JVM.
 """
@@ -29,7 +29,7 @@ _POLL_S = 0.001
 
 
 class InProcessEngine:
-    """Runs rounds one after the other; several threads may run some at once."""
+    """Runs compactions one after the other; several threads may run some at once."""
 
     #: Where the tasks read and write.
     fs: FileSystem = OS
@@ -42,7 +42,7 @@ class InProcessEngine:
             self.batch_bytes_max = batch_bytes_max
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs every round; afterwards each committer is done or has an error in its result."""
+        """Runs each compaction; afterwards its committer is done or has an error in its result."""
         for committer in begin_all(committers):
             self._run(committer)
 

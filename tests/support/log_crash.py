@@ -513,7 +513,7 @@ class CrashRun:
             file.write({**lines, log.topic_partition: offset})
 
     def _clean(self, partition: TopicPartition) -> None:
-        """A round of compaction, its rewriting done by the slow and obvious cleaner."""
+        """A compaction, its rewriting done by the slow and obvious cleaner."""
         log, model = self._log(partition)
         file, lines = self._cleaner_lines(log)
         now_ms = self._clock.now_ms()

@@ -263,7 +263,7 @@ class _Maker:
         log.update_high_watermark(log.log_end_offset)
 
     def _clean(self, log: PartitionLog) -> None:
-        """A round of compaction."""
+        """A compaction."""
         log.roll()
         log.update_high_watermark(log.log_end_offset)
         now_ms = NOW_MS

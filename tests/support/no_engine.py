@@ -18,7 +18,7 @@ class NoEngine:
         Raises:
             EngineError: always.
         """
-        raise EngineError(f"no engine to run {len(committers)} rounds")
+        raise EngineError(f"no engine to run {len(committers)} compactions")
 
     def configure(self, settings: CleanerSettings) -> None:
         """Takes any settings."""

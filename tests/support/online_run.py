@@ -120,7 +120,7 @@ class _Run:
         return run
 
     def go(self, engine: Any) -> LiveOutcome:
-        """Writes, then writes and reads while rounds run."""
+        """Writes, then writes and reads while compactions run."""
         job = self.job
         self.write(job.records)
         cleaner = OnlineCleaner(self.logs.cleaning, engine)

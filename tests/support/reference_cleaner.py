@@ -54,7 +54,7 @@ Batch = RecordBatch | LegacyBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRound:
-    """A round over the segments in `directory`; `groups` holds base offsets, a tuple a group."""
+    """A compaction of the segments in `directory`; `groups` holds base offsets, a tuple each."""
 
     directory: Path
     first_dirty: int
@@ -70,7 +70,7 @@ class ReferenceRound:
 
     @classmethod
     def of(cls, compaction: LogCompaction, *, fs: FileSystem = OS) -> ReferenceRound:
-        """The same round, as the fast cleaner is given it."""
+        """The same compaction, as the fast cleaner is given it."""
         return cls(
             directory=Path(compaction.directory),
             first_dirty=compaction.first_dirty,
@@ -184,7 +184,7 @@ class _Written:
 
 
 class ReferenceCleaner:
-    """Cleans one round in memory; touches no file."""
+    """Cleans one compaction in memory; touches no file."""
 
     def __init__(self, compaction: ReferenceRound) -> None:
         self._round = compaction
@@ -396,7 +396,7 @@ class ReferenceCleaner:
 
 
 def clean_by_reference(compaction: LogCompaction) -> list[CleanedSegment]:
-    """What each group of a round becomes."""
+    """What each group of a compaction becomes."""
     return ReferenceCleaner(ReferenceRound.of(compaction)).clean()
 
 

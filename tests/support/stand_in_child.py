@@ -1,7 +1,7 @@
 """A replacement for the process that runs Spark: the same commands and answers, without Spark.
 
 `STAND_IN` in the environment says how it behaves: `unavailable`, `dies at start`, `deaf` (it takes
-rounds, and never does anything), or as the real one does.
+compactions, and never does anything), or as the real one does.
 """
 
 from __future__ import annotations

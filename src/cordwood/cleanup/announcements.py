@@ -1,14 +1,14 @@
-"""The files by which a round's tasks and the owner of its log communicate.
+"""The files by which a compaction's tasks and the owner of its log communicate.
 
 They are beside the segments, with the suffix of staged files, and are removed with these:
 
-- `wanted`: the round's mark. The owner creates it before the round begins and removes it to cancel
-the round. A task that does not find it ends. Removing a file needs no space on a full disk.
+- `wanted`: the compaction's mark. The owner creates it before the compaction begins and removes it
+to cancel it. A task that does not find it ends. Removing a file needs no space on a full disk.
 - `manifest`: a group is staged and durable. The owner removes it when the group is in place.
 - one file for each running task: the number of bytes it has processed.
 
-Every write of a round beside the segments is inside `staging_errors`, so that its failure is never
-taken for a failure of the log.
+Every write of a compaction beside the segments is inside `staging_errors`, so that its failure is
+never taken for a failure of the log.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def staging_errors(path: Path) -> Iterator[None]:
 
 
 def wanted_mark(directory: Path, attempt: str) -> Path:
-    """The mark of one attempt at a round."""
+    """The mark of one attempt at a compaction."""
     return directory / f"cordwood.wanted.{attempt}{STAGED_SUFFIX}"
 
 
@@ -72,13 +72,13 @@ def end_attempt(directory: Path, attempt: str, *, fs: FileSystem) -> None:
 
 
 def require_wanted(directory: Path, attempt: str, *, fs: FileSystem) -> None:
-    """Checks that the owner of the log has not given the round up.
+    """Checks that the owner of the log has not given the compaction up.
 
     Raises:
         EngineError: it has.
     """
     if not fs.exists(wanted_mark(directory, attempt)):
-        raise EngineError("the round was given up")
+        raise EngineError("the compaction was given up")
 
 
 def announce(directory: Path, manifest: Manifest, *, fs: FileSystem) -> Path:
@@ -108,7 +108,7 @@ def manifest_path(directory: Path, base_offset: int, token: str) -> Path:
 def announced(
     directory: Path, base_offset: int, attempt: str, *, fs: FileSystem
 ) -> Manifest | None:
-    """The manifest of a group, once a task of this attempt at the round has announced it."""
+    """The manifest of a group, once a task of this attempt at the compaction has announced it."""
     prefix = f"{base_offset:020d}.manifest.{attempt}"
     for name in _names(directory, prefix, fs):
         with suppress(FileNotFoundError, ValueError):
@@ -122,7 +122,7 @@ def progress_path(directory: Path, phase: str) -> Path:
 
 
 def write_progress(path: Path, count: int, *, fs: FileSystem) -> None:
-    """Reports `count` bytes. A file that cannot be written makes no difference to the round."""
+    """Reports `count` bytes. If it cannot be written, the compaction continues without it."""
     with suppress(OSError, NoSpaceError):
         fs.write_file(path, str(count).encode())
 

@@ -135,8 +135,8 @@ def capture(
 ) -> Captured:
     """Captures the segments below `end`, and the state that decides about their records.
 
-    Producers are those of this moment. One whose newest batch lies in the round leaves that batch's
-    header there; whatever it appends meanwhile goes to segments behind the round.
+    Producers are those of this moment. One whose newest batch lies in the compaction leaves that
+    batch's header there; whatever it appends meanwhile goes to segments behind the compaction.
 
     Args:
         log: to look at.

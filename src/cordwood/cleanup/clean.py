@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from cordwood.cleanup.cleanable import plan_cleanable
@@ -24,6 +24,7 @@ from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listen
 from cordwood.cleanup.retention import plan_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import NoSpaceError
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.trash import Trash
@@ -222,18 +223,22 @@ class _Cleaning:
             with ExitStack() as stack:
                 started = _StartedEngine(engine, stack, self._clock, self.report.timing)
                 for _ in range(_PASSES_MAX):
+                    # Their retention comes after the compaction, which may turn out to be stale.
+                    interrupted = [owner for owner in pending if owner.is_interrupted]
                     if self._request.retention:
                         self._retain(pending)
                     if not self._request.compaction:
                         break
-                    compacted = self._compact(pending, started)
-                    if not compacted:
+                    changed = {*self._compact(pending, started), *interrupted}
+                    pending = [each for each in pending if each in changed and not each.failed]
+                    if not pending:
                         break
-                    pending = [owner for owner in compacted if not owner.failed]
         finally:
-            # A stopped task may have written one more file before the engine ended.
+            # A stopped task may have written one more file before the engine ended. What the disk
+            # keeps, the next run removes.
             for committer in self._run.interrupted:
-                committer.clear()
+                with suppress(OSError, NoSpaceError):
+                    committer.clear()
 
     def _retain(self, owners: Sequence[OfflineOwner]) -> None:
         """Retention of all but those of which an interrupted compaction is continued first."""

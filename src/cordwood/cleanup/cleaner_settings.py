@@ -33,7 +33,7 @@ class CleanerSettings:
     Sizes are in bytes and for all threads together. `dedupe_buffer_size` bounds the table of keys;
     a log with more keys is indexed in parts. `io_buffer_size` and `io_buffer_load_factor` are
     accepted and described without effect: blocks have a fixed size, and a key table is never more
-    than half full. Spark is stopped `spark_idle_ms` (wall-clock time) after its last round. An
+    than half full. Spark is stopped `spark_idle_ms` (wall-clock time) after its last compaction. An
     uncleanable log is retried after `uncleanable_retry_ms`, and then after twice as long each time,
     up to `uncleanable_retry_max_ms`.
     """

@@ -45,7 +45,10 @@ class RetentionOwner(Protocol):
 
 
 class LogOwner(RetentionOwner, Protocol):
-    """The right to clean one log, once; methods are called in the order given here."""
+    """The right to clean one log; methods are called in the order given here.
+
+    An `OfflineOwner` may be compacted again, from `interrupted` on.
+    """
 
     def guard(self) -> AbstractContextManager[None]:
         """Ends a stage that raises; without it, the error reaches the caller of `compact`."""
@@ -145,7 +148,8 @@ def _execute(engine: Engine, work: Sequence[tuple[LogOwner, CompactionCommitter]
         engine.run([committer for _, committer in work])
     except EngineError as error:
         for _, committer in work:
-            committer.result.error = committer.result.error or error
+            if not committer.done:
+                committer.result.error = committer.result.error or error
     except BaseException:
         for owner, committer in work:
             owner.abandon(committer)

@@ -1,4 +1,4 @@
-"""A round's rewritten groups, put in place by the log's owner as tasks announce them.
+"""A compaction's rewritten groups, put in place by the log's owner as tasks announce them.
 
 Nothing here decides anything. What differs between online and offline logs is a `Placement`.
 
@@ -50,7 +50,7 @@ class IndexStats:
 
 @dataclass(slots=True)
 class CompactionResult:
-    """How a round over one partition ended; `error` is None when it is committed.
+    """How the compaction of one partition ended; `error` is None when it is committed.
 
     `placing_s` is how many seconds it took to put its groups in place.
     """
@@ -74,7 +74,7 @@ class Placement(Protocol):
     """How rewritten groups take the place of their sources."""
 
     def require_wanted(self) -> None:
-        """Checks that the round may continue; called before every group, and while tasks work.
+        """Checks that the compaction may continue; called before every group, and while tasks work.
 
         Raises:
             CordwoodError: it is not; the groups in place stay.
@@ -88,7 +88,7 @@ class Placement(Protocol):
         """
 
     def end(self) -> None:
-        """The round is over, whatever has become of it."""
+        """The compaction is over, whatever has become of it."""
 
 
 def staged_files(compaction: LogCompaction, manifest: Manifest) -> StagedSegment:
@@ -99,7 +99,7 @@ def staged_files(compaction: LogCompaction, manifest: Manifest) -> StagedSegment
 
 
 class CompactionCommitter:
-    """Commits the groups of one round, in order, as their manifests appear."""
+    """Commits the groups of one compaction, in order, as their manifests appear."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class CompactionCommitter:
         """Commits the groups that are ready; returns whether there was one.
 
         Raises:
-            OSError, CordwoodError: a group could not be put in place, or the round must not
+            OSError, CordwoodError: a group could not be put in place, or the compaction must not
             continue.
         """
         moved = False
@@ -181,12 +181,12 @@ class CompactionCommitter:
             self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
 
     def fail(self, error: Exception) -> None:
-        """Stops the round: its tasks end, groups in place stay, as in Kafka."""
+        """Stops the compaction: its tasks end, groups in place stay, as in Kafka."""
         self.result.error = error
         self.stop_tasks()
 
     def stop_tasks(self) -> None:
-        """Stops the tasks of the round, unless that has been done.
+        """Stops the tasks of the compaction, unless that has been done.
 
         Where the disk refuses even that, it is to be called again.
         """
@@ -224,10 +224,10 @@ class CompactionCommitter:
             raise refused
 
     def close(self) -> None:
-        """Clears away what tasks staged in vain, and ends the round.
+        """Clears away what tasks staged in vain, and ends the compaction.
 
         Raises:
-            OSError, NoSpaceError: a file could not be removed; the next round begins with it.
+            OSError, NoSpaceError: a file could not be removed; the next compaction begins with it.
         """
         self._remove_staged()
         self._placement.end()

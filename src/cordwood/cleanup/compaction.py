@@ -15,7 +15,7 @@ _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """One round over one log.
+    """One compaction of one log.
 
     `groups` holds the base offsets of the segments of each group, ascending. `legacy_horizon_ms`
     is the horizon for tombstones of magic 0 and 1.
@@ -28,7 +28,7 @@ class CompactionPlan:
 
 
 def plan_compaction(view: LogView, cleanable: Cleanable) -> CompactionPlan:
-    """The groups of a round that covers the whole dirty section."""
+    """The groups of a compaction that covers the whole dirty section."""
     end = cleanable.first_uncleanable
     segments = [s for s in view.segments if s.base_offset < end]
     clean = [s for s in segments if s.base_offset < cleanable.first_dirty]
@@ -51,7 +51,7 @@ def group_segments(
 
     Args:
         view: for its settings.
-        segments: those of the round, ascending.
+        segments: those of the compaction, ascending.
         end: the first uncleanable offset.
     """
     config = view.config

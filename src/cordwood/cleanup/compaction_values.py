@@ -1,4 +1,4 @@
-"""Plain values that a round is made of, and that its tasks answer with.
+"""Plain values that a compaction is made of, and that its tasks answer with.
 
 They need no compiled code: the owner of a log passes them to tasks in other processes.
 """
@@ -76,7 +76,7 @@ class Manifest:
     """The result of a rewrite: sizes of the staged files, and counts for the report.
 
     `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
-    of the transactions behind the group, from which an interrupted round continues.
+    of the transactions behind the group, from which an interrupted compaction continues.
     """
 
     base_offset: int

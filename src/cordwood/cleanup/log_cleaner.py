@@ -39,19 +39,19 @@ _RUNS_KEPT = 100
 
 @runtime_checkable
 class ManagedEngine(Protocol):
-    """An engine with a life of its own: one that runs rounds in another process."""
+    """An engine with a life of its own: one that runs compactions in another process."""
 
     def run(self, committers: Any) -> None:
         """As `Engine.run`."""
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Applies other settings; rounds in progress keep the old ones."""
+        """Applies other settings; compactions in progress keep the old ones."""
 
     def status(self) -> Mapping[str, Any]:
         """Plain values: its `state`, and `reason` if it is unavailable."""
 
     def close(self) -> None:
-        """Ends it, and every process of its own; rounds under way fail."""
+        """Ends it, and every process of its own; compactions under way fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class LogCleaner:
                 _log.error("[%s]: does not stop", thread.name)
 
     def shutdown(self) -> None:
-        """Stops all threads, waiting for them, and the engine; rounds under way are given up."""
+        """Stops all threads, waiting for them, and the engine; gives up compactions under way."""
         with self._changing:
             self._stopping = True
             if self._retention is not None:
@@ -189,7 +189,7 @@ class LogCleaner:
     def reconfigure(self, new: CleanerSettings) -> None:
         """Applies other settings: stops the threads, waits for them, and starts them again.
 
-        Rounds under way are given up, and begun again by the new threads.
+        Compactions under way are given up, and begun again by the new threads.
 
         Raises:
             ConfigError: Kafka would refuse the change; nothing has changed.
@@ -420,18 +420,18 @@ class LogCleaner:
         return {"state": "in process"}
 
     def cleaner_recopy_percent(self) -> int:
-        """Bytes written by the threads' last rounds, in percent of the bytes read."""
+        """Bytes written by the threads' last compactions, in percent of the bytes read."""
         stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
         read, written = sum(s.bytes_read for s in stats), sum(s.bytes_written for s in stats)
         return int(100 * written / max(read, 1))
 
     def max_clean_time_secs(self) -> int:
-        """The longest of the threads' last rounds."""
+        """The longest of the threads' last compactions."""
         stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
         return int(max((s.elapsed_s for s in stats), default=0.0))
 
     def max_buffer_utilization_percent(self) -> int:
-        """The highest use of the memory for keys in the threads' last rounds, in percent."""
+        """The highest use of the memory for keys in the threads' last compactions, in percent."""
         stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
         used = [s.index.utilization for s in stats if s.index is not None]
         return int(100 * max(used, default=0.0))

@@ -1,7 +1,7 @@
-"""One compaction round over one log: the input of its tasks, and how it is divided.
+"""One compaction of one log: the input of its tasks, and how it is divided.
 
-A round is a plain value that travels to tasks as JSON, is written to the journal before anything is
-touched, and is the same on every machine.
+A compaction is a plain value that travels to tasks as JSON, is written to the journal before
+anything is touched, and is the same on every machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RECORD_BYTES_MIN = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCompaction:
-    """A round over one partition.
+    """A compaction of one partition.
 
     `segments` are those of [0, first uncleanable offset), ascending; `groups` their base offsets,
     a tuple a group. Groups before `groups_done` are in place already, and `before` is the state of
@@ -82,7 +82,7 @@ class LogCompaction:
         return tuple(s for s in self.segments if s.base_offset in bases)
 
     def in_directory(self, directory: Path) -> LogCompaction:
-        """The same round where the partition's directory is now: it may have been moved."""
+        """The same compaction where the partition's directory is now: it may have been moved."""
         return replace(
             self,
             directory=str(directory),
@@ -149,10 +149,10 @@ def records_max(segments: Sequence[SegmentSource]) -> int:
 def prepare_compaction(
     captured: Captured, plan: CompactionPlan, *, now_ms: int, seed: int
 ) -> LogCompaction:
-    """The round that a plan over a captured log stands for.
+    """The compaction that a plan for a captured log describes.
 
-    Aborted transactions that begin behind the round are left out, and so are those that ended below
-    the log start offset: Kafka's cleaner takes their data for committed.
+    Aborted transactions that begin behind the compaction are left out, and so are those that ended
+    below the log start offset: Kafka's cleaner takes their data for committed.
 
     Source: org.apache.kafka.storage.internals.log.LocalLog.collectAbortedTransactions.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -321,7 +321,8 @@ class OfflineOwner:
     def abandon(self, committer: CompactionCommitter) -> None:
         """As `LogOwner.abandon`; it is cleared again when the engine has ended."""
         self._run.interrupted.append(committer)
-        committer.clear()
+        with suppress(OSError, NoSpaceError):
+            committer.clear()
 
     # ---- report
 

@@ -76,7 +76,7 @@ class CleanerStats:
 
     @classmethod
     def of(cls, result: CompactionResult, elapsed_s: float) -> CleanerStats:
-        """The sum over a round's groups."""
+        """The sum over a compaction's groups."""
         manifests = result.manifests
         return cls(
             bytes_read=sum(m.bytes_before for m in manifests),
@@ -131,7 +131,7 @@ class OnlineCleaner:
 
         Args:
             manager: says which log is next.
-            engine: runs the rounds.
+            engine: runs the compactions.
             number: of the thread that will call, for what is logged.
             bytes_per_second: what this cleaner may read and write; by default its share of the
                 broker's log.cleaner.io.max.bytes.per.second.
@@ -148,7 +148,7 @@ class OnlineCleaner:
         self._bytes_per_second = bytes_per_second or self._share_of_broker
         self._require_running = require_running
         self._on_run = on_run
-        # Logs whose round failed for no fault of theirs, until every other has had its turn.
+        # Logs whose compaction failed for no fault of theirs, until every other has had its turn.
         self._postponed: set[TopicPartition] = set()
 
     def clean_once(self) -> bool:
@@ -309,7 +309,7 @@ class OnlineCleaner:
         return broker.log_cleaner_io_max_bytes_per_second / max(1, broker.log_cleaner_threads)
 
     def _record(self, chosen: LogToClean, stats: CleanerStats) -> None:
-        """Logs the statistics of a round, with those of Kafka's lines that apply here.
+        """Logs the statistics of a compaction, with those of Kafka's lines that apply here.
 
         Source: LogCleaner.CleanerThread.recordStats.
         """

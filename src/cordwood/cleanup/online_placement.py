@@ -1,7 +1,7 @@
 """Commits rewritten groups to a running log, in parallel with appends and reads.
 
 There is no journal: after a crash the loader finishes or undoes the group it finds half done, by
-Kafka's own rules, and the next round begins at the cleaner's checkpoint again.
+Kafka's own rules, and the next compaction begins at the cleaner's checkpoint again.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, UnifiedLog.replaceSegments.
 """
@@ -32,13 +32,13 @@ class OnlinePlacement:
         require_wanted: Callable[[], None],
         prefix: str = "",
     ) -> None:
-        """Prepares for one round.
+        """Prepares for one compaction.
 
         Args:
             log: that is cleaned.
-            sources: the segments that the round was planned on.
+            sources: the segments that the compaction was planned on.
             truncation_count: the log's at that moment; another says that it was cut off since.
-            require_wanted: raises if the round must not continue.
+            require_wanted: raises if the compaction must not continue.
             prefix: of what is logged.
         """
         self._log = log
@@ -55,8 +55,8 @@ class OnlinePlacement:
         """As `Placement.place`; a group of which retention has taken every source is dropped.
 
         Raises:
-            StalePlanError: the log was cut off since the round was planned, or a source is another
-                segment than the one that was rewritten.
+            StalePlanError: the log was cut off since the compaction was planned, or a source is
+                another segment than the one that was rewritten.
             StorageError: the disk refused, or the log was closed.
         """
         group = compaction.groups[number]
@@ -69,8 +69,8 @@ class OnlinePlacement:
                 segments.get(base) is not self._sources[base] for base in left
             ):
                 raise StalePlanError(
-                    f"{compaction.name}: its segments {list(group)} have changed since the round "
-                    "was planned"
+                    f"{compaction.name}: its segments {list(group)} have changed since the "
+                    "compaction was planned"
                 )
             old = [self._sources[base] for base in left]
             segment = self._log.replace_segments(staged, left) if left else None

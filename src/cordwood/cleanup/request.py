@@ -13,7 +13,7 @@ from cordwood.model.config import LogConfig
 
 
 class Engine(Protocol):
-    """Runs rounds: afterwards each committer is done or has an error in its result."""
+    """Runs compactions: afterwards each committer is done or has an error in its result."""
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """Runs them all."""

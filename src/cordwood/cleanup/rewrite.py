@@ -544,7 +544,7 @@ class Output:
         return len(data)
 
     def discard(self) -> None:
-        """Removes what was staged, as far as it can be; the end of the round removes the rest."""
+        """Removes what was staged, as far as it can be; the compaction's end removes the rest."""
         if not self._closed:
             self._log.close(durably=False)
         for path in self._paths.values():

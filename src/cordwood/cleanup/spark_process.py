@@ -1,10 +1,10 @@
-"""Rounds executed by Spark in a process of its own, whose groups are put in place in this one.
+"""Compactions by Spark in a process of its own, whose groups are put in place in this one.
 
-The process is started when the first round is to be run, serves every cleaner thread, and is
+The process is started when the first compaction is to be run, serves every cleaner thread, and is
 stopped when it has had nothing to do for long. Whatever becomes of it, this process lives on: a
-round that it takes with it fails with an EngineError and is run again later, by another. When it
-ends, by itself or not, every process that it had started is ended before anything else happens, so
-that nobody writes to a log's directory any more.
+compaction that it takes with it fails with an EngineError and is run again later, by another. When
+it ends, by itself or not, every process that it had started is ended before anything else happens,
+so that nobody writes to a log's directory any more.
 
 Nothing of Spark, nor compiled code, is loaded here.
 """
@@ -29,8 +29,8 @@ from cordwood.model.extras import SPARK, require_extra
 
 _log = logging.getLogger(__name__)
 
-#: How long tasks of a round that was given up have to end by themselves. They look several times a
-#: second, at a low priority: on a machine that is busy a second may pass before they run.
+#: How long tasks of a compaction that was given up have to end by themselves. They look several
+#: times a second, at a low priority: on a machine that is busy a second may pass before they run.
 _GRACE_S = 5.0
 # Errors that say nothing of a log's disk.
 _ITS_OWN = frozenset(
@@ -56,7 +56,7 @@ _DIED = Backoff(1.0, 60.0)
 
 
 class _Run:
-    """Rounds that a child executes or will execute."""
+    """Compactions that a child executes or will execute."""
 
     def __init__(self, committers: Sequence[CompactionCommitter]) -> None:
         self.committers = committers
@@ -66,13 +66,13 @@ class _Run:
 
     @property
     def given_up(self) -> bool:
-        """Whether none of its rounds may continue, though some are not done."""
+        """Whether none of its compactions may continue, though some are not done."""
         errors = [c.result.error is not None for c in self.committers if not c.done]
         return bool(errors) and all(errors)
 
 
 class SparkProcess:
-    """An engine whose Spark runs in a child process; several threads may run rounds at once."""
+    """An engine whose Spark runs in a child process; several threads may use it at once."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SparkProcess:
             settings: how many cores and how much memory for keys it may take.
             unavailable: waits after Spark could not be started.
             died: waits after it ended unexpectedly.
-            grace_s: how long the tasks of a round that was given up have to end by themselves
+            grace_s: how long the tasks of a compaction that was given up have to end by themselves
                 before the process is killed.
             module: what runs in the process.
         """
@@ -114,7 +114,7 @@ class SparkProcess:
     # ---- the engine
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs every round; afterwards each committer is done or has an error in its result.
+        """Runs each compaction; afterwards its committer is done or has an error in its result.
 
         Raises:
             EngineUnavailableError: Spark is unavailable for now; the text gives the reason.
@@ -129,7 +129,7 @@ class SparkProcess:
             supervise(committers, self._watching(run, child, number), sparing=True)
         except BaseException:
             # Whatever it is, tasks must not write to a directory that nobody watches over.
-            child.kill("a round failed in the broker's process")
+            child.kill("a compaction failed in the broker's process")
             child.join()
             raise
         finally:
@@ -150,7 +150,7 @@ class SparkProcess:
         require_word(committers)
 
     def _hand_over(self, run: _Run) -> tuple[SparkChild, int]:
-        rounds = [committer.compaction.to_json() for committer in run.committers]
+        compactions = [committer.compaction.to_json() for committer in run.committers]
         with self._lock:
             self._require_available()
             child = self._child
@@ -170,7 +170,7 @@ class SparkProcess:
             self._runs[child, number] = run
         child.send(
             number,
-            {"do": "run", "run": number, "rounds": rounds, "table_bytes": self._table_bytes()},
+            {"do": "run", "run": number, "rounds": compactions, "table_bytes": self._table_bytes()},
         )
         return child, number
 
@@ -206,7 +206,7 @@ class SparkProcess:
                 if not given_up_at:
                     given_up_at.append(now)
                 elif now - given_up_at[0] > self._grace_s:
-                    child.kill("a cancelled round did not end")
+                    child.kill("a cancelled compaction did not end")
             return True
 
         return is_executing
@@ -265,7 +265,7 @@ class SparkProcess:
             return True
 
     def ended(self, child: SparkChild) -> None:
-        """As `Keeper.ended`: the rounds that it took with it may be run again."""
+        """As `Keeper.ended`: the compactions that it took with it may be run again."""
         trouble = child.trouble
         with self._lock:
             if self._child is child:

@@ -1,8 +1,8 @@
 """The half of an engine that belongs to the owner of the logs: it puts groups in place meanwhile.
 
-The other half executes rounds, in another thread or another process, and calls an `Owner`: what it
-says of a round is noted in the round's committer. The other half needs compiled code; this half
-does not.
+The other half executes compactions, in another thread or another process, and calls an `Owner`:
+what it says of a compaction is noted in its committer. The other half needs compiled code; this
+half does not.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _POLL_MAX_S = 0.1
 
 
 class Owner(Protocol):
-    """Receives the progress and the results of rounds, by the rounds' names."""
+    """Receives the progress and the results of compactions, by their names."""
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """A phase over so many bytes begins, of which `done` count as done."""
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
-        """These groups of a round, by number, stay as they are."""
+        """These groups of a compaction, by number, stay as they are."""
 
     def indexed(self, name: str, index: IndexStats) -> None:
-        """How a round's keys were gathered."""
+        """How a compaction's keys were gathered."""
 
     def fail(self, name: str, error: Exception) -> None:
-        """A round went wrong; the first error counts."""
+        """A compaction went wrong; the first error counts."""
 
     def is_wanted(self, name: str) -> bool:
-        """Whether a round may continue."""
+        """Whether a compaction may continue."""
 
 
 class CommittersOwner:
-    """An `Owner` that notes all in the committers of rounds that are executed in this process."""
+    """An `Owner` that notes all in the committers of compactions executed in this process."""
 
     def __init__(self, committers: Sequence[CompactionCommitter]) -> None:
         self._by_name = {committer.compaction.name: committer for committer in committers}
@@ -66,9 +66,9 @@ class CommittersOwner:
 
 
 def begin_all(committers: Sequence[CompactionCommitter]) -> list[CompactionCommitter]:
-    """Starts the rounds; returns those that can be executed.
+    """Starts the compactions; returns those that can be executed.
 
-    A round that cannot begin has its error in its result.
+    A compaction that cannot begin has its error in its result.
     """
     begun = []
     for committer in committers:
@@ -82,9 +82,9 @@ def begin_all(committers: Sequence[CompactionCommitter]) -> list[CompactionCommi
 
 
 def commit_ready(committers: Sequence[CompactionCommitter]) -> bool:
-    """Commits the groups that are ready, of every round; returns whether there was one.
+    """Commits the groups that are ready, of every compaction; returns whether there was one.
 
-    A round that cannot continue is cancelled, and its tasks are notified.
+    A compaction that cannot continue is cancelled, and its tasks are notified.
     """
     moved = False
     for committer in committers:
@@ -110,7 +110,7 @@ def supervise(
     """Commits groups until the execution has ended.
 
     Args:
-        committers: of the rounds.
+        committers: of the compactions.
         is_executing: whether more may come.
         tick: called between.
         sparing: look ten times a second where nothing comes for a while, in place of a hundred, so
@@ -127,7 +127,7 @@ def supervise(
 
 
 def require_word(committers: Sequence[CompactionCommitter]) -> None:
-    """Notes, where a round's execution has ended with neither success nor error, that it has."""
+    """Gives an error to compactions that ended with neither success nor error."""
     for committer in committers:
         if not committer.done and committer.result.error is None:
             committer.result.error = EngineError("its task ended without a result")

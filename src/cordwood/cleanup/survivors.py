@@ -8,7 +8,7 @@ by shard, as a *generation*, and filled again. `merge` then finds, over all chun
 of a shard, the entries that a newer one supersedes.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.buildOffsetMap, with no limit on the number
-of keys, so that one round always covers the whole dirty section.
+of keys, so that one compaction always covers the whole dirty section.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The work of a round, cut into tasks that know no engine: plain values in, plain values out.
+"""The work of a compaction, cut into tasks that know no engine: plain values in, plain values out.
 
 A task may run twice, or die: it writes only staged files under a name of its own, and says what it
 made in a manifest that appears at once or not at all. It never waits for anything but the owner of
@@ -56,7 +56,7 @@ _WAIT_MAX_S = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivors:
-    """The final bits of every segment of a round, by base offset, and what they amount to.
+    """The final bits of every segment of a compaction, by base offset, and what they amount to.
 
     `keys` is how many the dirty section has, 0 where that was not counted.
     """
@@ -80,7 +80,7 @@ def count_set(bits: bytes) -> int:
 def walk_of(
     compaction: LogCompaction, progress: Progress = no_progress, *, fs: FileSystem = OS
 ) -> Walk:
-    """A walk over a round's segments."""
+    """A walk over a compaction's segments."""
     return Walk(
         first_dirty=compaction.first_dirty,
         aborted=AbortedTransactions(compaction.aborted),
@@ -314,7 +314,7 @@ def read_back(spec: RewriteSpec, manifest: Manifest, *, fs: FileSystem = OS) -> 
 
 
 class Publisher:
-    """Rewrites the groups of one attempt at a round, and announces each.
+    """Rewrites the groups of one attempt at a compaction, and announces each.
 
     At most two groups are not in place yet at any time.
 
@@ -343,7 +343,7 @@ class Publisher:
         """Rewrites one group.
 
         Raises:
-            EngineError: the owner of the log gave up the round, or is gone.
+            EngineError: the owner of the log gave up the compaction, or is gone.
             CorruptError: a source is damaged.
             NoSpaceError, StagingError: a staged file cannot be written.
             OSError: a source cannot be read.
@@ -382,7 +382,7 @@ class Publisher:
                 del self._under_way[0]
                 continue
             if clock.monotonic_s() > deadline:
-                raise EngineError("the owner of the round has ended")
+                raise EngineError("the owner of the compaction has ended")
             pause(_WAIT_S)
 
     def _finish(self, spec: RewriteSpec, output: Output) -> Path:
@@ -398,7 +398,7 @@ class ProgressFile:
 
     With `bytes_per_s` it makes the task wait when what it has read and written is ahead of its
     time. A task that was slow to begin, or had to wait, does not go faster afterwards. A task whose
-    round is given up meanwhile ends.
+    compaction is given up meanwhile ends.
 
     Source: org.apache.kafka.storage.internals.utils.Throttler, with its window of 300 ms.
     """
@@ -428,7 +428,7 @@ class ProgressFile:
         """Counts `count` bytes more that were read.
 
         Raises:
-            EngineError: the owner of the log gave up the round.
+            EngineError: the owner of the log gave up the compaction.
         """
         self._bytes += count
         now = self._clock.monotonic_s()
@@ -442,7 +442,7 @@ class ProgressFile:
         """Counts `count` bytes that were written, for the pace alone.
 
         Raises:
-            EngineError: the owner of the log gave up the round.
+            EngineError: the owner of the log gave up the compaction.
         """
         self._keep_pace(count)
 
@@ -543,7 +543,7 @@ def clean_whole(
     *,
     fs: FileSystem = OS,
 ) -> Indexed:
-    """A whole round in one task: every group is announced, also one that stays as it is."""
+    """A whole compaction in one task: every group is announced, also one that stays as it is."""
     clock = SystemClock()
     begun = clock.monotonic_s()
     survivors = find_survivors(compaction, progress, fs=fs)

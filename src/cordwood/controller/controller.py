@@ -249,7 +249,7 @@ class Controller:
     def shut_down_broker(self) -> None:
         """Takes the broker out of service as a controlled shutdown does.
 
-        Call it when the broker no longer serves requests and before its logs are closed. If the
+        Call it when no long request is under way and before the logs are closed. If the
         disk returns an error, the error is logged, and the next start treats it as a crash.
         """
         if not self._is_open:

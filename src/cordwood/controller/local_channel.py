@@ -70,7 +70,7 @@ class LocalControllerChannel:
         await self._ask(self._controller.unfence)
 
     async def shut_down_broker(self) -> None:
-        """As `ControllerChannel`; runs at once, as requests are no longer served."""
+        """As `ControllerChannel`; runs at once, as no other change is under way."""
         self._controller.shut_down_broker()
 
     async def create_topics(

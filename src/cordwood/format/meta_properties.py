@@ -24,8 +24,12 @@ class MetaProperties:
     directory_id: UUID | None
 
 
-def parse_meta_properties(data: Buffer | str) -> MetaProperties:
+def parse_meta_properties(data: Buffer | str, *, reads_directory_id: bool = True) -> MetaProperties:
     """The file's content.
+
+    Args:
+        data: the file's bytes, or their text.
+        reads_directory_id: if not, the directory's id may be malformed, and the result has none.
 
     Raises:
         CorruptError: an escape, a number or the directory's id is malformed, or version 1 lacks
@@ -45,12 +49,12 @@ def parse_meta_properties(data: Buffer | str) -> MetaProperties:
     cluster_id = found.get("cluster.id")
     if version == 1 and (cluster_id is None or node_id is None):
         raise CorruptError("meta.properties of version 1 lacks cluster.id or node.id")
-    directory_id = found.get("directory.id")
+    directory_id = found.get("directory.id") if reads_directory_id else None
     return MetaProperties(
         version=version,
         cluster_id=cluster_id,
         node_id=node_id,
-        directory_id=None if directory_id is None else parse_uuid(directory_id),
+        directory_id=None if directory_id is None else _uuid(directory_id),
     )
 
 
@@ -66,6 +70,13 @@ def build_meta_properties(properties: MetaProperties) -> bytes:
     }
     lines = [f"{key}={value}" for key, value in values.items() if value is not None]
     return "".join(f"{line}\n" for line in ["#", *lines]).encode()
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return parse_uuid(text)
+    except CorruptError as error:
+        raise CorruptError(f"Unable to read directory.id as a Uuid: {error.reason}") from error
 
 
 def _number(found: dict[str, str], key: str) -> int | None:

@@ -46,7 +46,7 @@ class ControllerChannel(Protocol):
     async def shut_down_broker(self) -> None:
         """Takes this broker out of service, as a controlled shutdown does.
 
-        To be called when it no longer serves requests and before its logs are closed. The answer
+        To be called when no long request is under way and before its logs are closed. The answer
         does not wait until this broker has applied the change.
         """
 

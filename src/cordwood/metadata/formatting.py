@@ -31,6 +31,7 @@ from cordwood.storage.filesystem import OS, FileSystem
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _DYNAMIC_VOTERS = 1
+_RESERVED_IDS = 100
 
 
 def format_directories(
@@ -57,7 +58,8 @@ def format_directories(
     formatted.
 
     Raises:
-        ConfigError: a directory belongs to another node or cluster.
+        ConfigError: a directory belongs to another node or cluster, has a reserved id, or the id
+            of another directory.
         CorruptError: a directory's `meta.properties` cannot be read.
         NoSpaceError, OSError: the disk returned an error.
     """
@@ -72,6 +74,7 @@ def format_directories(
         else:
             require_own(log_dir, found, node_id=node_id, cluster_id=cluster_id)
             ids.append(_directory_id(found, log_dir))
+    _require_distinct(log_dirs, ids)
     for log_dir, directory_id in zip(log_dirs, ids, strict=True):
         if log_dir not in new:
             continue
@@ -197,6 +200,28 @@ def _directory_id(properties: MetaProperties, log_dir: Path) -> uuid.UUID:
     if properties.directory_id is None:
         raise ConfigError(f"{log_dir}/{META_PROPERTIES} has no directory.id")
     return properties.directory_id
+
+
+def _require_distinct(log_dirs: Sequence[Path], ids: Sequence[uuid.UUID]) -> None:
+    """Refuses ids with a meaning of their own, and ids that two directories have.
+
+    Raises:
+        ConfigError: a directory has one.
+
+    Source: MetaPropertiesEnsemble.verify, DirectoryId.reserved.
+    """
+    first: dict[uuid.UUID, Path] = {}
+    for log_dir, directory_id in zip(log_dirs, ids, strict=True):
+        if directory_id.int < _RESERVED_IDS:
+            raise ConfigError(
+                f"Invalid reserved directory ID {uuid_text(directory_id)} found in {log_dir}"
+            )
+        other = first.setdefault(directory_id, log_dir)
+        if other != log_dir:
+            raise ConfigError(
+                f"Duplicate directory ID {uuid_text(directory_id)} found. It was the ID of "
+                f"{other}, but also of {log_dir}"
+            )
 
 
 def _voter(node_id: int, directory_id: uuid.UUID, endpoints: Iterable[Endpoint]) -> dict[str, Any]:

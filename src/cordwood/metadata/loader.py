@@ -49,6 +49,7 @@ class MetadataLoader:
         self._image: MetadataImage | None = None
         self._published_offset = 0
         self._is_scheduled = False
+        self._is_stopping = False
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._updates = ChangeLock()
         log.subscribe(self._on_commit)
@@ -94,6 +95,10 @@ class MetadataLoader:
             self._waiting.append((offset, reached))
             await reached
 
+    def stopping(self) -> None:
+        """From now on it is no error if a scheduled `catch_up` is refused: the broker stops."""
+        self._is_stopping = True
+
     def close(self) -> None:
         """Schedules nothing from now on; `catch_up` still works."""
         self._schedule = None
@@ -130,7 +135,8 @@ class MetadataLoader:
         """On the event loop's thread: completes the waiters whose offset is published."""
         error = done.exception()
         if error is not None:
-            _log.error("The metadata log cannot be loaded: %s", error)
+            level = logging.DEBUG if self._is_stopping else logging.ERROR
+            _log.log(level, "The metadata log cannot be loaded: %s", error)
         waiting, self._waiting = self._waiting, []
         for offset, reached in waiting:
             if reached.done():  # given up

@@ -121,7 +121,7 @@ class NoSpaceError(CordwoodError):
 
 
 class StagingError(CordwoodError):
-    """A file that a round writes beside a log's segments failed; the log itself is as it was."""
+    """A file that a compaction writes beside a log's segments failed; the log is as it was."""
 
 
 class EngineError(CordwoodError):

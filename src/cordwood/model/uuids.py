@@ -60,7 +60,7 @@ def parse_uuid(text: str) -> UUID:
     if len(text) == 1:
         raise CorruptError("Input byte[] should at least have 2 bytes for base64 bytes")
     try:
-        if not _BASE64.fullmatch(text):
+        if not _BASE64.fullmatch(text) or (text.endswith("=") and len(text) % 4):
             raise ValueError
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:

@@ -43,8 +43,8 @@ class LogDirectory:
     `offline_log_directory.OfflineLogDirectory` one whose broker does not run, or is not disturbed.
     """
 
-    def __init__(self, path: Path, *, fs: FileSystem) -> None:
-        """Reads `meta.properties`; nothing is locked.
+    def __init__(self, path: Path, *, fs: FileSystem, reads_id: bool) -> None:
+        """Reads `meta.properties`, its directory.id only if `reads_id`; nothing is locked.
 
         Raises:
             CorruptError: `meta.properties` cannot be understood.
@@ -52,16 +52,17 @@ class LogDirectory:
         """
         self.path = path
         self.fs = fs
-        self.meta = self._read_meta()
+        self.meta = self._read_meta(reads_id=reads_id)
         self.recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         self.log_starts = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         self.cleaner_offsets = self._checkpoint(CLEANER_OFFSET_CHECKPOINT)
 
-    def _read_meta(self) -> MetaProperties | None:
+    def _read_meta(self, *, reads_id: bool) -> MetaProperties | None:
         path = self.path / META_PROPERTIES
         try:
-            return parse_meta_properties(self.fs.read_bytes(path))
+            data = self.fs.read_bytes(path)
+            return parse_meta_properties(data, reads_directory_id=reads_id)
         except FileNotFoundError:
             return None
         except CorruptError as error:

@@ -85,7 +85,7 @@ class OfflineLogDirectory(LogDirectory):
             self.only = frozenset({partition.name})
             path = partition.parent
         try:
-            super().__init__(path, fs=fs)
+            super().__init__(path, fs=fs, reads_id=False)
         except (NotARegularFileError, IsADirectoryError) as error:
             raise NotALogDirError(f"{path / META_PROPERTIES}: {error.strerror}") from error
         if self.only is None and self.meta is None and not self._has_partitions():

@@ -32,6 +32,7 @@ class OffsetCheckpointFile:
         self._fs = fs
         self._written: dict[TopicPartition, int] | None = None
         self._parsed: tuple[object, dict[TopicPartition, int]] | None = None
+        self._writes = 0
         self._lock = threading.Lock()
 
     def read(self) -> Mapping[TopicPartition, int]:
@@ -55,8 +56,17 @@ class OffsetCheckpointFile:
         return known[1]
 
     def _state(self) -> object:
-        facts = self._fs.facts_of(self.path)
-        return self._fs.identity_of(self.path), facts.modified_ns, facts.size_bytes
+        """A key of the file's content; own writes are counted, as a clock may stand still."""
+        writes, facts = self._writes, self._fs.facts_of(self.path)
+        return writes, self._fs.identity_of(self.path), facts.modified_ns, facts.size_bytes
+
+    def _replace(
+        self, lines: Mapping[TopicPartition, int], *, model: FileFacts | None = None
+    ) -> None:
+        try:
+            self._fs.replace_durably(self.path, build_offset_checkpoint(lines), model=model)
+        finally:
+            self._writes += 1
 
     def read_or_nothing(self, meaning: str) -> Mapping[TopicPartition, int]:
         """Its lines; none, and a warning, where it cannot be understood."""
@@ -85,7 +95,7 @@ class OffsetCheckpointFile:
             if self._written == lines:
                 return
             ordered = {partition: lines[partition] for partition in self._order(lines)}
-            self._fs.replace_durably(self.path, build_offset_checkpoint(ordered))
+            self._replace(ordered)
             self._written = dict(lines)
 
     def set_line(
@@ -120,7 +130,6 @@ class OffsetCheckpointFile:
             else:
                 order = cleaner_offset_order(list(before), update=partition)
             ordered = {each: lines[each] for each in order}
-            data = build_offset_checkpoint(ordered)
-            self._fs.replace_durably(self.path, data, model=model)
+            self._replace(ordered, model=model)
             self._written = ordered
             self._parsed = self._state(), ordered

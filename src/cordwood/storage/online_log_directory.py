@@ -76,7 +76,7 @@ class OnlineLogDirectory(LogDirectory):
         """
         self._context = context
         _make(path, context.fs)
-        super().__init__(path, fs=context.fs)
+        super().__init__(path, fs=context.fs, reads_id=True)
         self.directory_id = None if self.meta is None else self.meta.directory_id
         self._lock = self.fs.lock(path)
         self.had_clean_shutdown = self.has_clean_shutdown_file()

@@ -2,7 +2,7 @@
 
 The steps of one group, and what is found after a crash behind each:
 
-1. The intent is written to the round's journal, durably. Staged files are complete and on disk.
+1. The intent is written to the journal, durably. Staged files are complete and on disk.
    *After a crash:* nothing has happened; the staged files are removed, the group is done again.
 2. Staged files become `.cleaned`, the `.log` last; then `.cleaned` become `.swap`, `.log` first.
    *After a crash:* while any staged or `.cleaned` file is left, sources win, as in Kafka.
@@ -13,8 +13,8 @@ The steps of one group, and what is found after a crash behind each:
 
 Kafka itself, started after a crash at any point, ends with the same segments by its own rules; the
 journal and staged files have names it ignores. The journal is there so that the next run
-continues the round, group by group, as the first one had planned it: groups are put in place in
-ascending order, so that those left still have all the newer records that supersede theirs.
+continues the compaction, group by group, as the first one had planned it: groups are put in place
+in ascending order, so that those left still have all the newer records that supersede theirs.
 
 Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, LogLoader.
 """
@@ -70,7 +70,7 @@ class StagedSegment:
 
 
 class CompactionJournal:
-    """The plan of a round under way, and how far it has come; one JSON document a line."""
+    """The plan of a compaction under way, and how far it has come; one JSON document a line."""
 
     def __init__(self, directory: Path, *, fs: FileSystem = OS) -> None:
         self.path = directory / JOURNAL_NAME
@@ -94,12 +94,12 @@ class CompactionJournal:
             self._fs.replace_durably(self.path, kept)
 
     def end(self) -> None:
-        """Forgets the round."""
+        """Forgets the compaction."""
         self._fs.remove(self.path)
         self._fs.sync_directory(self.path.parent)
 
     def read(self) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
-        """(plan, what was intended so far), or None when no round is under way.
+        """(plan, what was intended so far), or None when no compaction is under way.
 
         Raises:
             CorruptError: the file is not what `begin` and `intend` write.
@@ -209,7 +209,7 @@ def dispose_deleted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The result of `recover_directory`: the unfinished round, if any, and its finished groups.
+    """The result of `recover_directory`: an unfinished compaction, if any, and its finished groups.
 
     `after` is what was recorded with the last group done.
     """
@@ -226,7 +226,7 @@ def recover_directory(
     """Finishes or undoes what a crash left half done, as Kafka's own loader would.
 
     Raises:
-        CorruptError: the round's journal cannot be read, or a file's name is no offset.
+        CorruptError: the compaction's journal cannot be read, or a file's name is no offset.
 
     Source: LogLoader.removeTempFilesAndCollectSwapFiles.
     """

@@ -142,7 +142,8 @@ def _node_id_of(log_dirs: Sequence[Path]) -> int | None:
     for place in log_dirs:
         for candidate in (place / META_PROPERTIES, place.resolve().parent / META_PROPERTIES):
             try:
-                return parse_meta_properties(OS.read_bytes(candidate)).node_id
+                data = OS.read_bytes(candidate)
+                return parse_meta_properties(data, reads_directory_id=False).node_id
             except (OSError, CorruptError):
                 continue
     return None

@@ -263,6 +263,11 @@ class SimulatedFileSystem(FileSystem):
                 gid=owner.gid,
             )
 
+    def identity_of(self, path: Path) -> object:
+        """As `FileSystem.identity_of`: a file that replaces another is another one."""
+        with self._mutex:
+            return self._tree.find(path)
+
     def free_bytes(self, path: Path) -> int:
         """As `FileSystem.free_bytes`."""
         with self._mutex:

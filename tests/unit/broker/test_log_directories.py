@@ -11,6 +11,7 @@ import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.metadata.image import NO_LEADER, PartitionImage
+from cordwood.model.errors import CorruptError
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import DeadDisk, break_directory, mend_directory
 from support.kafka import poll_until
@@ -301,6 +302,31 @@ def test_a_move_to_a_directory_that_turns_out_to_be_dead_is_refused(
 
     waits(running, is_told, "the move is over, and told")
     assert [each.value for each in wire.records("t", index)] == [b"%d" % index, b"more"]
+
+
+def test_a_directory_whose_meta_properties_is_malformed_is_offline_alone(place: Place) -> None:
+    first, damaged, _ = place.directories
+    with place.broker():
+        pass
+    for content in ("directory.id=garbage\n", "version=1\nnode.id=abc\n"):
+        (damaged / "meta.properties").write_text(content)
+        with place.broker() as broker, WireClient(broker.port) as wire:
+            assert wire.directories()[str(damaged)]["error_code"] == STORAGE_ERROR
+            assert len(registered(broker)) == 2
+        assert (damaged / "meta.properties").read_text() == content
+    (first / "meta.properties").write_text("directory.id=garbage\n")
+    with pytest.raises(CorruptError, match=r"/a/meta.properties: .*`garbage`"):
+        place.broker().start()
+
+
+def test_a_malformed_meta_properties_keeps_another_directory_from_being_formatted(
+    place: Place,
+) -> None:
+    place.directories[1].mkdir()
+    (place.directories[1] / "meta.properties").write_text("directory.id=garbage\n")
+    with pytest.raises(CorruptError, match=r"/b/meta.properties: "):
+        place.broker().start()
+    assert not place.directories[0].exists()
 
 
 # ---- no directory left

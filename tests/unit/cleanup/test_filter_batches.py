@@ -43,7 +43,7 @@ Row = tuple[int, bytes | None, bytes | None]  # timestamp, key, value
 def filtered(
     root: Path, batches: Sequence[bytes], *, build: Callable[[LogBuilder], object] | None = None
 ) -> tuple[Manifest, list[RecordBatch]]:
-    """What a round over these batches, and what `build` adds, makes of them."""
+    """What a compaction of these batches, and what `build` adds, makes of them."""
     log = LogBuilder()
     for data in batches:
         log.skip(parse_header(data).base_offset - log.next_offset)

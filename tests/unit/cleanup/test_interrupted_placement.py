@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from cordwood.cleanup.request import Engine
 from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
+from cordwood.storage.replace import STAGED_SUFFIX
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -102,3 +104,27 @@ def test_a_file_that_a_task_writes_until_the_engine_has_ended_is_removed(before:
     assert engine.late
     assert not [path for path in before.rglob("*") if path.name.endswith(".staged")]
     assert contents(before) == untouched
+
+
+def test_a_file_that_the_disk_keeps_hides_neither_the_signal_nor_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [LogBuilder("t-0"), LogBuilder("t-1")]
+    for log in logs:
+        log.put(b"a", b"1")
+        log.put(b"a", b"2")
+        log.roll()
+        log.put(b"a", b"end")
+    root = write_log_dir(tmp_path / "logs", logs)
+    engine = Interrupted()
+    remove = OS.remove
+
+    def kept(path: Path) -> None:
+        if engine.late and path.parent.name == "t-0" and path.suffix == STAGED_SUFFIX:
+            raise PermissionError(errno.EACCES, "not removed", str(path))
+        remove(path)
+
+    monkeypatch.setattr(type(OS), "remove", lambda _, path: kept(path))
+    with pytest.raises(KeyboardInterrupt):
+        clean_in_process(root, {"t": COMPACT}, now_ms=NOW_MS, force=True, engine=engine.started)
+    assert {path.parent.name for path in root.rglob(f"*{STAGED_SUFFIX}")} == {"t-0"}

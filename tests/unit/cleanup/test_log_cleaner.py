@@ -175,7 +175,7 @@ def test_in_this_thread_everything_due_is_cleaned_at_once(tmp_path: Path) -> Non
 
 
 class Slow(Recorder):
-    """An engine whose first round waits for the test."""
+    """An engine whose first compaction waits for the test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -326,7 +326,7 @@ def test_a_topic_deleted_in_the_middle_of_a_round_is_let_go_at_once(tmp_path: Pa
     engine = Endless()
     with running(cleaner_of(logs, engine)) as cleaner:
         assert engine.running.wait(_SECONDS_MAX)
-        logs.manager.delete(T0)  # the round would never end by itself
+        logs.manager.delete(T0)  # the compaction would never end by itself
         until(lambda: cleaner.status()["last_runs"])
         assert cleaner.status()["last_runs"][0]["outcome"] == "aborted"
         assert cleaner.status()["partitions"] == []

@@ -69,7 +69,7 @@ def offsets(log: PartitionLog) -> list[int]:
 
 
 class HookedEngine(InProcessEngine):
-    """Does something before a round begins, and something else once a group is in place."""
+    """Does something before a compaction begins, and something else once a group is in place."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class OneByOne(HookedEngine):
 
 
 def groups_of_one(tmp_path: Path, *, count: int = 4, config: LogConfig = COMPACT) -> RunningLogs:
-    """A log whose round has `count` groups, of a segment of ten records each, half superseded."""
+    """A log to compact in `count` groups, of a segment of ten records each, half superseded."""
     logs = RunningLogs(tmp_path, {"t": replace(config, segment_bytes=900)})
     log = logs.log()
     for number in range(count):
@@ -371,6 +371,25 @@ def test_an_engine_that_fails_is_tried_again_after_the_other_logs(tmp_path: Path
     assert not logs.manager.context.failures.offline
     lines = {str(p): o for p, o in logs.cleaning.all_cleaner_checkpoints().items()}
     assert lines == {f"t-{n}": logs.log(f"t-{n}").active.base_offset for n in range(2)}
+
+
+def test_a_log_whose_groups_are_all_in_place_is_cleaned_though_the_engine_fails_then(
+    tmp_path: Path,
+) -> None:
+    logs = RunningLogs(tmp_path, {"t": COMPACT})
+    log = logs.log()
+    dups(logs, log, 10, 20)
+    seen: list[CompactionCommitter] = []
+
+    class Ending(InProcessEngine):
+        def run(self, committers: Sequence[CompactionCommitter]) -> None:
+            seen.extend(committers)
+            super().run(committers)
+            raise EngineError("its process ended")
+
+    assert OnlineCleaner(logs.cleaning, Ending()).clean_once()
+    assert [(each.done, each.result.error) for each in seen] == [(True, None)]
+    assert logs.cleaning.all_cleaner_checkpoints() == {T0: log.active.base_offset}
 
 
 class Disk(OsFileSystem):
@@ -823,7 +842,7 @@ def test_a_segment_that_was_cut_off_and_written_anew_is_not_replaced(tmp_path: P
     hook = delete_first_later(rewrite_behind_the_cleaners_back)
     assert not OnlineCleaner(logs.cleaning, HookedEngine(before=hook)).clean_once()
     assert (
-        "changed since the round was planned"
+        "changed since the compaction was planned"
         in (logs.cleaning.uncleanable_partitions(log.log_dir)[T0])
     )
     assert offsets(log) == list(range(10))

@@ -110,7 +110,7 @@ class Compacted:
     # ---- cleaning
 
     def clean(self, dirty: int = 0) -> CleanerStats:
-        """A round over all that lies before the active segment, dirty from an offset on."""
+        """A compaction of all that lies before the active segment, dirty from an offset on."""
         self.logs.set_checkpoint(max(dirty, self.log.log_start_offset))
         before = self.logs.cleaner.last_stats
         assert self.logs.cleaner.clean_once()
@@ -120,7 +120,7 @@ class Compacted:
         return stats
 
     def clean_twice(self, dirty: int = 0) -> None:
-        """A round that stamps delete horizons, and one behind them."""
+        """A compaction that stamps delete horizons, and one behind them."""
         self.clean(dirty)
         self.pass_horizon()
         self.clean(dirty)
@@ -315,7 +315,7 @@ def test_a_group_of_superseded_records_alone_becomes_an_empty_segment(tmp_path: 
 
 
 def test_an_emptied_last_batch_keeps_the_end_of_the_round(t: Compacted) -> None:
-    # A tombstone behind its horizon goes, though its batch ends the round.
+    # A tombstone behind its horizon goes, though its batch ends the compaction.
     t.put(0, None)
     t.roll()
     t.clean()

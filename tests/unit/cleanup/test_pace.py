@@ -58,7 +58,7 @@ def test_a_task_that_waited_does_not_go_faster_afterwards(tmp_path: Path, moved:
 
 
 class Counting(InProcessEngine):
-    """Notes what a round's task reads and writes, and what its groups take."""
+    """Notes what a compaction's task reads and writes, and what its groups take."""
 
     def __init__(self) -> None:
         self.rounds: list[LogCompaction] = []

@@ -1,6 +1,6 @@
 """Segments put in place, and what a crash leaves half done: the recovery tests of LogCleanerTest.
 
-The files of a crash are laid out by hand, with Kafka's names alone or with a round's journal.
+The files of a crash are laid out by hand, with Kafka's names alone or with a compaction's journal.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_renames_cut_short_are_finished(directory: Path, states: dict[str, str])
     assert_new(directory)
 
 
-# ---- with a round's journal
+# ---- with a compaction's journal
 
 
 def journal(directory: Path, *, tokens: list[str]) -> CompactionJournal:

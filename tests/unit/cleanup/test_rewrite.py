@@ -30,7 +30,7 @@ Build = Callable[[LogBuilder], object]
 
 
 def compaction_of(root: Path, build: Build, *, horizon_ms: int = 1_000) -> LogCompaction:
-    """A round over all that `build` puts into a log, the next segment being active."""
+    """A compaction of all that `build` puts into a log, the next segment being active."""
     log = LogBuilder()
     build(log)
     log.roll()

@@ -1,4 +1,4 @@
-"""A child process that executes rounds: it dies, hangs, cannot be had, and is not needed any more.
+"""A child process that runs compactions: it dies, hangs, cannot be had, and is no longer needed.
 
 Here the child does without Spark; tests/spark has the real one.
 """
@@ -180,7 +180,7 @@ def test_between_two_tries_nothing_is_started(
 
 def test_a_topic_deleted_in_a_round_is_let_go_and_the_child_serves_on(bench: CleanerBench) -> None:
     bench.fill()
-    # The round would take minutes.
+    # The compaction would take minutes.
     bench.reconfigure(io_max_bytes_per_second=SLOW / 40)
     thread = bench.clean_in_thread()
     bench.until_in_a_round()

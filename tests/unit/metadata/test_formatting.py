@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,20 @@ def test_directories_of_others_are_refused(tmp_path: Path) -> None:
         formatted(tmp_path / "d", cluster_id="b3RoZXItY2x1c3Rlci1pZA")
     with pytest.raises(ConfigError, match="Stored node id 1 doesn't match"):
         formatted(tmp_path / "d", node_id=2)
+
+
+def test_a_directory_id_is_that_of_one_directory(tmp_path: Path) -> None:
+    formatted(tmp_path / "d", tmp_path / "e")
+    copied = (tmp_path / "d" / "meta.properties").read_text()
+    path = tmp_path / "e" / "meta.properties"
+    path.write_text(copied)
+    with pytest.raises(ConfigError, match=r"Duplicate directory ID .{22} found.*/d, but also"):
+        formatted(tmp_path / "d", tmp_path / "e")
+    assert len(set(formatted(tmp_path / "d", tmp_path / "d"))) == 1  # named twice
+    for reserved in ("A" * 22, "A" * 20 + "Bg"):
+        path.write_text(re.sub(r"directory\.id=.*", f"directory.id={reserved}", copied))
+        with pytest.raises(ConfigError, match=r"Invalid reserved directory ID A+.* found in .*/e"):
+            formatted(tmp_path / "d", tmp_path / "e")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def test_padding_may_follow() -> None:
         ("$" * 22, "Illegal base64"),
         ("+" * 22, "Illegal base64"),
         ("A" * 22 + "**", "Illegal base64"),
+        ("A" * 22 + "=", "Illegal base64"),
         ("A" * 25, "too long to be decoded"),
     ],
 )

@@ -286,6 +286,53 @@ def test_a_log_is_truncated_on_a_full_disk(fully: bool) -> None:
     assert put(log, b"again", leader_epoch=9).first_offset == 3
 
 
+def refuse_name(fs: SimulatedFileSystem, number: int) -> None:
+    """Lets the directory have no room for the name of a file to be deleted, `number` from now."""
+    names: list[str] = []
+
+    def fail(operation: Operation) -> OSError | None:
+        target = operation.target
+        if operation.kind is Kind.RENAME and target is not None and target.suffix == ".deleted":
+            names.append(target.name)
+            if len(names) == number:
+                return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return None
+
+    fs.fail = fail
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_full_truncation_without_room_for_a_name_changes_nothing(number: int) -> None:
+    fs, log, _ = full_log()
+    fs.capacity_bytes = None
+    records, names = records_in(log), fs.names_in(log.directory)
+    refuse_name(fs, number)
+    refused(lambda: log.truncate_fully_and_start_at(3))
+    fs.fail = None
+    assert fs.names_in(log.directory) == names
+    put(log, b"after")
+    found = new_log(LOGS, fs=fs.process_crash(), clean=False)
+    assert records_in(found)[:-1] == records
+    log.truncate_fully_and_start_at(3)
+    assert put(log, b"again").first_offset == 3
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_truncation_without_room_for_a_name_takes_the_directory_offline(number: int) -> None:
+    fs, log, _ = full_log()
+    fs.capacity_bytes = None
+    records = records_in(log)
+    refuse_name(fs, number)
+    with pytest.raises(StorageError):
+        log.truncate_to(1)
+    fs.fail = None
+    assert log.context.failures.offline, "nothing is appended before the rest is cut off"
+    found = new_log(LOGS, fs=fs.process_crash(), clean=False)
+    assert records_in(found) == records[: len(records_in(found))]
+    found.truncate_to(1)
+    assert put(found, b"again").first_offset == 1
+
+
 # ---- on a real file system
 
 

@@ -1,7 +1,7 @@
 """Directories in which a clean or a split was interrupted, by hand, at each of its steps.
 
 Scenarios of LogCleanerTest.testRecoveryAfterCrash, of LogLoaderTest about splits, and those of a
-round of `cordwood clean`, whose journal and staged files may be left as well.
+compaction of `cordwood clean`, whose journal and staged files may be left as well.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def test_a_file_that_is_no_segments_stays_where_segments_are_swapped(tmp_path: P
     assert "1st-note.txt" in prepared.names
 
 
-# ---- a round of `cordwood clean` that was killed
+# ---- a compaction of `cordwood clean` that was killed
 
 TOKEN = "a1b2c3"
 GROUPS = [[0, 4, 8], [12, 16]]

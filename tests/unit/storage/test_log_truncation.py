@@ -377,3 +377,29 @@ def test_a_truncation_needs_no_room_but_for_the_file_of_a_log_that_begins_anew(
     expected = [] if fully else [b"%d" % number for number in range(4)]
     assert [value for _, _, _, value in records_in(log)] == [*expected, b"again"]
     assert not log.context.failures.offline
+
+
+def test_a_removal_that_is_due_leaves_newer_files_of_the_same_names(tmp_path: Path) -> None:
+    """The log is truncated, filled and truncated again within file.delete.delay.ms."""
+    clock = ManualClock()
+    log = new_log(tmp_path, clock=clock, file_delete_delay_ms=1000)
+    for number in range(9):
+        if number == 6:
+            log.roll()
+        put(log, b"%d" % number)
+    log.truncate_to(4)
+    clock.advance(600)
+    for number in range(4, 9):
+        if number == 6:
+            log.roll()
+        put(log, b"again %d" % number)
+    log.truncate_to(4)
+    newer = log.directory / "00000000000000000006.log.deleted"
+    content = newer.read_bytes()
+    assert b"again 6" in content
+    clock.advance(500)
+    log.context.scheduler.run_due()
+    assert newer.read_bytes() == content, "its own delay is not over"
+    clock.advance(500)
+    log.context.scheduler.run_due()
+    assert not list(log.directory.glob("*.deleted"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import os
@@ -20,6 +21,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.log_cleaner import ManagedEngine
 from cordwood.cleanup.online_retention import retention_pass
@@ -33,8 +35,9 @@ from cordwood.model.errors import (
     NotCompactedError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.network import turns
 from cordwood.network.server import PortInUseError
-from cordwood.node import EngineFactory
+from cordwood.node import EngineFactory, Node
 from cordwood.testing.broker import RunningBroker, SettingValue, setting_text
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from support.in_process_engine import ManagedInProcessEngine
@@ -145,6 +148,19 @@ def test_a_port_that_is_taken_leaves_nothing(traces: _Traces) -> None:
     assert traces.left() == []
 
 
+def test_a_start_that_finds_its_port_taken_leaves_the_marks_of_the_last_stop(
+    tmp_path: Path,
+) -> None:
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine):
+        pass
+    mark = (tmp_path / ".kafka_cleanshutdown").read_bytes()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        broker = RunningBroker(log_dir=tmp_path, engine=NoEngine, port=taken.getsockname()[1])
+        with pytest.raises(PortInUseError):
+            broker.start()
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == mark
+
+
 def test_an_engine_that_cannot_be_made_leaves_nothing(traces: _Traces) -> None:
     with pytest.raises(EngineError, match="no engine today"):
         RunningBroker(engine=_refuse).start()
@@ -233,6 +249,26 @@ def test_a_stop_while_it_starts_gives_the_start_up(traces: _Traces) -> None:
     starter.join(120)
     assert len(errors) == 1
     assert traces.left() == []
+
+
+def test_a_start_that_is_cancelled_again_while_it_stops_leaves_nothing(tmp_path: Path) -> None:
+    async def cancelled_twice() -> None:
+        settings = {**SINGLE_BROKER_DEFAULTS, "log.dirs": str(tmp_path)}
+        settings["listeners"] = "PLAINTEXT://127.0.0.1:0"
+        node = Node(BrokerSettings(settings, source="test"), engine=NoEngine)
+        starting = asyncio.get_running_loop().create_task(node.start())
+        while not node.ports:
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    turns.run(cancelled_twice())
+    assert not (tmp_path / ".lock").exists()
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine):
+        pass
 
 
 def test_the_first_pass_of_retention_is_over_when_a_start_returns(

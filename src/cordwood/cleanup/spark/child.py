@@ -1,4 +1,4 @@
-"""The process that executes rounds for a broker, on a Spark session of its own.
+"""The process that executes compactions for a broker, on a Spark session of its own.
 
 It receives commands, and answers, in lines of JSON over a socket that it inherits. It ends when
 the other end is closed, and takes every process of its session along.
@@ -63,13 +63,13 @@ class RemoteOwner:
     """An `Owner` in another process; `gave_up` says that Spark left a job undone."""
 
     def __init__(
-        self, line: Line, number: int, rounds: Sequence[LogCompaction], fs: FileSystem = OS
+        self, line: Line, number: int, compactions: Sequence[LogCompaction], fs: FileSystem = OS
     ) -> None:
         self.gave_up = False
         self._line = line
         self._number = number
         self._fs = fs
-        self._marks = {r.name: wanted_mark(Path(r.directory), r.attempt) for r in rounds}
+        self._marks = {r.name: wanted_mark(Path(r.directory), r.attempt) for r in compactions}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """As `Owner.begin`."""
@@ -92,18 +92,18 @@ class RemoteOwner:
         self._line.say(of="failed", run=self._number, name=name, failure=failure_to_json(error))
 
     def is_wanted(self, name: str) -> bool:
-        """As `Owner.is_wanted`: the round's mark says so."""
+        """As `Owner.is_wanted`: the compaction's mark says so."""
         return self._fs.exists(self._marks[name])
 
 
-def _execute(line: Line, rounds_of: Any, message: dict[str, Any], fs: FileSystem) -> None:
+def _execute(line: Line, spark: Any, message: dict[str, Any], fs: FileSystem) -> None:
     number = message["run"]
-    rounds = [LogCompaction.from_json(value) for value in message["rounds"]]
-    owner = RemoteOwner(line, number, rounds, fs)
+    compactions = [LogCompaction.from_json(value) for value in message["rounds"]]
+    owner = RemoteOwner(line, number, compactions, fs)
     try:
-        rounds_of.execute(rounds, owner)
+        spark.execute(compactions, owner)
     except Exception as error:
-        for compaction in rounds:
+        for compaction in compactions:
             owner.fail(compaction.name, EngineError(f"{type(error).__name__}: {error}"))
         owner.gave_up = True
     line.say(of="ended", run=number, gave_up=owner.gave_up)
@@ -131,10 +131,10 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
         session.range(1).count()  # the first job takes a second longer than others
         line.say(of="ready", machine=machine.pid)
         while (message := line.hear()) is not None and message["do"] == "run":
-            # Each round has a slot of Spark's to itself, and so the whole table of keys.
+            # Each compaction has a slot of Spark's to itself, and so the whole table of keys.
             limits = Limits.of_tables(message["table_bytes"])
-            rounds_of = SparkCompactions(session, slots=1, limits=limits, fs=fs)
-            work = (line, rounds_of, message, fs)
+            spark = SparkCompactions(session, slots=1, limits=limits, fs=fs)
+            work = (line, spark, message, fs)
             threading.Thread(target=_execute, args=work, daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""Rounds on Spark: index, merge and rewrite as DataFrames of a few large rows.
+"""Compactions on Spark: index, merge and rewrite as DataFrames of a few large rows.
 
 A log whose keys fit one task's memory is done by one task, whole; several such logs run side by
 side. A larger one is indexed in chunks; the keys of each chunk go through the shuffle as blocks of
@@ -95,9 +95,9 @@ class Limits:
 class Watch:
     """Callbacks for the caller of an engine.
 
-    `report` gets (name of the round, phase, bytes done, bytes in all) while a phase runs. `ended`
-    gets (phase, seconds) when a phase is over: `clean` for logs that one task each does as a whole,
-    else `index`, `probe` and `rewrite`. A phase ends where the next one begins.
+    `report` gets (name of the compaction, phase, bytes done, bytes in all) while a phase runs.
+    `ended` gets (phase, seconds) when a phase is over: `clean` for logs that one task each does as
+    a whole, else `index`, `probe` and `rewrite`. A phase ends where the next one begins.
     """
 
     report: Callable[[str, str, int, int], None] = lambda *_: None
@@ -109,7 +109,7 @@ class SparkGaveUpError(EngineError):
 
 
 class SparkCompactions:
-    """Executes rounds on a Spark session: the half of an engine that needs no owner of logs.
+    """Executes compactions on a Spark session: the half of an engine that needs no owner of logs.
 
     Several threads may execute some at once.
     """
@@ -165,11 +165,13 @@ class SparkCompactions:
                 "local[*] cleans it here"
             )
 
-    def execute(self, rounds: Sequence[LogCompaction], owner: Owner) -> None:
-        """Executes rounds, and reports the results to their owner."""
-        lanes = self._lanes_for(rounds)
-        rounds = [self._within_limits(_shared(compaction, lanes)) for compaction in rounds]
-        whole, split = self._sort(rounds)
+    def execute(self, compactions: Sequence[LogCompaction], owner: Owner) -> None:
+        """Executes compactions, and reports the results to their owner."""
+        lanes = self._lanes_for(compactions)
+        compactions = [
+            self._within_limits(_shared(compaction, lanes)) for compaction in compactions
+        ]
+        whole, split = self._sort(compactions)
         if whole:
             with _telling(whole, owner):
                 self._run_whole(whole, lanes, owner)
@@ -182,10 +184,10 @@ class SparkCompactions:
             return compaction
         return replace(compaction, batch_bytes_max=self._limits.batch_bytes_max)
 
-    def _lanes_for(self, rounds: Sequence[LogCompaction]) -> int:
+    def _lanes_for(self, compactions: Sequence[LogCompaction]) -> int:
         """How many tasks may rewrite at once: fewer where space is limited and groups are large."""
         lanes = self._slots
-        for compaction in rounds:
+        for compaction in compactions:
             if compaction.space_max is not None:
                 largest = max(
                     sum(s.size_bytes for s in compaction.group(number))
@@ -195,12 +197,12 @@ class SparkCompactions:
         return lanes
 
     def _sort(
-        self, rounds: Sequence[LogCompaction]
+        self, compactions: Sequence[LogCompaction]
     ) -> tuple[list[LogCompaction], list[LogCompaction]]:
-        total = sum(r.size_bytes for r in rounds)
+        total = sum(r.size_bytes for r in compactions)
         whole: list[LogCompaction] = []
         split: list[LogCompaction] = []
-        for compaction in rounds:
+        for compaction in compactions:
             size = compaction.size_bytes
             fits = records_max(compaction.dirty) <= self._limits.entries_max
             small = size <= self._limits.whole_bytes or size * self._slots <= total
@@ -209,8 +211,8 @@ class SparkCompactions:
 
     # ---- logs done by one task each
 
-    def _run_whole(self, rounds: Sequence[LogCompaction], lanes: int, owner: Owner) -> None:
-        bins = _pack(rounds, 2 * self._slots if lanes == self._slots else lanes)
+    def _run_whole(self, compactions: Sequence[LogCompaction], lanes: int, owner: Owner) -> None:
+        bins = _pack(compactions, 2 * self._slots if lanes == self._slots else lanes)
         plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
         fs = self._fs
 
@@ -219,9 +221,9 @@ class SparkCompactions:
                 for task in batch.column(0).to_pylist():
                     yield from worker.clean_whole(task, plans[task], fs)
 
-        total = 2 * sum(r.size_bytes for r in rounds)
-        owner.begin([r.name for r in rounds], "clean", total, 0)
-        dirty = {r.name: sum(s.size_bytes for s in r.dirty) for r in rounds}
+        total = 2 * sum(r.size_bytes for r in compactions)
+        owner.begin([r.name for r in compactions], "clean", total, 0)
+        dirty = {r.name: sum(s.size_bytes for s in r.dirty) for r in compactions}
         for row in self._rows(self._tasks(len(plans), run)):
             found = json.loads(row["payload"])
             name = found["round"]
@@ -367,8 +369,8 @@ class SparkCompactions:
 
     def _parts(self, segments: Sequence[SegmentSource]) -> int:
         total = sum(s.size_bytes for s in segments)
-        rounds = -(-total // (_CHUNK_BYTES_MAX * self._slots))
-        return max(1, rounds) * self._slots
+        waves = -(-total // (_CHUNK_BYTES_MAX * self._slots))
+        return max(1, waves) * self._slots
 
     # ---- the machinery
 
@@ -402,17 +404,17 @@ def _why(error: Exception) -> str:
 
 
 @contextmanager
-def _telling(rounds: Sequence[LogCompaction], owner: Owner) -> Iterator[None]:
-    """Reports an error that stops all rounds to their owner."""
+def _telling(compactions: Sequence[LogCompaction], owner: Owner) -> Iterator[None]:
+    """Reports to their owner an error that stops all compactions."""
     try:
         yield
     except (OSError, CordwoodError) as error:
-        for compaction in rounds:
+        for compaction in compactions:
             owner.fail(compaction.name, error)
 
 
 class SparkEngine:
-    """Both halves in this process: rounds on a session, and their groups put in place meanwhile."""
+    """Both halves in one process: compactions on a session, their groups put in place meanwhile."""
 
     def __init__(
         self,
@@ -424,22 +426,22 @@ class SparkEngine:
         fs: FileSystem = OS,
     ) -> None:
         self._fs = fs
-        self._rounds = SparkCompactions(session, slots=slots, limits=limits, fs=fs)
+        self._compactions = SparkCompactions(session, slots=slots, limits=limits, fs=fs)
         self._watch = watch or Watch()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
         """As `SparkCompactions.require_visible`."""
-        self._rounds.require_visible(directories)
+        self._compactions.require_visible(directories)
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs every round; afterwards each committer is done or has an error in its result."""
+        """Runs each compaction; afterwards its committer is done or has an error in its result."""
         committers = begin_all(committers)
         if not committers:
             return
         owner = _Watched(committers, self._watch, self._fs)
-        rounds = [committer.compaction for committer in committers]
+        compactions = [committer.compaction for committer in committers]
         pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
-        future: Future[None] = pool.submit(self._rounds.execute, rounds, owner)
+        future: Future[None] = pool.submit(self._compactions.execute, compactions, owner)
         pool.shutdown(wait=False)
         supervise(committers, lambda: not future.done(), tick=owner.show)
         future.result()
@@ -490,7 +492,7 @@ def _title(names: Sequence[str]) -> str:
 
 
 def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:
-    """A round whose limits are a task's share of those of the whole run."""
+    """A compaction whose limits are a task's share of those of the whole run."""
     space, rate = compaction.space_max, compaction.throttle_bytes
     return replace(
         compaction,
@@ -499,11 +501,11 @@ def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:
     )
 
 
-def _pack(rounds: Sequence[LogCompaction], bins: int) -> list[list[LogCompaction]]:
-    """Rounds in at most `bins` lists of about the same number of bytes, largest first."""
-    packed: list[list[LogCompaction]] = [[] for _ in range(min(bins, len(rounds)))]
+def _pack(compactions: Sequence[LogCompaction], bins: int) -> list[list[LogCompaction]]:
+    """Compactions in at most `bins` lists of about the same number of bytes, largest first."""
+    packed: list[list[LogCompaction]] = [[] for _ in range(min(bins, len(compactions)))]
     loads = [0] * len(packed)
-    for compaction in sorted(rounds, key=lambda r: (-r.size_bytes, r.name)):
+    for compaction in sorted(compactions, key=lambda r: (-r.size_bytes, r.name)):
         lightest = loads.index(min(loads))
         packed[lightest].append(compaction)
         loads[lightest] += compaction.size_bytes + 1

@@ -1,7 +1,7 @@
 """The work of Spark's workers, and the rows of their answers.
 
-Every function here is one task of a round, or one shard of a merge: plain values in, rows out. Of
-records only keys' identities, bits and counts travel.
+Every function here is one task of a compaction, or one shard of a merge: plain values in, rows out.
+Of records only keys' identities, bits and counts travel.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def rewrite(
         publisher.close()
     except (CordwoodError, OSError) as error:
         yield result_row(task, ERROR, _failure("", error))
-        # The other tasks of the round wait for this one's groups: have them end.
+        # The other tasks of the compaction wait for this one's groups: have them end.
         with suppress(OSError, CordwoodError):
             end_attempt(directory, compaction.attempt, fs=fs)
     finally:

@@ -617,6 +617,6 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
         CompactionJournal(directory, fs=fs).end()
         recover_directory(directory, fs=fs)
     if JOURNAL_NAME in names:
-        # The log continues from here: the rest of the round is planned again, for the current log.
+        # The log continues from here: the rest of the compaction is planned again, for this log.
         CompactionJournal(directory, fs=fs).end()
     return fs.names_in(directory)

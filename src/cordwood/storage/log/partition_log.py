@@ -15,8 +15,8 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -43,6 +43,7 @@ from cordwood.model.uuids import uuid_text
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log.append_result import AppendResult, LogPosition
+from cordwood.storage.log.deleted_files import DeletedFiles
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import (
@@ -74,6 +75,15 @@ _FLUSH_RETRY_MS = 1000
 CLIENT_DELETION = "client delete records request"
 LEADER_OFFSET_INCREMENT = "leader offset increment"
 SEGMENT_DELETION = "segment deletion"
+
+
+@contextmanager
+def _no_way_back(directory: Path) -> Iterator[None]:
+    """Raises a full disk as OSError, and so takes the directory offline until a restart."""
+    try:
+        yield
+    except NoSpaceError as error:
+        raise OSError(errno.ENOSPC, str(error), str(directory)) from error
 
 
 class PartitionLog:
@@ -115,6 +125,7 @@ class PartitionLog:
         self.truncation_count = 0  # how often the log was cut off
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
+        self._deleted_files = DeletedFiles(context.fs)
         self._has_unsynced_names = False  # segments have gone, and may come back
         self._high_watermark = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
@@ -872,8 +883,8 @@ class PartitionLog:
             self.segments = rest
             for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
                 _log.info("%s", line)
-            paths = self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
-            self._remove_later(doomed, paths)
+            names = self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
+            self._remove_later(doomed, names)
             return count
 
     def truncate_to(self, offset: int) -> bool:
@@ -922,7 +933,8 @@ class PartitionLog:
             self.end = LogPosition(offset)  # readers find it in the segments that are left
             # The newest first: a crash must not leave a gap in the middle of the log.
             doomed.reverse()
-            self._remove_later(doomed, self._mark_deleted(doomed))
+            with _no_way_back(self.directory):
+                self._remove_later(doomed, self._mark_deleted(doomed))
             if doomed:
                 # They must not come back behind a segment that has been cut off.
                 self.context.fs.sync_directory(self.directory)
@@ -955,15 +967,15 @@ class PartitionLog:
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
             old = list(self.segments)[::-1]
-            paths = self._mark_deleted(old)
             try:
+                names = self._mark_deleted(old)
                 segment = self._new_segment(offset)
             except (OSError, CordwoodError):
                 for each in old:
                     each.change_suffix(DELETED_SUFFIX, "")
                 raise
             self.segments = SegmentList([segment])
-            self._remove_later(old, paths)
+            self._remove_later(old, names)
             self._set_end(offset)
             self._change_epochs(self.leader_epochs.clear_and_flush)
             self.producer_state.truncate_fully_and_start_at(offset)
@@ -1009,12 +1021,9 @@ class PartitionLog:
                 undo_swap_in(staged, fs=self.context.fs)
                 raise
             unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
-            try:
-                paths = self._mark_deleted(old, snapshots=unreplaced)
+            with _no_way_back(self.directory):
+                names = self._mark_deleted(old, snapshots=unreplaced)
                 finish_swap(staged, suffixes, fs=self.context.fs)
-            except NoSpaceError as error:
-                # The segment's files have the names of a step that only a loader finishes.
-                raise OSError(errno.ENOSPC, str(error), str(self.directory)) from error
             new = LogSegment.open(
                 self.directory,
                 staged.base_offset,
@@ -1023,14 +1032,14 @@ class PartitionLog:
                 now_ms=self.context.clock.now_ms(),
             )
             self.segments = self.segments.without(old).with_added(new)
-            self._remove_later(old, paths)
+            self._remove_later(old, names)
             self._forget_high_watermark_position()
             return new
 
     def _mark_deleted(
         self, segments: Sequence[LogSegment], *, snapshots: Sequence[int] = ()
-    ) -> list[Path]:
-        """Renames the files of segments to `.deleted`; the new paths, for `_remove_later`.
+    ) -> list[str]:
+        """Renames the files of segments to `.deleted`; the names, for `_remove_later`.
 
         A file that a crash leaves `.deleted` is removed when the log is next opened.
 
@@ -1044,17 +1053,19 @@ class PartitionLog:
 
         Source: LocalLog.deleteSegmentFiles, UnifiedLog.deleteProducerSnapshotAsync.
         """
-        paths: list[Path] = []
+        names: dict[str, None] = {}
         for segment in segments:
-            paths += segment.change_suffix("", DELETED_SUFFIX)
+            names |= dict.fromkeys(self._deleted_files.keep(segment.base_offset))
+            paths = segment.change_suffix("", DELETED_SUFFIX)
+            names |= dict.fromkeys(path.name for path in paths)
             self.context.resources.forget(segment)  # who still reads it holds its file
         for offset in snapshots:
             path = self.producer_state.remove_and_mark_for_deletion(offset)
             if path is not None:
-                paths.append(path)
-        return paths
+                names[path.name] = None
+        return list(names)
 
-    def _remove_later(self, segments: Sequence[LogSegment], paths: Sequence[Path]) -> None:
+    def _remove_later(self, segments: Sequence[LogSegment], names: Sequence[str]) -> None:
         """Removes what `_mark_deleted` renamed, after file.delete.delay.ms.
 
         The delay lets readers of other processes finish; readers of this one hold the files open
@@ -1062,22 +1073,17 @@ class PartitionLog:
         left the log's list: a reader that misses a file of a segment in the list takes the disk
         for failed.
         """
-        if not paths:
+        if not names:
             return
         self._has_unsynced_names = True
+        remove = self._deleted_files.add(segments, names, lambda: self.directory)
 
-        def remove() -> None:
+        def run() -> None:
             with self.context.failures.guard(self.log_dir, f"deleting segments for {self}"):
-                for segment in segments:
-                    _log.info("Deleting segment files %s", segment)
-                    segment.close_handlers()
-                for path in paths:
-                    # The directory may have been renamed meanwhile, as a deleted topic's is.
-                    self.context.fs.remove(self.directory / path.name)
-                    _log.info("Deleted %s.", self.directory / path.name)
+                remove()
 
         delay_ms = self.config.file_delete_delay_ms
-        self.context.scheduler.schedule_once("delete-file", remove, delay_ms=delay_ms)
+        self.context.scheduler.schedule_once("delete-file", run, delay_ms=delay_ms)
 
     # ---- its life
 

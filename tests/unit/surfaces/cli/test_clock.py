@@ -92,7 +92,7 @@ def test_it_fails_where_a_partition_is_due_for_compaction_and_cannot_be_compacte
         broker.advance(minutes=1, compact=False)
     result = run("--advance", "1h", "--url", probe.url)
     assert result.exit_code == 1
-    assert "orders-0: no engine to run 1 rounds" in result.output
+    assert "orders-0: no engine to run 1 compactions" in result.output
     assert "--no-wait" in result.output
     assert run("--advance", "1h", "--no-wait", "--url", probe.url).exit_code == 0
 
