@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
@@ -73,6 +74,33 @@ def test_group_is_whole_and_the_next_run_goes_on(
     assert contents(root) != contents(undisturbed)
     clean(root)
     assert contents(root) == contents(undisturbed)
+
+
+def test_a_compaction_that_is_stale_is_dropped_and_retention_still_comes(
+    before: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = OS.rename
+
+    def interrupted(path: Path, target: Path) -> None:
+        rename(path, target)
+        if target.suffix == SWAP_SUFFIX:
+            signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(OS), "rename", lambda _, path, target: interrupted(path, target))
+        with pytest.raises(KeyboardInterrupt):
+            clean(before)
+    assert list(before.rglob("cordwood.*")), "the first group is in place, the others are planned"
+    for log in (before / "t-0").glob("*.log"):
+        os.utime(log, ns=(1, 1))
+    delete = LogConfig(cleanup_policy=frozenset({"delete"}), retention_ms=1)
+    report = clean_in_process(before, {"t": delete}, now_ms=NOW_MS * 2)
+    (partition,) = report.partitions
+    assert [each["rule"] for each in partition.expired], partition
+    assert any("dropped" in warning for warning in partition.warnings), partition.warnings
+    assert not list(before.rglob("cordwood.*"))
+    assert sum(log.stat().st_size for log in (before / "t-0").glob("*.log")) == 0
 
 
 class Interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -249,3 +250,26 @@ def test_who_waits_for_an_offset_that_cannot_be_loaded_gets_the_error(
             await loader.published(controller.image.next_offset)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("stopping", "expected"), [(False, ["ERROR"]), (True, [])])
+def test_a_stopping_broker_reports_no_error_of_a_refused_load(
+    controller: Controller, caplog: pytest.LogCaptureFixture, stopping: bool, expected: list[str]
+) -> None:
+    async def main() -> None:
+        def schedule(_run: Callable[[], None]) -> asyncio.Future[None]:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done.set_exception(StorageError("the executor is shut down"))
+            return done
+
+        loader = MetadataLoader(controller.log, schedule=schedule)
+        loader.catch_up()
+        controller.create_topics([NewTopic(name="t")])
+        if stopping:
+            loader.stopping()
+        with pytest.raises(StorageError):
+            await loader.published(controller.image.next_offset)
+
+    with caplog.at_level(logging.INFO, logger="cordwood.metadata.loader"):
+        asyncio.run(main())
+    assert [record.levelname for record in caplog.records] == expected
