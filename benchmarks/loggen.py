@@ -35,9 +35,10 @@ from cordwood.format.file_names import (
     segment_file_name,
 )
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
-from cordwood.format.native import rebuild, varints
+from cordwood.format.native import kernels
 from cordwood.format.native.batches import HEADER_SIZE
-from cordwood.format.native.machine import crc32c
+from cordwood.format.native.source import varints
+from cordwood.format.native.source.machine import crc32c
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
@@ -354,7 +355,7 @@ class _Segment:
         self.size += len(data)
         offsets, times = np.empty((2, len(written), 2), dtype=np.int64)
         filled = np.zeros(2, dtype=np.int64)
-        rebuild.index_written(
+        kernels.index_written(
             written, len(written), _INDEX_INTERVAL_BYTES, self._state, offsets, times, filled
         )
         self.end_offsets.append(offsets[: filled[0]].copy())

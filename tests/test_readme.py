@@ -484,7 +484,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
     )
     (found,) = target.iterdir()
-    assert found.name in block("console", INSTALL), "README.md names another version"
     return found
 
 

@@ -12,19 +12,35 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".cordwood-setup"
-INPUTS = ("pyproject.toml", "requirements/dev.lock", "requirements/bootstrap.txt", "tools/setup.py")
-DEBIAN_PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
+INPUTS = (
+    "pyproject.toml",
+    "requirements/dev.lock",
+    "requirements/bootstrap.txt",
+    "tools/setup.py",
+    "tools/build_hook.py",
+    "tools/build_kernels.py",
+    "src/cordwood/format/native/*.py",
+    "src/cordwood/format/native/source/*.py",
+)
+DEBIAN_PACKAGES = {
+    "javac": "openjdk-17-jdk-headless",
+    "mvn": "maven",
+    "kcat": "kcat",
+    "cc": "gcc libc6-dev",
+}
 
 
 def _digest() -> str:
     digest = hashlib.sha256(sys.version.encode() + str(ROOT).encode())
-    for name in INPUTS:
-        digest.update((ROOT / name).read_bytes())
+    for pattern in INPUTS:
+        for path in sorted(ROOT.glob(pattern)):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -33,11 +49,17 @@ def _run(*command: str, **environment: str) -> None:
 
 
 def _system_packages() -> None:
-    missing = [package for tool, package in DEBIAN_PACKAGES.items() if not shutil.which(tool)]
+    missing = []
+    for tool, packages in DEBIAN_PACKAGES.items():
+        if not shutil.which(tool):
+            missing += packages.split()
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     try:
         import ensurepip  # noqa: F401, PLC0415
     except ImportError:
-        missing.append(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
+        missing.append(f"{python}-venv")
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        missing.append(f"{python}-dev")
     if not missing:
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):

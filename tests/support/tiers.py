@@ -36,6 +36,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/properties/test_log_corruption.py::"
     "test_damaged_files_give_typed_errors_and_never_a_record_that_was_not_written[400]",
     "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
+    "tests/unit/format/test_kernels_of_numba.py",
     "tests/unit/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
     "tests/unit/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
     "tests/unit/test_benchmarks.py::test_the_stall_benchmark_runs",

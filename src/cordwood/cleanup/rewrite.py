@@ -32,7 +32,7 @@ from cordwood.cleanup.transactions import (
 )
 from cordwood.format.compression import Codec, compress, decompress_into
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native import rebuild, survivor_bits
+from cordwood.format.native import kernels, rebuild
 from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
@@ -185,7 +185,7 @@ class GroupRewriter:
             self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
         row = 0
         while row < block.rows:
-            filled, count, row, status = rebuild.assemble(
+            filled, count, row, status = kernels.assemble(
                 block.buffer,
                 block.table,
                 row,
@@ -253,7 +253,7 @@ class GroupRewriter:
             self._retained = np.zeros(wanted, dtype=np.uint8)
         meta = np.empty(3, dtype=np.int64)
         stamped = bool(verdicts.stamp[row])
-        after = rebuild.retained_records(
+        after = kernels.retained_records(
             self._plain,
             0,
             size or 0,
@@ -277,7 +277,7 @@ class GroupRewriter:
         batch = np.empty(total + 8, dtype=np.uint8)
         batch[rows_of.HEADER_SIZE : total] = np.frombuffer(payload, dtype=np.uint8)
         attributes = int(block.table[row, rows_of.ATTRIBUTES])
-        rebuild.put_header(
+        kernels.put_header(
             batch,
             0,
             block.buffer,
@@ -377,8 +377,8 @@ class _Rules:
         newest = kept_by_key = 0
         first = int(ordinals[0])
         total = int(counts.sum())
-        kept_by_key = survivor_bits.count_bits(keep, first, total)
-        survivor_bits.count_survivors(
+        kept_by_key = kernels.count_bits(keep, first, total)
+        kernels.count_survivors(
             table, block.rows, ordinals, keep, nulls, drop_nulls.astype(np.uint8), kept, kept_nulls
         )
         newest = int(kept.sum())
@@ -388,7 +388,7 @@ class _Rules:
         for row in np.flatnonzero(control & (kept > 0)).tolist():
             # Markers have no key: no index has judged them.
             marks = np.arange(ordinals[row], ordinals[row] + counts[row], dtype=np.uint64)
-            survivor_bits.set_bits(keep, marks)
+            kernels.set_bits(keep, marks)
         manifest.batches_before += block.rows
         manifest.records_before += total
         manifest.discarded.superseded += total - markers - kept_by_key
@@ -465,7 +465,7 @@ class Output:
         offsets = np.empty((count, 2), dtype=np.int64)
         times = np.empty((count, 2), dtype=np.int64)
         filled = np.zeros(2, dtype=np.int64)
-        rebuild.index_written(
+        kernels.index_written(
             written, count, self._spec.index_interval_bytes, self._state, offsets, times, filled
         )
         if filled[0]:

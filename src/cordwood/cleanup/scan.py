@@ -18,7 +18,8 @@ from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
 from cordwood.format.compression import Codec, codec_of, decompress_into
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs, decompress_rows
+from cordwood.format.native import kernels
+from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs
 from cordwood.format.record_batch import LOG_OVERHEAD_BYTES, build_batch, parse_batch
 from cordwood.model.errors import BatchTooLargeError, CordwoodError, CorruptError
 from cordwood.storage.filesystem import OS, File, FileSystem
@@ -110,7 +111,7 @@ class SegmentReader:
                 have += came
             start = 0
             while True:
-                rows, after, status = rows_of.scan_batches(
+                rows, after, status = kernels.scan_batches(
                     self._buffer, start, have, self._table, True
                 )
                 if rows:
@@ -162,7 +163,7 @@ class SegmentReader:
         buffer = np.zeros(len(data) + _SLACK, dtype=np.uint8)
         buffer[: len(data)] = np.frombuffer(data, dtype=np.uint8)
         table = np.empty((1, rows_of.COLUMNS), dtype=np.int64)
-        rows, _, _ = rows_of.scan_batches(buffer, 0, len(data), table, False)
+        rows, _, _ = kernels.scan_batches(buffer, 0, len(data), table, False)
         assert rows == 1, "a batch just built does not scan"
         return Block(buffer, table, position + start, entry), entry.size_bytes
 
@@ -212,7 +213,7 @@ class PayloadReader:
         # Rows must come in order, so plain batches among compressed ones are copied beside them.
         first = row = used = 0
         while row < block.rows:
-            row, used, status = decompress_rows(
+            row, used, status = kernels.decompress_rows(
                 block.buffer,
                 table,
                 wanted,

@@ -28,7 +28,7 @@ from cordwood.cleanup.transactions import (
 )
 from cordwood.format.control_record import parse_control_type_id
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native import key_table, records, survivor_bits
+from cordwood.format.native import kernels, key_table, records
 from cordwood.format.record_batch import (
     CONTROL_RECORDS_BYTES_MAX,
     RecordBatch,
@@ -172,7 +172,7 @@ class Walk:
                 for payload in self._payloads.payloads(segment, block, wanted):
                     row = payload.first
                     while row < payload.last:
-                        status, row = records.index_batches(
+                        status, row = kernels.index_batches(
                             payload.buffer,
                             block.table,
                             row,
@@ -198,7 +198,7 @@ class Walk:
                 self._progress(_bytes_of(block))
             facts.append(walk.facts)
         if entries_max is None:
-            key_table.mark_newest(self.table, newest.bytes)
+            kernels.mark_newest(self.table, newest.bytes)
         else:
             yield self._empty_table(newest.bytes, generation, shards)
         for fact, first in zip(facts, starts, strict=True):
@@ -207,8 +207,8 @@ class Walk:
         return facts
 
     def _empty_table(self, newest: Bytes, generation: int, shards: int) -> Spill:
-        key_table.mark_newest(self.table, newest)
-        entries, starts = key_table.split_table(self.table, shards, self._secrets)
+        kernels.mark_newest(self.table, newest)
+        entries, starts = kernels.split_table(self.table, shards, self._secrets)
         self.table[:] = 0
         self.used[0] = 0
         return Spill(generation, entries, starts)
@@ -228,7 +228,7 @@ class Walk:
                 keep.require(after)
                 nulls.require(after)
                 for payload in self._payloads.payloads(segment, block, wanted):
-                    status, row = records.probe_batches(
+                    status, row = kernels.probe_batches(
                         payload.buffer,
                         block.table,
                         payload.first,
@@ -277,7 +277,7 @@ class Walk:
                 for payload in self._payloads.payloads(segment, block, wanted):
                     row = payload.first
                     while row < payload.last:
-                        status, row = records.list_batches(
+                        status, row = kernels.list_batches(
                             payload.buffer,
                             block.table,
                             row,
@@ -318,9 +318,9 @@ class Walk:
         shards: int,
     ) -> Spill:
         count = int(used[0])
-        survivor_bits.set_bits(keep, entries[:count, 3])
+        kernels.set_bits(keep, np.ascontiguousarray(entries[:count, 3]))
         used[0] = 0
-        return Spill(generation, *key_table.split_entries(entries, count, shards, self._secrets))
+        return Spill(generation, *kernels.split_entries(entries, count, shards, self._secrets))
 
     def load_entries(self, entries: npt.NDArray[np.uint64]) -> None:
         """Adds the identities in `entries` (uint64, at least 3 columns) to the table."""
@@ -328,14 +328,14 @@ class Walk:
         rows = np.zeros((len(entries), key_table.SLOT_WORDS), dtype=np.uint64)
         rows[:, :3] = entries[:, :3]
         dead = np.empty(len(entries), dtype=np.uint64)
-        key_table.merge_entries(rows, self.table, self.used, dead, self._secrets, True)
+        kernels.merge_entries(rows, self.table, self.used, dead, self._secrets, True)
 
     def _make_room(self, count: int) -> None:
         slots = self.table.shape[0]
         while (int(self.used[0]) + count) * 2 > slots:
             slots *= 2
         if slots != self.table.shape[0]:
-            self.table = key_table.grow_table(self.table, slots, self._secrets)
+            self.table = kernels.grow_table(self.table, slots, self._secrets)
 
 
 class _SegmentWalk:
@@ -386,8 +386,8 @@ class _SegmentWalk:
         count = int(block.table[:, rows_of.COUNT].sum())
         if keyed is not None:
             total = int(block.table[wanted, rows_of.COUNT].sum())
-            self.facts.unkeyed += total - survivor_bits.count_bits(keyed, first, count)
-        if not self.facts.special and survivor_bits.count_bits(nulls, first, count):
+            self.facts.unkeyed += total - kernels.count_bits(keyed, first, count)
+        if not self.facts.special and kernels.count_bits(nulls, first, count):
             # A tombstone: its batch is stamped with a horizon, or is past it.
             self.facts.special = True
 
@@ -460,9 +460,9 @@ def merge(
     used = np.zeros(1, dtype=np.int64)
     for is_clean, entries in generations:
         while (int(used[0]) + len(entries)) * 2 > table.shape[0]:
-            table = key_table.grow_table(table, 2 * table.shape[0], secrets.words)
+            table = kernels.grow_table(table, 2 * table.shape[0], secrets.words)
         dead = np.empty(len(entries), dtype=np.uint64)
-        count = key_table.merge_entries(entries, table, used, dead, secrets.words, not is_clean)
+        count = kernels.merge_entries(entries, table, used, dead, secrets.words, not is_clean)
         yield dead[:count]
 
 

@@ -19,7 +19,7 @@ from cordwood.format.crc32c import crc32c as crc32c_of
 from cordwood.format.legacy import build_legacy_message
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import codecs as natively
-from cordwood.format.native import key_table, machine
+from cordwood.format.native import kernels, key_table
 from cordwood.format.native import records as walks
 from cordwood.format.record_batch import (
     HEADER_BYTES,
@@ -46,7 +46,7 @@ def padded(data: bytes, *, junk: int = 0) -> Bytes:
 def scan(data: bytes, *, rows: int = 64, end: int | None = None) -> tuple[Ints, int, int]:
     table = np.empty((rows, rows_of.COLUMNS), dtype=np.int64)
     stop = len(data) if end is None else end
-    found, after, status = rows_of.scan_batches(padded(data), 0, stop, table, True)
+    found, after, status = kernels.scan_batches(padded(data), 0, stop, table, True)
     return table[:found], after, status
 
 
@@ -70,13 +70,13 @@ def with_field(data: bytes, layout: str, position: int, value: int) -> bytes:
 def test_crc_by_instruction_by_table_and_by_library_agree(data: bytes, start: int) -> None:
     first = min(start, len(data))
     expected = crc32c_package.crc32c(data[first:])
-    assert machine.crc32c(padded(data, junk=0xAB), first, len(data)) == expected
-    assert machine.crc32c_by_table(padded(data, junk=0xAB), first, len(data)) == expected
+    assert kernels.crc32c(padded(data, junk=0xAB), first, len(data)) == expected
+    assert kernels.crc32c_by_table(padded(data, junk=0xAB), first, len(data)) == expected
 
 
 def test_crc_of_the_check_string() -> None:
-    assert machine.crc32c(padded(b"123456789"), 0, 9) == 0xE3069283
-    assert machine.crc32c_by_table(padded(b"123456789"), 0, 9) == 0xE3069283
+    assert kernels.crc32c(padded(b"123456789"), 0, 9) == 0xE3069283
+    assert kernels.crc32c_by_table(padded(b"123456789"), 0, 9) == 0xE3069283
 
 
 # ---- batch headers
@@ -181,7 +181,7 @@ def walk(batch: RecordBatch) -> tuple[int, list[bool], list[bool]]:
     table[0, rows_of.COUNT] = batch.header.records_count
     table[0, rows_of.BASE_OFFSET] = batch.base_offset
     keyed, nulls = (np.zeros(batch.header.records_count // 8 + 8, dtype=np.uint8) for _ in "ab")
-    status, _ = walks.index_batches(
+    status, _ = kernels.index_batches(
         padded(payload, junk=0xFF),
         table,
         0,
@@ -247,7 +247,7 @@ def identities(names: list[bytes], secrets: Secrets) -> list[tuple[int, ...]]:
     out = []
     for name in names:
         row = np.empty(4, dtype=np.uint64)
-        key_table.identify(padded(name, junk=0xC3), 0, len(name), secrets.words, row)
+        kernels.identify(padded(name, junk=0xC3), 0, len(name), secrets.words, row)
         out.append(tuple(row[:3].tolist()))
     return out
 
@@ -295,7 +295,7 @@ def expanded(codec: int, packed: bytes, *, room: int = 1 << 20) -> tuple[int, by
     out[: len(before)] = np.frombuffer(before, dtype=np.uint8)
     data = padded(b"xx" + packed, junk=0xAB)
     after = int(
-        natively.decompress_records(data, 2, 2 + len(packed), codec, out, len(before), CODECS.table)
+        kernels.decompress_records(data, 2, 2 + len(packed), codec, out, len(before), CODECS.table)
     )
     assert out[: len(before)].tobytes() == before
     if after < 0:
@@ -323,7 +323,7 @@ def test_native_decompression_gives_what_decompress_gives(codec: Codec, seed: in
 def test_native_compression_gives_the_bytes_that_compress_gives(codec: Codec, seed: int) -> None:
     for data in payloads(random.Random(seed)):
         out = np.zeros(len(data) + len(data) // 128 + 140, dtype=np.uint8)
-        after = natively.compress_records(
+        after = kernels.compress_records(
             padded(data), 0, len(data), int(codec), out, 9, CODECS.table
         )
         assert out[9:after].tobytes() == compress(codec, data)

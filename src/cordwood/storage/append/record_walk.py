@@ -239,7 +239,7 @@ class _Native:
 def _load_native_walk() -> Callable[[Buffer, int], RecordSummary]:
     import numpy as np  # noqa: PLC0415  # neither of them is for a broker that is idle
 
-    from cordwood.format.native.walk import walk  # noqa: PLC0415
+    from cordwood.format.native.kernels import walk  # noqa: PLC0415
 
     frombuffer, uint8 = np.frombuffer, np.uint8
 

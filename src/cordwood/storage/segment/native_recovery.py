@@ -3,7 +3,7 @@
 What is odd is left to the twin: old messages, batches larger than a block, and every batch that the
 compiled code takes for damaged, so that one place decides what damage is.
 
-Importing this loads numba; only a walk over many small batches does.
+Importing this loads the kernels; only a walk over many small batches does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import index_entries as state_of
+from cordwood.format.native import kernels
 from cordwood.format.record_batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
@@ -115,7 +116,7 @@ class NativeWalk:
             got = walk.file.read_into(self._view[:size], walk.position)
             block_start, start = walk.position, 0
             while True:
-                rows, stop, how = rows_of.scan_batches(
+                rows, stop, how = kernels.scan_batches(
                     self._buffer, start, got, self._table, walk.checks_crc
                 )
                 if rows:
@@ -190,7 +191,7 @@ class NativeWalk:
             dtype=np.int64,
         )
         filled = np.zeros(2, dtype=np.int64)
-        taken = state_of.index_rows(
+        taken = kernels.index_rows(
             self._table,
             rows,
             block_start,

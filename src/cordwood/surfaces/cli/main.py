@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from cordwood import __version__
+from cordwood.format.native.form import form_here
 from cordwood.surfaces.cli.tools import table
 
 EPILOG = """\b
@@ -147,7 +148,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        typer.echo(f"cordwood {__version__}")
+        typer.echo(f"cordwood {__version__} (kernels: {form_here()})")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from cordwood.format.native.batches import COUNT
+from cordwood.format.native.source.kernel import (
+    Bytes,
+    Ints,
+    ReadOnlyBytes,
+    Rows,
+    Words,
+    inlined,
+    kernel,
+)
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def set_bit(bits, index):
     """Sets one bit."""
     bits[index >> 3] |= np.uint8(1 << (index & 7))
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def get_bit(bits, index):
     """One bit, 0 or 1."""
     return (bits[index >> 3] >> np.uint8(index & 7)) & np.uint8(1)
 
 
-@nb.njit(cache=True, nogil=True)
-def set_bits(bits, ordinals):
+@kernel
+def set_bits(bits: Bytes, ordinals: Words) -> None:
     """Sets the bits at `ordinals` (uint64[n])."""
     for i in range(ordinals.shape[0]):
         set_bit(bits, np.int64(ordinals[i]))
 
 
-@nb.njit(cache=True, nogil=True)
-def count_bits(bits, start, count):
+@kernel
+def count_bits(bits: Bytes, start: int, count: int) -> int:
     """The number of set bits among the `count` bits from `start`."""
     total = 0
     for i in range(start, start + count):
@@ -36,8 +44,17 @@ def count_bits(bits, start, count):
     return total
 
 
-@nb.njit(cache=True, nogil=True)
-def count_survivors(batches, rows, ordinals, keep, nulls, drop_nulls, kept, kept_nulls):
+@kernel
+def count_survivors(
+    batches: Rows,
+    rows: int,
+    ordinals: Ints,
+    keep: Bytes,
+    nulls: ReadOnlyBytes,
+    drop_nulls: ReadOnlyBytes,
+    kept: Ints,
+    kept_nulls: Ints,
+) -> None:
     """The number of retained records of each batch, and how many of them have a null value.
 
     Args:

@@ -5,8 +5,9 @@ Source: org.apache.kafka.common.record.DefaultRecord.readFrom.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from cordwood.format.native.source.kernel import ReadOnlyBytes, inlined, kernel
 
 _FEW = np.uint64(35)  # bits that the bytes of a varint hold
 _MANY = np.uint64(70)  # and those of a varlong
@@ -14,7 +15,7 @@ _MASK_32 = np.uint64(0xFFFFFFFF)
 _BAD = np.uint64(0)  # a valid number never ends at position 0
 
 
-@nb.njit(inline="always")
+@inlined
 def _long_form(buffer, position, end, bits):
     """The zig-zag number at `position`, and the position after it or `_BAD`.
 
@@ -34,7 +35,7 @@ def _long_form(buffer, position, end, bits):
     return np.int64(0), _BAD
 
 
-@nb.njit(inline="always")
+@inlined
 def _number(buffer, position, end, bits):
     """As `_long_form`, faster for numbers of one byte or two."""
     if position + np.uint64(1) < end:
@@ -52,7 +53,7 @@ def _number(buffer, position, end, bits):
     return _long_form(buffer, position, end, bits)
 
 
-@nb.njit(inline="always")
+@inlined
 def _skip(buffer, position, end):
     """(length, position after it and the bytes it counts or `_BAD`); negative lengths are null."""
     length, position = _number(buffer, position, end, _FEW)
@@ -63,7 +64,7 @@ def _skip(buffer, position, end):
     return length, position
 
 
-@nb.njit(inline="always")
+@inlined
 def _skip_headers(buffer, position, end, count):
     """The position after `count` headers, or `_BAD`."""
     for _ in range(count):
@@ -76,21 +77,8 @@ def _skip_headers(buffer, position, end, count):
     return position
 
 
-@nb.njit(
-    nb.types.Tuple(
-        (
-            nb.types.int64,
-            nb.types.uint64,
-            nb.types.int64,
-            nb.types.int64,
-            nb.types.int64,
-            nb.types.boolean,
-        )
-    )(nb.types.Array(nb.types.uint8, 1, "C", readonly=True), nb.types.int64),
-    cache=True,
-    nogil=True,
-)
-def walk(buffer, count):
+@kernel
+def walk(buffer: ReadOnlyBytes, count: int) -> tuple[int, np.uint64, int, int, int, bool]:
     """Reads `count` records from the start of `buffer`, as far as they are well-formed.
 
     Returns:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import platform
 
 import llvmlite.binding as llvm
-import numba as nb
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from cordwood.format.native.source.kernel import Bytes, kernel
 
 _I8, _I32, _I64, _I128 = (ir.IntType(bits) for bits in (8, 32, 64, 128))
 
@@ -124,7 +125,7 @@ def _crc_table() -> np.ndarray:
 _TABLE = _crc_table()
 
 
-def _crc32c_by_table(buffer, start, end):
+def _crc32c_by_table(buffer: Bytes, start: int, end: int) -> np.uint64:
     crc = np.uint64(0xFFFFFFFF)
     for i in range(start, end):
         index = np.int64((crc ^ np.uint64(buffer[i])) & np.uint64(0xFF))
@@ -132,7 +133,7 @@ def _crc32c_by_table(buffer, start, end):
     return crc ^ np.uint64(0xFFFFFFFF)
 
 
-def _crc32c_by_instruction(buffer, start, end):
+def _crc32c_by_instruction(buffer: Bytes, start: int, end: int) -> np.uint64:
     crc = np.uint64(0xFFFFFFFF)
     position = start
     while position + 8 <= end:
@@ -145,6 +146,6 @@ def _crc32c_by_instruction(buffer, start, end):
 
 
 #: CRC-32C of `buffer[start:end]`, a uint8 array, as a uint64. Source: RFC 3720, appendix B.4.
-crc32c = nb.njit(cache=True, nogil=True)(_crc32c_by_instruction if _CRC else _crc32c_by_table)
+crc32c = kernel(_crc32c_by_instruction if _CRC else _crc32c_by_table)
 #: The same by table alone, for processors without the instruction.
-crc32c_by_table = nb.njit(cache=True, nogil=True)(_crc32c_by_table)
+crc32c_by_table = kernel(_crc32c_by_table)

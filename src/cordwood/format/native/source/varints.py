@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from cordwood.format.native.source.kernel import inlined
 
-@nb.njit(cache=True, nogil=True, inline="always")
+
+@inlined
 def varint(buffer, position, end):
     """(zig-zag decoded value, next position); next position is -1 when malformed."""
     shift = np.uint64(0)
@@ -22,7 +23,7 @@ def varint(buffer, position, end):
     return np.int64(0), np.int64(-1)
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def put_varint(out, position, value):
     """Writes `value` at `out[position]`; returns the position after it."""
     encoded = np.uint64(value << 1) ^ np.uint64(value >> 63)
@@ -34,7 +35,7 @@ def put_varint(out, position, value):
     return position + 1
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def size_of_varint(value):
     """The encoded size of `value` in bytes."""
     encoded = np.uint64(value << 1) ^ np.uint64(value >> 63)

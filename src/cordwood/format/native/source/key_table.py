@@ -1,0 +1,181 @@
+"""A hash table of keys and their newest records, and the identity of a key in it.
+
+**Identity of a key.** 24 bytes. A key of up to 23 bytes is stored whole with its length, so two
+different keys never have the same identity. A longer key is stored as a 128-bit hash and a second
+hash of 56 bits with another construction. Both use secrets that are random for each run: two keys
+are equal only if all 184 bits are, and a producer cannot construct such keys. Keys that differ only
+in the second hash are kept apart, and none is lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cordwood.format.native.key_table import SLOT_WORDS
+from cordwood.format.native.source.kernel import Bytes, Entries, Ints, Words, inlined, kernel
+from cordwood.format.native.source.machine import load_u64, multiply_fold, prefetch
+from cordwood.format.native.source.survivor_bits import set_bit
+
+_SHORT_KEY = 23
+_LONG_TAG = np.uint64(0xFF)
+
+
+@inlined
+def _bytes_of(word, count):
+    """`word` with all but its lowest `count` bytes cleared; 0 <= count <= 8."""
+    if count >= 8:
+        return word
+    return word & ((np.uint64(1) << np.uint64(8 * count)) - np.uint64(1))
+
+
+@kernel
+def identify(buffer: Bytes, start: int, size: int, secrets: Words, out: Words) -> None:
+    """Writes the identity of the key `buffer[start:start + size]` to `out[0:3]`."""
+    if size <= _SHORT_KEY:
+        out[0] = _bytes_of(load_u64(buffer, start), size)
+        out[1] = _bytes_of(load_u64(buffer, start + 8), max(size - 8, 0))
+        tail = _bytes_of(load_u64(buffer, start + 16), max(size - 16, 0))
+        out[2] = (tail << np.uint64(8)) | np.uint64(size)
+        return
+    first, second, check = secrets[0], secrets[1], secrets[2] ^ np.uint64(size)
+    done = 0
+    while done < size:
+        left = _bytes_of(load_u64(buffer, start + done), size - done)
+        right = np.uint64(0)
+        if done + 8 < size:
+            right = _bytes_of(load_u64(buffer, start + done + 8), size - done - 8)
+        first = multiply_fold(left ^ secrets[3], right ^ first)
+        second = multiply_fold(left ^ second, right ^ secrets[4])
+        check = multiply_fold(left ^ secrets[5] ^ check, (right ^ secrets[6]) + check)
+        done += 16
+    length = np.uint64(size)
+    out[0] = multiply_fold(first ^ length, secrets[7]) & secrets[8]
+    out[1] = multiply_fold(second ^ length, secrets[6]) & secrets[8]
+    out[2] = (multiply_fold(check ^ length, secrets[5]) << np.uint64(8)) | _LONG_TAG
+
+
+@inlined
+def home_of(first, second, third, secrets):
+    """The first slot of the table, and the shard, for an identity."""
+    mixed = multiply_fold(first ^ secrets[3], second ^ secrets[4])
+    return mixed ^ multiply_fold(third ^ secrets[5], mixed ^ secrets[6])
+
+
+@inlined
+def find(table, first, second, third, home):
+    """The slot that holds an identity, or the empty slot for it."""
+    mask = np.uint64(table.shape[0] - 1)
+    slot = home & mask
+    while True:
+        row = table[np.int64(slot)]
+        if row[3] == 0 or (row[0] == first and row[1] == second and row[2] == third):
+            return np.int64(slot)
+        slot = (slot + np.uint64(1)) & mask
+
+
+@kernel
+def grow_table(table: Entries, slots: int, secrets: Words) -> Entries:
+    """A copy of `table` with `slots` slots."""
+    bigger = np.zeros((slots, SLOT_WORDS), dtype=np.uint64)
+    for i in range(table.shape[0]):
+        row = table[i]
+        if row[3] != 0:
+            home = home_of(row[0], row[1], row[2], secrets)
+            bigger[find(bigger, row[0], row[1], row[2], home)] = row
+    return bigger
+
+
+@kernel
+def mark_newest(table: Entries, keep: Bytes) -> None:
+    """Sets the bit in `keep` of every ordinal that the table holds."""
+    for i in range(table.shape[0]):
+        if table[i, 3] != 0:
+            set_bit(keep, np.int64(table[i, 3]) - 1)
+
+
+@kernel
+def split_table(table: Entries, shards: int, secrets: Words) -> tuple[Entries, Ints]:
+    """The table's entries by shard, in slot order.
+
+    Returns:
+        (entries, starts): uint64 of shape (entries, SLOT_WORDS), with the ordinal itself in the
+        last column, and int64[shards + 1], where each shard's rows begin.
+    """
+    counts = np.zeros(shards + 1, dtype=np.int64)
+    for i in range(table.shape[0]):
+        row = table[i]
+        if row[3] != 0:
+            home = home_of(row[0], row[1], row[2], secrets)
+            counts[np.int64((home >> np.uint64(40)) % np.uint64(shards)) + 1] += 1
+    starts = np.cumsum(counts)
+    cursor = starts.copy()
+    entries = np.empty((starts[shards], SLOT_WORDS), dtype=np.uint64)
+    for i in range(table.shape[0]):
+        row = table[i]
+        if row[3] != 0:
+            home = home_of(row[0], row[1], row[2], secrets)
+            shard = np.int64((home >> np.uint64(40)) % np.uint64(shards))
+            target = entries[cursor[shard]]
+            target[0], target[1], target[2] = row[0], row[1], row[2]
+            target[3] = row[3] - np.uint64(1)
+            cursor[shard] += 1
+    return entries, starts
+
+
+@kernel
+def split_entries(
+    entries: Entries, count: int, shards: int, secrets: Words
+) -> tuple[Entries, Ints]:
+    """The first `count` entries by shard, in order within each; returns as `split_table` does."""
+    counts = np.zeros(shards + 1, dtype=np.int64)
+    for i in range(count):
+        row = entries[i]
+        home = home_of(row[0], row[1], row[2], secrets)
+        counts[np.int64((home >> np.uint64(40)) % np.uint64(shards)) + 1] += 1
+    starts = np.cumsum(counts)
+    cursor = starts.copy()
+    out = np.empty((count, SLOT_WORDS), dtype=np.uint64)
+    for i in range(count):
+        row = entries[i]
+        home = home_of(row[0], row[1], row[2], secrets)
+        shard = np.int64((home >> np.uint64(40)) % np.uint64(shards))
+        out[cursor[shard]] = row
+        cursor[shard] += 1
+    return out, starts
+
+
+@kernel
+def merge_entries(
+    entries: Entries, table: Entries, used: Ints, dead: Words, secrets: Words, insert: bool
+) -> int:
+    """Finds the entries of one chunk that are superseded by entries in `table`.
+
+    Args:
+        entries: uint64 of shape (n, SLOT_WORDS), one chunk's part of a shard.
+        table: keys of newer chunks; has space for all of `entries`.
+        used: int64[1], number of used slots; updated.
+        dead: uint64[n]; receives the ordinals of the superseded entries.
+        secrets: uint64[SECRETS + 1].
+        insert: whether to add the other entries to the table.
+
+    Returns:
+        The number of ordinals written to `dead`.
+    """
+    count = 0
+    mask = np.uint64(table.shape[0] - 1)
+    ahead = min(16, entries.shape[0])
+    for i in range(entries.shape[0]):
+        if i + ahead < entries.shape[0]:
+            far = entries[i + ahead]
+            prefetch(table, np.int64(home_of(far[0], far[1], far[2], secrets) & mask))
+        row = entries[i]
+        slot = find(table, row[0], row[1], row[2], home_of(row[0], row[1], row[2], secrets))
+        taken = table[slot]
+        if taken[3] != 0:
+            dead[count] = row[3]
+            count += 1
+        elif insert:
+            taken[0], taken[1], taken[2] = row[0], row[1], row[2]
+            taken[3] = 1
+            used[0] += 1
+    return count

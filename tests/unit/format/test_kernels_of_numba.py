@@ -1,0 +1,39 @@
+"""The kernels as numba compiles them when they are called: the same tests, and declared types."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cordwood.format.native import kernels
+
+TESTS = Path(__file__).resolve().parents[2]
+CALLERS = (
+    "unit/cleanup/test_native_kernels.py",
+    "unit/cleanup/test_rewrite.py",
+    "unit/cleanup/test_scan.py",
+    "unit/cleanup/test_replace.py",
+    "unit/cleanup/test_odd_logs.py",
+    "unit/cleanup/test_transactions.py",
+    "unit/storage/test_record_walk.py",
+    "unit/storage/test_segment_recovery.py",
+    "properties/test_reference_cleaner.py",
+)
+
+
+def test_tests_of_the_kernels_pass_with_numba_and_call_them_with_declared_types() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p"]
+    command += ["support.declared_kernels", *CALLERS]
+    done = subprocess.run(
+        command,
+        cwd=TESTS,
+        env=os.environ | {"CORDWOOD_KERNELS": "numba"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    (called,) = [x for x in done.stdout.splitlines() if x.startswith("kernels called: ")]
+    assert set(called.split()[2:]) == set(kernels.__all__) - {"FORM"}
