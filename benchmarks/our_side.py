@@ -108,7 +108,7 @@ def serve() -> None:
     from cordwood.cleanup.commit import CompactionCommitter
     from cordwood.cleanup.request import CleanRequest
     from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch
-    from cordwood.cleanup.spark.session import default_memory_bytes, slots_of, spark_session
+    from cordwood.cleanup.spark.session import default_memory_bytes, spark_runner
     from cordwood.model.clock import SystemClock
     from cordwood.surfaces.settings import SettingOptions, read_settings
 
@@ -124,15 +124,15 @@ def serve() -> None:
 
     master = "local[*]"
     steps = Steps()
-    with spark_session(master) as session:
-        slots = slots_of(session, master)
+    with spark_runner(master) as runner:
+        slots = runner.slots
         limits = {
             False: Limits.within(default_memory_bytes(), slots),
             True: Limits(whole_bytes=1, entries_max=50_000),
         }
         watch = Watch(ended=steps.add)
         engines = {
-            split: Stepping(SparkEngine(session, slots=slots, limits=each, watch=watch))
+            split: Stepping(SparkEngine(runner, slots=slots, limits=each, watch=watch))
             for split, each in limits.items()
         }
         for line in sys.stdin:

@@ -85,6 +85,10 @@ def main() -> None:
     _run(*uv, "sync", "-q", "--require-hashes", "--python", python, "requirements/dev.lock")
     _run(*uv, "install", "-q", "--python", python, "-r", "requirements/bootstrap.txt")
     _run(*uv, "install", "-q", "--python", python, "--no-deps", "--no-build-isolation", "-e", ".")
+    print("setup: preparing Spark's classes for quick starts", flush=True)
+    maker = [python, "-m", "cordwood.cleanup.spark.archive_maker"]
+    if subprocess.run(maker, cwd=ROOT, check=False).returncode:
+        print("setup: there is no archive of them: Spark starts as slowly as without", flush=True)
     STAMP.write_text(wanted)
     print("setup: done; the command is .venv/bin/cordwood", flush=True)
 

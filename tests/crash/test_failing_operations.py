@@ -30,10 +30,10 @@ from support.wire_client import WireClient
 
 PROPERTIES = {
     "offsets.topic.num.partitions": "2",
-    "log.cleaner.backoff.ms": "3600000",
+    "log.cleaner.backoff.ms": "31536000000",
     # Retention and compaction happen when a phase has them happen, and at no other time.
-    "log.initial.task.delay.ms": "3600000",
-    "log.retention.check.interval.ms": "3600000",
+    "log.initial.task.delay.ms": "86400000",
+    "log.retention.check.interval.ms": "86400000",
     "log.segment.delete.delay.ms": "1000",
     "log.index.size.max.bytes": "4096",
     "log.flush.offset.checkpoint.interval.ms": "60000",
@@ -43,7 +43,8 @@ TOPICS: dict[str, dict[str, Any]] = {
     "c": {
         "cleanup_policy": "compact",
         "min_cleanable_dirty_ratio": "0.01",
-        "min_compaction_lag_ms": "600000",
+        # Longer than the whole run may take: nothing is due before the clock is advanced.
+        "min_compaction_lag_ms": "21600000",
         "internal_segment_bytes": "2000",
     },
     "r": {"internal_segment_bytes": "2000", "retention_bytes": "1"},
@@ -168,7 +169,7 @@ def offsets(bench: Bench, wire: WireClient) -> str:
 
 
 def clean(bench: Bench, wire: WireClient) -> str:
-    bench.broker.clock.advance(700_000)
+    bench.broker.clock.advance(7 * 3_600_000)
     bench.broker.node.cleaner.run_once_now()
     return outcome_of_cleaning(bench)
 
@@ -356,7 +357,7 @@ def goes_on(bench: Bench) -> str:
     if "home" in bench.offline:  # the metadata log's
         poll_until(bench.broker.node.failure.done, timeout_s=120, what="the broker gives up")
         return "the broker gives up"
-    bench.broker.advance(minutes=11, compact=False)
+    bench.broker.advance(hours=7, compact=False)
     with bench.wire() as wire:
         # What was begun while the fault lasted, as the write of a leader epoch, may fail after it.
         poll_until(partial(serves, bench, wire), timeout_s=60, what="what is online serves")

@@ -110,8 +110,8 @@ def require_gone(run: Run, number: signal.Signals) -> None:
 
 WORKERS = b"-m\0cordwood.cleanup.spark.daemon"
 MOMENTS = {
-    "the launcher runs": [b"org.apache.spark.launcher.Main"],
-    "the virtual machine starts": [b"java", b"pyspark-shell"],
+    "the daemon starts": [b"cordwood.cleanup.spark.warm_daemon"],
+    "the virtual machine starts": [b"java", b"PythonGatewayServer"],
     "workers run": [WORKERS],
 }
 

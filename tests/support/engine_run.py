@@ -83,7 +83,7 @@ def run_jobs(master: str, jobs: Sequence[Job]) -> list[Outcome]:
     ]
 
 
-def _run(session: Any, slots: int, job: Job) -> Outcome:
+def _run(runner: Any, job: Job) -> Outcome:
     from cordwood.cleanup.spark.job import Limits, SparkEngine  # noqa: PLC0415  # seconds to import
 
     configs = {topic: config_of(fields) for topic, fields in job.configs.items()}
@@ -92,7 +92,8 @@ def _run(session: Any, slots: int, job: Job) -> Outcome:
         return Resolved(config=configs[topic], origin={}) if topic in configs else None
 
     limits = Limits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
-    engine = SparkEngine(session, slots=slots, limits=limits)
+    slots = runner.slots
+    engine = SparkEngine(runner, slots=slots, limits=limits)
     engine.require_visible([Path(job.log_dir)])
     report = clean(
         CleanRequest(log_dirs=(Path(job.log_dir),), resolve=resolve, now_ms=job.now_ms, force=True),
@@ -105,13 +106,12 @@ def _run(session: Any, slots: int, job: Job) -> Outcome:
 
 def main() -> None:
     """The process that `run_jobs` starts."""
-    from cordwood.cleanup.spark.session import slots_of, spark_session  # noqa: PLC0415
+    from cordwood.cleanup.spark.session import spark_runner  # noqa: PLC0415
 
     master = sys.argv[1]
     jobs = [Job(**value) for value in json.load(sys.stdin)]
-    with spark_session(master) as session:
-        slots = slots_of(session, master)
-        outcomes = [asdict(_run(session, slots, job)) for job in jobs]
+    with spark_runner(master) as runner:
+        outcomes = [asdict(_run(runner, job)) for job in jobs]
     print(json.dumps(outcomes))  # noqa: T201  # the answer
 
 

@@ -153,13 +153,13 @@ class _Run:
 def main() -> None:
     """The process that `run_online` starts."""
     from cordwood.cleanup.spark.job import Limits, SparkEngine  # noqa: PLC0415  # seconds to import
-    from cordwood.cleanup.spark.session import slots_of, spark_session  # noqa: PLC0415
+    from cordwood.cleanup.spark.session import spark_runner  # noqa: PLC0415
 
     master = sys.argv[1]
     job = OnlineJob(**json.load(sys.stdin))
-    with spark_session(master) as session:
+    with spark_runner(master) as runner:
         limits = Limits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
-        engine = SparkEngine(session, slots=slots_of(session, master), limits=limits)
+        engine = SparkEngine(runner, slots=runner.slots, limits=limits)
         outcome = _Run(job).go(engine)
     print(json.dumps(asdict(outcome)))  # noqa: T201  # the answer
 

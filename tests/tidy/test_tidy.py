@@ -97,10 +97,22 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "cleanup/tasks.py": ({"uuid"}, "names no other attempt uses"),
     "cleanup/spark/child.py": ({"os"}, "the process that Spark runs in"),
     "cleanup/spark/job.py": ({"uuid"}, "names no other run uses"),
-    "cleanup/spark/session.py": (
-        {"os", "shutil", "signal", "tempfile", "open"},
-        "finds Java, starts and ends the virtual machine, and hides what it prints",
+    "cleanup/spark/archive_maker.py": (
+        {"fcntl", "open", "os", "signal", "subprocess"},
+        "writes the user's cache, in a process of its own and in bounded time",
     ),
+    "cleanup/spark/class_archive.py": ({"os", "read_text"}, "finds the user's cache"),
+    "cleanup/spark/daemon.py": ({"os"}, "gives its place to another process"),
+    "cleanup/spark/machine.py": (
+        {"os", "open", "read_bytes", "read_text", "shutil", "signal", "subprocess"},
+        "finds Java, starts and ends the virtual machine",
+    ),
+    "cleanup/spark/runner.py": ({"os"}, "how many processors there are"),
+    "cleanup/spark/session.py": (
+        {"os", "tempfile", "open"},
+        "hides what the virtual machine prints",
+    ),
+    "cleanup/spark/warm_daemon.py": ({"os"}, "takes the place of another process"),
     "surfaces/settings.py": ({"read_text"}, "reads the files that options name, whole"),
     "surfaces/cli/entry.py": (
         {"io", "open", "os"},

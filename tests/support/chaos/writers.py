@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from support.chaos.ledger import UNKNOWN_OFFSET, Ledger, Place
 from support.chaos.stamps import HEADER, Stamp, payload
@@ -62,12 +62,21 @@ class Writer:
                 producer.purge()
                 producer.flush(1)
                 producer = self._new_producer()
-            producer.poll(0)
+            self._poll(producer)
             if len(producer) < _IN_FLIGHT_MAX:
                 self._send(producer)
         producer.flush(_FLUSH_S)
         producer.purge()
         producer.flush(5)
+
+    def _poll(self, producer: Producer) -> None:
+        """Serves callbacks; a fatal error is raised here, or given to `_on_error`."""
+        try:
+            producer.poll(0)
+        except KafkaException as raised:
+            self._on_error(raised.args[0])
+            if not self._is_fatal:
+                raise
 
     def _new_producer(self) -> Producer:
         self._is_fatal = False
@@ -85,7 +94,7 @@ class Writer:
         )
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
+        if error.fatal() and not self._is_fatal:
             self._is_fatal = True
             self._ledger.fatal_errors.append(f"writer {self.number}: {error.str()}")
 

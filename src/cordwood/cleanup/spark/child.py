@@ -117,23 +117,25 @@ def _watch_machine(line: Line, process: Any) -> None:
 
 
 def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> None:
-    from cordwood.cleanup.spark.session import require_java, spark_session  # noqa: PLC0415
-
-    require_java()
-    from cordwood.cleanup.spark.job import Limits, SparkCompactions  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.spark.session import starting_runner  # noqa: PLC0415
 
     cores = orders["cores"]
-    with spark_session(
+    with starting_runner(
         f"local[{cores}]", jvm_heap=orders["heap"], leads_session=True, locks=[lock]
-    ) as session:
-        machine = session.sparkContext._gateway.proc
+    ) as started:
+        from cordwood.cleanup.spark.job import Limits, SparkCompactions  # noqa: PLC0415
+        from cordwood.cleanup.spark.runner import RddRunner  # noqa: PLC0415
+
+        runner = started()
+        assert isinstance(runner, RddRunner), "the master is local"
+        machine = runner.context._gateway.proc
         threading.Thread(target=_watch_machine, args=(line, machine), daemon=True).start()
-        session.range(1).count()  # the first job takes a second longer than others
+        runner.run(1, lambda _: [])  # the first job takes a second longer than others
         line.say(of="ready", machine=machine.pid)
         while (message := line.hear()) is not None and message["do"] == "run":
             # Each compaction has a slot of Spark's to itself, and so the whole table of keys.
             limits = Limits.of_tables(message["table_bytes"])
-            spark = SparkCompactions(session, slots=1, limits=limits, fs=fs)
+            spark = SparkCompactions(runner, slots=1, limits=limits, fs=fs)
             work = (line, spark, message, fs)
             threading.Thread(target=_execute, args=work, daemon=True).start()
 

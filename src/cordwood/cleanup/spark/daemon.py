@@ -1,14 +1,60 @@
-"""The process Spark forks its Python workers from, with the native code loaded before the fork.
+"""The process that Spark forks its Python workers from, with all that they need loaded before.
 
-Workers then share its memory, and none of them spends seconds on the same imports.
+Workers then share its memory, and none of them spends seconds on the same imports. For a local
+master such a process has started beside the virtual machine, by `warm_daemon`. What the virtual
+machine starts then only passes its standard input, output and environment on to it, and lives as
+long as it does.
 
-Source: pyspark.daemon.
+Source: pyspark.daemon; org.apache.spark.api.python.PythonWorkerFactory.
 """
 
-import pyspark.daemon
+from __future__ import annotations
 
-import cordwood.cleanup.tasks
+import json
+import os
+import socket
+import sys
+from typing import Final
+
+#: The environment variable that names the socket of the warm daemon.
+WARM_DAEMON: Final = "CORDWOOD_WARM_DAEMON"
+
+
+def hand_over(path: str) -> bool:
+    """Passes this process's place on to the warm daemon, and waits for its end.
+
+    Returns:
+        False if there is none: it has a place already, has ended, or did not start.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(path)
+            order = json.dumps({"environment": dict(os.environ), "arguments": sys.argv[1:]})
+            data = order.encode()
+            socket.send_fds(connection, [len(data).to_bytes(8, "big")], [0, 1, 2])
+            connection.sendall(data)
+        except OSError:
+            return False
+        if not connection.recv(1):
+            return False
+        # From now on these are the other's: the virtual machine sees its end by them.
+        for descriptor in (0, 1):
+            os.close(descriptor)
+        connection.recv(1)
+        return True
+
+
+def main() -> None:
+    """Serves as Spark's daemon, unless a warm one does."""
+    path = os.environ.get(WARM_DAEMON)
+    if path and hand_over(path):
+        return
+    import pyspark.daemon  # noqa: PLC0415  # not for a process that only waits
+
+    import cordwood.cleanup.spark.worker  # noqa: F401, PLC0415
+
+    pyspark.daemon.manager()
+
 
 if __name__ == "__main__":
-    assert cordwood.cleanup.tasks is not None
-    pyspark.daemon.manager()
+    main()

@@ -1,12 +1,12 @@
-"""Compactions on Spark: index, merge and rewrite as DataFrames of a few large rows.
+"""Compactions on Spark: index, merge and rewrite as tasks that give a few large rows.
 
 A log whose keys fit one task's memory is done by one task, whole; several such logs run side by
-side. A larger one is indexed in chunks; the keys of each chunk go through the shuffle as blocks of
-32 bytes a key, a row a shard; a merge of each shard says which records a newer one supersedes. Only
+side. A larger one is indexed in chunks; the keys of each chunk go through the shuffle as blocks, by
+shard, with 32 bytes a key; a merge of each shard says which records a newer one supersedes. Only
 keys' identities, bits and counts travel: records stay in their files, which tasks read and write
 themselves.
 
-Only the DataFrame API is used, so that a local session, a cluster and Spark Connect run the same.
+A `Runner` runs the tasks, so that a local session, a cluster and Spark Connect do the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import progress_bytes
@@ -29,6 +28,7 @@ from cordwood.cleanup.commit import CompactionCommitter, IndexStats
 from cordwood.cleanup.compaction_values import BATCH_BYTES_MIN, SegmentSource, failure_from_json
 from cordwood.cleanup.log_compaction import LogCompaction, records_max, split_by_bytes
 from cordwood.cleanup.spark import worker
+from cordwood.cleanup.spark.runner import Block, Row, Runner, Task
 from cordwood.cleanup.supervise import (
     CommittersOwner,
     Owner,
@@ -115,21 +115,20 @@ class SparkCompactions:
     """
 
     def __init__(
-        self, session: Any, *, slots: int, limits: Limits | None = None, fs: FileSystem = OS
+        self, runner: Runner, *, slots: int, limits: Limits | None = None, fs: FileSystem = OS
     ) -> None:
         """Prepares.
 
         Args:
-            session: of Spark.
+            runner: runs the tasks.
             slots: how many tasks may run at once.
             limits: bounds on the memory of tasks.
             fs: where the logs are; it is pickled for the tasks.
         """
         self._fs = fs
-        self._session = session
+        self._runner = runner
         self._slots = slots
         self._limits = limits or Limits()
-        session.conf.set("spark.sql.shuffle.partitions", str(slots))
 
     def require_visible(self, directories: Sequence[Path]) -> None:
         """Checks that workers see these directories as this process does.
@@ -141,23 +140,21 @@ class SparkCompactions:
         marks = [d.resolve() / f"cordwood.seen.{token}{STAGED_SUFFIX}" for d in directories]
         fs = self._fs
 
-        def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                missing = [str(mark) for mark in marks if not fs.exists(mark)]
-                for task in batch.column(0).to_pylist():
-                    yield worker.result_row(task, worker.ERROR, json.dumps(missing).encode())
+        def look(task: int) -> Iterator[Row]:
+            missing = [str(mark) for mark in marks if not fs.exists(mark)]
+            yield Row(task, worker.ERROR, json.dumps(missing).encode())
 
         try:
             for mark in marks:
                 fs.create(mark).close()
-            rows = self._tasks(4 * self._slots, look).toArrow().to_pylist()
+            rows = self._runner.run(4 * self._slots, look)
         except (OSError, NoSpaceError) as error:
             raise EngineError(f"the log directory cannot be written to: {error}") from error
         finally:
             for mark in marks:
                 with suppress(OSError, NoSpaceError):
                     fs.remove(mark)
-        missing = sorted({path for row in rows for path in json.loads(row["payload"])})
+        missing = sorted({path for row in rows for path in json.loads(row.payload)})
         if missing:
             raise EngineError(
                 f"a Spark worker cannot see {Path(missing[0]).parent}: the log directory must be "
@@ -216,18 +213,16 @@ class SparkCompactions:
         plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
         fs = self._fs
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for task in batch.column(0).to_pylist():
-                    yield from worker.clean_whole(task, plans[task], fs)
+        def run(task: int) -> Iterator[Row]:
+            return worker.clean_whole(task, plans[task], fs)
 
         total = 2 * sum(r.size_bytes for r in compactions)
         owner.begin([r.name for r in compactions], "clean", total, 0)
         dirty = {r.name: sum(s.size_bytes for s in r.dirty) for r in compactions}
-        for row in self._rows(self._tasks(len(plans), run)):
-            found = json.loads(row["payload"])
+        for row in self._rows(len(plans), run):
+            found = json.loads(row.payload)
             name = found["round"]
-            if row["kind"] == worker.ERROR:
+            if row.kind == worker.ERROR:
                 owner.fail(name, failure_from_json(found))
             else:
                 owner.indexed(name, self._index_stats(dirty[name], **found["index"]))
@@ -260,18 +255,16 @@ class SparkCompactions:
         count = min(lanes, len(numbers))
         work = [[specs[number] for number in numbers[i::count]] for i in range(count)]
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for task in batch.column(0).to_pylist():
-                    yield from worker.rewrite(task, compaction, work[task], fs)
+        def run(task: int) -> Iterator[Row]:
+            return worker.rewrite(task, compaction, work[task], fs)
 
         if not work:
             return
         total = sum(s.source.size_bytes for spec in specs.values() for s in spec.segments)
         owner.begin([compaction.name], "rewrite", total, 0)
-        for row in self._rows(self._tasks(len(work), run)):
-            if row["kind"] == worker.ERROR:
-                owner.fail(compaction.name, failure_from_json(json.loads(row["payload"])))
+        for row in self._rows(len(work), run):
+            if row.kind == worker.ERROR:
+                owner.fail(compaction.name, failure_from_json(json.loads(row.payload)))
 
     def _find_survivors(self, compaction: LogCompaction, owner: Owner) -> tasks.Survivors:
         dirty = tasks.still_to_do(compaction, compaction.dirty)
@@ -286,23 +279,18 @@ class SparkCompactions:
         plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         seed, fs = compaction.seed, self._fs
 
-        def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    segments, is_clean = chunks[number]
-                    yield from worker.index(
-                        plan, number, segments, is_clean, shards, entries_max, fs
-                    )
+        def index(number: int) -> Iterator[Block]:
+            segments, is_clean = chunks[number]
+            return worker.index(plan, number, segments, is_clean, shards, entries_max, fs)
 
-        def merge_shard(table: pa.Table) -> pa.Table:
-            return worker.merge_shard(table, seed, [is_clean for _, is_clean in chunks])
+        def merge_shard(blocks: Sequence[Block]) -> Iterator[Row]:
+            return worker.merge_shard(blocks, seed, [is_clean for _, is_clean in chunks])
 
-        frame = self._tasks(len(chunks), index, worker.BLOCK_DDL)
-        merged = frame.groupBy("shard").applyInArrow(merge_shard, worker.RESULT_DDL)
         total = sum(s.size_bytes for s in [*dirty, *clean])
         owner.begin([compaction.name], "index", total, 0)
         begun = SystemClock().monotonic_s()
-        rows = self._rows(merged)
+        with _errors_of_spark():
+            rows = self._runner.merge(len(chunks), index, shards, merge_shard)
         _raise_errors(rows)
         self._tell_index(compaction, owner, rows, begun)
         return _survivors_from(rows)
@@ -311,11 +299,11 @@ class SparkCompactions:
         self,
         compaction: LogCompaction,
         owner: Owner,
-        rows: Sequence[dict[str, Any]],
+        rows: Sequence[Row],
         begun_s: float,
     ) -> None:
         """Keys of several tasks, or of a table that was spilled, count once each time."""
-        counts = [json.loads(r["payload"])["keys"] for r in rows if r["kind"] == worker.COUNT]
+        counts = [json.loads(r.payload)["keys"] for r in rows if r.kind == worker.COUNT]
         fullest = max((n for keys in counts for n in keys), default=0)
         owner.indexed(
             compaction.name,
@@ -340,31 +328,29 @@ class SparkCompactions:
         plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         fs = self._fs
 
-        def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for _ in batches:
-                yield from worker.index(plan, 0, dirty, False, 1, entries_max, fs)
+        def index(_: int) -> Iterator[Row]:
+            for block in worker.index(plan, 0, dirty, False, 1, entries_max, fs):
+                yield Row(block.chunk, block.kind, block.payload)
 
         total = sum(s.size_bytes for s in [*dirty, *clean])
         owner.begin([compaction.name], "index", total, 0)
         begun = SystemClock().monotonic_s()
-        rows = self._rows(self._tasks(1, index, worker.BLOCK_DDL))
+        rows = self._rows(1, index)
         _raise_errors(rows)
         self._tell_index(compaction, owner, rows, begun)
-        entries = [r["payload"] for r in rows if r["kind"] == worker.ENTRIES]
+        entries = [r.payload for r in rows if r.kind == worker.ENTRIES]
         identities = np.concatenate(
             [np.empty((0, 4), dtype=np.uint64), *tasks.generations_of(entries)]
         )
         chunks = split_by_bytes(clean, self._parts(clean))
 
-        def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from worker.probe(plan, number, chunks[number], identities, fs)
+        def probe(number: int) -> Iterator[Row]:
+            return worker.probe(plan, number, chunks[number], identities, fs)
 
         owner.begin([compaction.name], "probe", total, total // 10)
-        found = self._rows(self._tasks(len(chunks), probe))
+        found = self._rows(len(chunks), probe)
         _raise_errors(found)
-        facts = [f for r in [*found, *rows] if r["kind"] == worker.FACTS for f in _facts(r)]
+        facts = [f for r in [*found, *rows] if r.kind == worker.FACTS for f in _facts(r)]
         return tasks.combine(facts)
 
     def _parts(self, segments: Sequence[SegmentSource]) -> int:
@@ -374,26 +360,22 @@ class SparkCompactions:
 
     # ---- the machinery
 
-    def _tasks(
-        self,
-        count: int,
-        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-        ddl: str = worker.RESULT_DDL,
-    ) -> Any:
-        """A frame made by `count` tasks; each is given its number."""
-        return self._session.range(0, count, 1, count).mapInArrow(function, ddl)
-
-    def _rows(self, frame: Any) -> list[dict[str, Any]]:
-        """Runs a frame to its end.
+    def _rows(self, count: int, task: Task) -> list[Row]:
+        """Runs tasks to their end.
 
         Raises:
             SparkGaveUpError: Spark gave the job up.
         """
-        try:
-            rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
-        except Exception as error:
-            raise SparkGaveUpError(f"Spark failed the job: {_why(error)}") from error
-        return rows
+        with _errors_of_spark():
+            return self._runner.run(count, task)
+
+
+@contextmanager
+def _errors_of_spark() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise SparkGaveUpError(f"Spark failed the job: {_why(error)}") from error
 
 
 def _why(error: Exception) -> str:
@@ -418,7 +400,7 @@ class SparkEngine:
 
     def __init__(
         self,
-        session: Any,
+        runner: Runner,
         *,
         slots: int,
         limits: Limits | None = None,
@@ -426,7 +408,7 @@ class SparkEngine:
         fs: FileSystem = OS,
     ) -> None:
         self._fs = fs
-        self._compactions = SparkCompactions(session, slots=slots, limits=limits, fs=fs)
+        self._compactions = SparkCompactions(runner, slots=slots, limits=limits, fs=fs)
         self._watch = watch or Watch()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
@@ -512,23 +494,23 @@ def _pack(compactions: Sequence[LogCompaction], bins: int) -> list[list[LogCompa
     return packed
 
 
-def _survivors_from(rows: list[dict[str, Any]]) -> tasks.Survivors:
+def _survivors_from(rows: Sequence[Row]) -> tasks.Survivors:
     _raise_errors(rows)
-    chunks = {r["task"]: _facts(r) for r in rows if r["kind"] == worker.FACTS}
+    chunks = {r.task: _facts(r) for r in rows if r.kind == worker.FACTS}
     dead: dict[int, list[Any]] = {}
     for row in rows:
-        if row["kind"] == worker.DEAD:
-            dead.setdefault(row["task"], []).append(np.frombuffer(row["payload"], dtype=np.uint32))
+        if row.kind == worker.DEAD:
+            dead.setdefault(row.task, []).append(np.frombuffer(row.payload, dtype=np.uint32))
     for chunk, ordinals in dead.items():
         tasks.clear_dead(chunks[chunk], np.concatenate(ordinals))
     return tasks.combine([fact for chunk in sorted(chunks) for fact in chunks[chunk]])
 
 
-def _facts(row: dict[str, Any]) -> list[SegmentFacts]:
-    return tasks.facts_from_json(row["payload"])
+def _facts(row: Row) -> list[SegmentFacts]:
+    return tasks.facts_from_json(row.payload)
 
 
-def _raise_errors(rows: list[dict[str, Any]]) -> None:
+def _raise_errors(rows: Sequence[Row]) -> None:
     for row in rows:
-        if row["kind"] == worker.ERROR:
-            raise failure_from_json(json.loads(row["payload"]))
+        if row.kind == worker.ERROR:
+            raise failure_from_json(json.loads(row.payload))

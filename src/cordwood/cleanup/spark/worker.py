@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import end_attempt
 from cordwood.cleanup.compaction_values import SegmentSource, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import RewriteSpec
+from cordwood.cleanup.spark.runner import Block, Row
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, merge
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import FileSystem
@@ -28,48 +28,15 @@ from cordwood.storage.filesystem import FileSystem
 # Facts and errors pass the merge as a shard of their own.
 ASIDE = -1
 ENTRIES, FACTS, ERROR, DEAD, COUNT = range(5)
-_BLOCK_SCHEMA = pa.schema(
-    [
-        ("shard", pa.int32()),
-        ("chunk", pa.int32()),
-        ("generation", pa.int32()),
-        ("kind", pa.int8()),
-        ("payload", pa.binary()),
-    ]
-)
-BLOCK_DDL = "shard int, chunk int, generation int, kind byte, payload binary"
-_RESULT_SCHEMA = pa.schema([("task", pa.int32()), ("kind", pa.int8()), ("payload", pa.binary())])
-RESULT_DDL = "task int, kind byte, payload binary"
-
-
-def result_row(task: int, kind: int, payload: bytes) -> pa.RecordBatch:
-    """A row of a result."""
-    return pa.RecordBatch.from_pylist(
-        [{"task": task, "kind": kind, "payload": payload}], schema=_RESULT_SCHEMA
-    )
-
-
-def _block(shard: int, chunk: int, generation: int, kind: int, payload: Any) -> pa.RecordBatch:
-    """One row; `payload` is not copied."""
-    data = pa.py_buffer(payload)
-    ends = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
-    return pa.record_batch(
-        [
-            pa.array([shard], pa.int32()),
-            pa.array([chunk], pa.int32()),
-            pa.array([generation], pa.int32()),
-            pa.array([kind], pa.int8()),
-            pa.Array.from_buffers(pa.binary(), 1, [None, ends, data]),
-        ],
-        schema=_BLOCK_SCHEMA,
-    )
+# A block of entries travels as it is, and is held several times on its way.
+_BLOCK_ENTRIES_MAX = (1 << 20) // ENTRY_BYTES
 
 
 def _failure(name: str, error: Exception) -> bytes:
     return json.dumps({"round": name} | failure_to_json(error)).encode()
 
 
-def clean_whole(task: int, plan: str, fs: FileSystem) -> Iterator[pa.RecordBatch]:
+def clean_whole(task: int, plan: str, fs: FileSystem) -> Iterator[Row]:
     """Index, probe and rewrite of some small logs, one after the other."""
     for value in json.loads(plan):
         compaction = LogCompaction.from_json(value)
@@ -77,9 +44,9 @@ def clean_whole(task: int, plan: str, fs: FileSystem) -> Iterator[pa.RecordBatch
         try:
             index = tasks.clean_whole(compaction, progress, progress.wrote, fs=fs)
             report = {"round": compaction.name, "index": asdict(index)}
-            yield result_row(task, COUNT, json.dumps(report).encode())
+            yield Row(task, COUNT, json.dumps(report).encode())
         except (CordwoodError, OSError) as error:
-            yield result_row(task, ERROR, _failure(compaction.name, error))
+            yield Row(task, ERROR, _failure(compaction.name, error))
         finally:
             progress.close()
 
@@ -96,7 +63,7 @@ def _progress(compaction: LogCompaction, phase: str, fs: FileSystem) -> tasks.Pr
 
 def rewrite(
     task: int, compaction: LogCompaction, specs: Sequence[RewriteSpec], fs: FileSystem
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Row]:
     """Rewrites groups, one after the other; answers with what went wrong, if anything did."""
     directory = Path(compaction.directory)
     progress = _progress(compaction, "rewrite", fs)
@@ -108,7 +75,7 @@ def rewrite(
             publisher.publish(spec)
         publisher.close()
     except (CordwoodError, OSError) as error:
-        yield result_row(task, ERROR, _failure("", error))
+        yield Row(task, ERROR, _failure("", error))
         # The other tasks of the compaction wait for this one's groups: have them end.
         with suppress(OSError, CordwoodError):
             end_attempt(directory, compaction.attempt, fs=fs)
@@ -125,7 +92,7 @@ def index(
     shards: int,
     entries_max: int,
     fs: FileSystem,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Block]:
     """The keys of a chunk by shard, and what was found on the way."""
     compaction = LogCompaction.from_json(json.loads(plan))
     progress = _progress(compaction, "index", fs)
@@ -145,52 +112,50 @@ def index(
             counts.append(len(spill.entries))
             for shard in range(shards):
                 entries = spill.entries[spill.starts[shard] : spill.starts[shard + 1]]
-                if len(entries):
-                    yield _block(shard, number, spill.generation, ENTRIES, entries)
+                for first in range(0, len(entries), _BLOCK_ENTRIES_MAX):
+                    piece = entries[first : first + _BLOCK_ENTRIES_MAX].tobytes()
+                    yield Block(shard, number, spill.generation, ENTRIES, piece)
     except StopIteration as stop:
-        yield _block(ASIDE, number, 0, FACTS, tasks.facts_to_json(stop.value))
+        yield Block(ASIDE, number, 0, FACTS, tasks.facts_to_json(stop.value))
         if not clean:
-            yield _block(ASIDE, number, 0, COUNT, json.dumps({"keys": counts}).encode())
+            yield Block(ASIDE, number, 0, COUNT, json.dumps({"keys": counts}).encode())
     except (CordwoodError, OSError) as error:
-        yield _block(ASIDE, number, 0, ERROR, _failure(compaction.name, error))
+        yield Block(ASIDE, number, 0, ERROR, _failure(compaction.name, error))
     finally:
         progress.close()
 
 
 def probe(
     plan: str, number: int, segments: Sequence[SegmentSource], identities: Any, fs: FileSystem
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Row]:
     """The records of a clean chunk that the dirty section's keys do not supersede."""
     compaction = LogCompaction.from_json(json.loads(plan))
     progress = _progress(compaction, "probe", fs)
     try:
         facts = tasks.probe_chunk(compaction, segments, identities, progress=progress, fs=fs)
     except (CordwoodError, OSError) as error:
-        yield result_row(number, ERROR, _failure(compaction.name, error))
+        yield Row(number, ERROR, _failure(compaction.name, error))
         return
     finally:
         progress.close()
-    yield result_row(number, FACTS, tasks.facts_to_json(facts))
+    yield Row(number, FACTS, tasks.facts_to_json(facts))
 
 
-def merge_shard(table: pa.Table, seed: int, is_clean: Sequence[bool]) -> pa.Table:
+def merge_shard(blocks: Sequence[Block], seed: int, is_clean: Sequence[bool]) -> Iterator[Row]:
     """One shard: the dirty section's blocks newest first, then the clean section's."""
-    rows = table.select(["chunk", "generation", "kind"]).to_pylist()
-    payloads = table.column("payload")
-    out = []
-    blocks = []
-    for at, row in enumerate(rows):
-        if row["kind"] == ENTRIES:
-            blocks.append((is_clean[row["chunk"]], -row["chunk"], -row["generation"], at))
+    entries = []
+    for block in blocks:
+        if block.kind == ENTRIES:
+            entries.append(block)
         else:
-            out.append({"task": row["chunk"], "kind": row["kind"], "payload": payloads[at].as_py()})
-    blocks.sort()
-    entries = ((blk[0], tasks.entries_of(payloads[blk[3]].as_buffer())) for blk in blocks)
-    expected = table.column("payload").nbytes // ENTRY_BYTES
-    dead = merge(entries, Secrets.from_seed(seed), expected=expected)
-    for (_, chunk, _, _), ordinals in zip(blocks, dead, strict=True):
+            yield Row(block.chunk, block.kind, block.payload)
+    entries.sort(key=lambda block: (is_clean[block.chunk], -block.chunk, -block.generation))
+    size = sum(len(block.payload) for block in entries)
+    dead = merge(
+        ((is_clean[block.chunk], tasks.entries_of(block.payload)) for block in entries),
+        Secrets.from_seed(seed),
+        expected=size // ENTRY_BYTES,
+    )
+    for block, ordinals in zip(entries, dead, strict=True):
         if len(ordinals):
-            out.append(
-                {"task": -chunk, "kind": DEAD, "payload": ordinals.astype(np.uint32).tobytes()}
-            )
-    return pa.Table.from_pylist(out, schema=_RESULT_SCHEMA)
+            yield Row(block.chunk, DEAD, ordinals.astype(np.uint32).tobytes())

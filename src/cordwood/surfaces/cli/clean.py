@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory
+from cordwood.cleanup.spark.runner import Runner
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
     ConfigError,
@@ -255,6 +256,7 @@ class _Engine:
         self._log_dirs = log_dirs
         self._display = display
         self._stack = ExitStack()
+        self._runner: Callable[[], Runner] | None = None
         self._running: Engine | None = None
         self.facts: dict[str, Any] = {}
 
@@ -262,49 +264,47 @@ class _Engine:
         """Checks that Spark can do the work, before anything is changed; raises EngineError if not.
 
         A session on a cluster is started, and it checks that its workers can read the directories.
-        A session in this process only needs Java; it starts after retention has freed space.
+        A session here starts meanwhile, and is waited for when retention has freed space.
         """
-        from cordwood.cleanup.spark.session import require_java  # noqa: PLC0415  # only if needed
-
         is_here = self._master.startswith("local")
         try:
             require_extra(SPARK, what="compaction")
-            if is_here:
-                require_java()
+            # Spark takes seconds to import; retention alone goes without.
+            from cordwood.cleanup.spark.session import (  # noqa: PLC0415
+                fitting,
+                starting_runner,
+            )
+
+            self._master = fitting(self._master, self._memory_bytes)
+            self._runner = self._stack.enter_context(starting_runner(self._master))
         except EngineError as error:
             raise EngineError(f"{error}. --retention-only needs no Java and no extra.") from error
         if not is_here:
-            self._running = self._stack.enter_context(self._start())
+            self._running = self._started()
 
-    @contextmanager
-    def _start(self) -> Iterator[Engine]:
-        # Spark takes seconds to import; retention alone goes without.
+    def _started(self) -> Engine:
+        """The engine, when Spark has started."""
         from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch  # noqa: PLC0415
-        from cordwood.cleanup.spark.session import (  # noqa: PLC0415
-            JVM_HEAP,
-            fitting,
-            slots_of,
-            spark_session,
-        )
+        from cordwood.cleanup.spark.machine import JVM_HEAP  # noqa: PLC0415
 
+        assert self._runner is not None, "it is required before it is used"
         self._display.say("starting Spark")
-        master = fitting(self._master, self._memory_bytes)
-        with spark_session(master) as session:
-            slots = slots_of(session, master)
-            limits = Limits.within(self._memory_bytes, slots)
-            self.facts = {
-                "master": master,
-                "slots": slots,
-                "jvm_heap": JVM_HEAP,
-                "memory_bytes": self._memory_bytes,
-                "keys_in_memory_per_task": limits.entries_max,
-            }
-            engine = SparkEngine(
-                session, slots=slots, limits=limits, watch=Watch(self._display.bytes_done)
-            )
-            if not self._master.startswith("local"):
-                engine.require_visible(self._log_dirs)
-            yield engine
+        runner = self._runner()
+        slots = runner.slots
+        limits = Limits.within(self._memory_bytes, slots)
+        self.facts = {
+            "master": self._master,
+            "slots": slots,
+            "jvm_heap": JVM_HEAP,
+            "memory_bytes": self._memory_bytes,
+            "keys_in_memory_per_task": limits.entries_max,
+        }
+        engine = SparkEngine(
+            runner, slots=slots, limits=limits, watch=Watch(self._display.bytes_done)
+        )
+        if not self._master.startswith("local"):
+            engine.require_visible(self._log_dirs)
+        return engine
 
     def factory(self) -> EngineFactory:
         """The factory of the engine, for `clean`."""
@@ -312,7 +312,7 @@ class _Engine:
         @contextmanager
         def start() -> Iterator[Engine]:
             if self._running is None:
-                self._running = self._stack.enter_context(self._start())
+                self._running = self._started()
             yield self._running
 
         return start
@@ -320,6 +320,10 @@ class _Engine:
     def close(self) -> None:
         """Stops Spark, if it was started."""
         self._stack.close()
+        if self.facts and self._master.startswith("local"):
+            from cordwood.cleanup.spark import archive_maker  # noqa: PLC0415  # loaded by now
+
+            archive_maker.start_if_missing()
 
 
 @contextmanager

@@ -23,6 +23,9 @@ Rows = Annotated[npt.NDArray[np.int64], nb.int64[:, ::1]]
 Words = Annotated[npt.NDArray[np.uint64], nb.uint64[::1]]
 #: uint64 of two dimensions.
 Entries = Annotated[npt.NDArray[np.uint64], nb.uint64[:, ::1]]
+ReadOnlyEntries = Annotated[
+    npt.NDArray[np.uint64], nb.types.Array(nb.uint64, 2, "C", readonly=True)
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

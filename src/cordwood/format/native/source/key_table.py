@@ -12,7 +12,15 @@ from __future__ import annotations
 import numpy as np
 
 from cordwood.format.native.key_table import SLOT_WORDS
-from cordwood.format.native.source.kernel import Bytes, Entries, Ints, Words, inlined, kernel
+from cordwood.format.native.source.kernel import (
+    Bytes,
+    Entries,
+    Ints,
+    ReadOnlyEntries,
+    Words,
+    inlined,
+    kernel,
+)
 from cordwood.format.native.source.machine import load_u64, multiply_fold, prefetch
 from cordwood.format.native.source.survivor_bits import set_bit
 
@@ -146,7 +154,7 @@ def split_entries(
 
 @kernel
 def merge_entries(
-    entries: Entries, table: Entries, used: Ints, dead: Words, secrets: Words, insert: bool
+    entries: ReadOnlyEntries, table: Entries, used: Ints, dead: Words, secrets: Words, insert: bool
 ) -> int:
     """Finds the entries of one chunk that are superseded by entries in `table`.
 
