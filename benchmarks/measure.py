@@ -64,10 +64,19 @@ def tree_of(root: int) -> dict[int, str]:
         above = kinds.get(parents[process])
         if names[process] == "java":
             kinds[process] = "jvm"
+        elif _is_warm_daemon(process):
+            kinds[process] = "workers"
         else:
             kinds[process] = "workers" if above in {"jvm", "workers"} else "driver"
         pending += [child for child, parent in parents.items() if parent == process]
     return kinds
+
+
+def _is_warm_daemon(process: int) -> bool:
+    """Whether workers are forked from this process, which the driver has started."""
+    with suppress(OSError):
+        return b"spark.warm_daemon" in Path(f"/proc/{process}/cmdline").read_bytes()
+    return False
 
 
 def _cpu_of(process: int) -> float:

@@ -96,6 +96,16 @@ def build() -> Path:
         return built.rename(package / built.name)
 
 
+def current() -> Path | None:
+    """The module, if it was compiled from this source by this program."""
+    os.environ.pop(form.VARIABLE, None)
+    compiled = form.compiled_kernels()
+    if compiled is None or compiled.__file__ is None:
+        return None
+    path = Path(compiled.__file__)
+    return path if path.stat().st_mtime > Path(__file__).stat().st_mtime else None
+
+
 def fill_cache() -> None:
     """Has numba compile each kernel and keep the result."""
     for kernel in declared_kernels().values():
@@ -107,7 +117,7 @@ def main(fills_cache: bool) -> int:
         print("the kernels are compiled ahead of time for Linux on x86-64 alone")
     else:
         try:
-            print(f"compiled {build().name}")
+            print(f"compiled {(current() or build()).name}")
         except Exception as error:  # of the compiler, of its Python interface, of the disk
             print(f"the kernels are not compiled ahead of time: {type(error).__name__}: {error}")
         else:

@@ -28,12 +28,7 @@ INPUTS = (
     "src/cordwood/format/native/*.py",
     "src/cordwood/format/native/source/*.py",
 )
-DEBIAN_PACKAGES = {
-    "javac": "openjdk-17-jdk-headless",
-    "mvn": "maven",
-    "kcat": "kcat",
-    "cc": "gcc libc6-dev",
-}
+DEBIAN_PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
 
 
 def _digest() -> str:
@@ -49,20 +44,21 @@ def _run(*command: str, **environment: str) -> None:
 
 
 def _system_packages() -> None:
-    missing = []
-    for tool, packages in DEBIAN_PACKAGES.items():
-        if not shutil.which(tool):
-            missing += packages.split()
+    missing = [package for tool, package in DEBIAN_PACKAGES.items() if not shutil.which(tool)]
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     try:
         import ensurepip  # noqa: F401, PLC0415
     except ImportError:
         missing.append(f"{python}-venv")
-    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+    may_install = os.geteuid() == 0 and shutil.which("apt-get")
+    # Without these, numba compiles the kernels.
+    if may_install and not shutil.which("cc"):
+        missing += ["gcc", "libc6-dev"]
+    if may_install and not Path(sysconfig.get_paths()["include"], "Python.h").exists():
         missing.append(f"{python}-dev")
     if not missing:
         return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
+    if not may_install:
         sys.exit(f"setup: please install these packages first: {' '.join(missing)}")
     print(f"setup: installing {' '.join(missing)}", flush=True)
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}

@@ -126,6 +126,7 @@ class Node:
         clock: Clock | None = None,
         engine: EngineFactory | None = None,
         fs: FileSystem = OS,
+        owns_process: bool = False,
     ) -> None:
         """Nothing is touched yet.
 
@@ -134,8 +135,11 @@ class Node:
             clock: the machine's if None.
             engine: makes what compacts; Spark in a process of its own if None.
             fs: where all files are.
+            owns_process: whether the process runs nothing else. Only then is its garbage collector
+                set for a broker: one look at all objects takes a second in a large process.
         """
         self.settings = settings
+        self._owns_process = owns_process
         self._fs = fs
         self._metadata_dir = Path(settings.metadata_log_dir).absolute()
         self.clock: Clock = clock or SystemClock()
@@ -277,13 +281,11 @@ class Node:
             # Not the loop's own, which stands still while a handler runs.
             monotonic_s=SystemClock().monotonic_s,
         )
-        # What is there now stays: the collector need not look through it again and again.
-        gc.collect()
-        gc.freeze()
-        thresholds = gc.get_threshold()
-        gc.set_threshold(_GARBAGE_MIN, *thresholds[1:])
-        self._at_end(lambda: gc.set_threshold(*thresholds))
-        self._at_end(gc.unfreeze)
+        if self._owns_process:
+            # What is there now stays: the collector need not look through it again and again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(_GARBAGE_MIN, *gc.get_threshold()[1:])
         server.start(thread.loop, dispatcher.answer)
         thread.turns.resume()
         self._at_end(thread.turns.pause)

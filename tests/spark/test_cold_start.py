@@ -102,18 +102,22 @@ def test_a_virtual_machine_that_does_not_start_is_reported_with_its_last_words(
         run(Machine(directory.path))
 
 
-def test_workers_are_forked_from_the_daemon_that_started_beside_the_virtual_machine() -> None:
-    with RunDirectory() as directory:
-        machine = Machine(directory.path)
-        try:
-            machine.launch()
-            assert machine._daemon is not None
-            leader = machine._daemon.pid
-            parents = parents_of_workers(machine.context("local[2]"))
-            assert parents <= set(members(leader))
-        finally:
-            machine.stop()
-        assert members(leader) == []
+@pytest.mark.parametrize("name", ["short", "longer than the name of a socket may be" * 3])
+def test_workers_are_forked_from_the_daemon_that_started_beside_the_virtual_machine(
+    tmp_path: Path, name: str
+) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    machine = Machine(directory)
+    try:
+        machine.launch()
+        assert machine._daemon is not None
+        leader = machine._daemon.pid
+        parents = parents_of_workers(machine.context("local[2]"))
+        assert parents <= set(members(leader))
+    finally:
+        machine.stop()
+    assert members(leader) == []
 
 
 def test_without_it_the_virtual_machine_starts_a_daemon_of_its_own() -> None:

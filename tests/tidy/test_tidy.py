@@ -102,7 +102,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "writes the user's cache, in a process of its own and in bounded time",
     ),
     "cleanup/spark/class_archive.py": ({"os", "read_text"}, "finds the user's cache"),
-    "cleanup/spark/daemon.py": ({"os"}, "gives its place to another process"),
+    "cleanup/spark/daemon.py": ({"os", "open"}, "gives its place to another process"),
     "cleanup/spark/machine.py": (
         {"os", "open", "read_bytes", "read_text", "shutil", "signal", "subprocess"},
         "finds Java, starts and ends the virtual machine",

@@ -22,7 +22,7 @@ Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, LogLoad
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,7 @@ from cordwood.format.file_names import (
     LOG_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     base_offset_of,
@@ -46,6 +47,15 @@ from cordwood.storage.segment.batch_walk import iter_heads
 
 STAGED_SUFFIX = ".staged"
 JOURNAL_NAME = "cordwood.round"
+_JOURNAL_BEFORE_RENAME = JOURNAL_NAME + TEMPORARY_SUFFIX
+_UNDER_WAY = (
+    DELETED_SUFFIX,
+    CLEANED_SUFFIX,
+    SWAP_SUFFIX,
+    STAGED_SUFFIX,
+    JOURNAL_NAME,
+    _JOURNAL_BEFORE_RENAME,
+)
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 #: What becomes of a `.deleted` file; where none is given it is removed.
@@ -220,6 +230,11 @@ class Recovered:
     changes: tuple[str, ...]
 
 
+def is_recovery_needed(names: Iterable[str]) -> bool:
+    """Whether files of a partition's directory are left by an unfinished compaction or deletion."""
+    return any(name.endswith(_UNDER_WAY) for name in names)
+
+
 def recover_directory(
     directory: Path, *, dispose: Dispose | None = None, fs: FileSystem = OS
 ) -> Recovered:
@@ -252,7 +267,8 @@ def recover_directory(
     invalid = [
         name for name in swaps if cleaned_bases and base_offset_of(name) >= min(cleaned_bases)
     ]
-    for name in [*invalid, *undone]:
+    unwritten = [name for name in names if name == _JOURNAL_BEFORE_RENAME]
+    for name in [*invalid, *undone, *unwritten]:
         fs.remove(directory / name)
         changes.append(f"removed {name}")
     swaps = [name for name in swaps if name not in invalid]

@@ -88,14 +88,14 @@ def test_an_archive_of_another_user_or_behind_a_link_is_passed_over(
 
 
 def test_the_cache_is_the_users_unless_another_or_none_is_named(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(class_archive.CACHE_VARIABLE, raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", "/home/u")
-    assert class_archive.cache_directory() == Path("/home/u/.cache/cordwood")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/u")
-    assert class_archive.cache_directory() == Path("/var/cache/u/cordwood")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert class_archive.cache_directory() == tmp_path / ".cache" / "cordwood"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert class_archive.cache_directory() == tmp_path / "xdg" / "cordwood"
     monkeypatch.setenv(class_archive.CACHE_VARIABLE, "")
     assert class_archive.cache_directory() is None
 

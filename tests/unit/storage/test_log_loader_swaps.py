@@ -360,6 +360,19 @@ def test_staged_files_and_a_journal_leave_the_log_as_it_was(
     prepared.stored.require_settled()
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_journal_that_was_not_renamed_is_removed(tmp_path: Path, *, beside: bool) -> None:
+    prepared = Prepared(tmp_path)
+    if beside:
+        write_journal(prepared, 0)
+    cut_short = prepared.directory / f"{JOURNAL_NAME}.tmp"
+    prepared.fs.write_durably(cut_short, b'{"groups": [[0, 4')
+    log = prepared.stored.open()
+    check(prepared, log, ALL, BASES)
+    assert not prepared.fs.exists(cut_short)
+    prepared.stored.require_settled()
+
+
 def test_a_group_all_of_whose_files_are_swaps_is_finished(tmp_path: Path) -> None:
     prepared = Prepared(tmp_path)
     write_journal(prepared, 0)

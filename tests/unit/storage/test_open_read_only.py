@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -316,43 +314,32 @@ def test_a_log_that_is_appended_to_and_cut_meanwhile_is_seen_up_to_some_moment(
     logs: StoredLogs,
 ) -> None:
     log = logs.log("a-0")
-    is_over = threading.Event()
+    fill(log, 25)
 
-    def work() -> None:
-        while not is_over.is_set():
+    def change(times: int) -> None:
+        for _ in range(times):
             fill(log, 25)
             log.delete_segments(1, reason="a test")
             logs.clock.advance(100_000)
             logs.manager.context.scheduler.run_due()
 
-    def seen() -> Iterator[list[int]]:
-        seen_once = False
-        attempts = 0
-        deadline = time.monotonic() + 120
-        while attempts < 25 or not seen_once:
-            attempts += 1
-            assert time.monotonic() < deadline, f"{attempts} looks and nothing seen"
-            try:
-                manager = look(logs)
-            except CordwoodError:  # segments went faster than they could be opened
-                continue
-            found = by_name(manager).get("a-0")
-            if found is None:  # a segment went between the listing and the opening
-                continue
-            try:
-                offsets = offsets_in(found)
-            except FileNotFoundError:
-                continue
-            seen_once = True
-            yield offsets
-
-    with ThreadPoolExecutor(1) as pool:
-        working = pool.submit(work)
+    def seen() -> list[int] | None:
         try:
-            views = list(seen())
-        finally:
-            is_over.set()
-        working.result(60)
-    assert views
+            found = by_name(look(logs)).get("a-0")
+            # None if a segment went between the listing and the opening
+            return None if found is None else offsets_in(found)
+        except (CordwoodError, FileNotFoundError):  # segments went faster than they were opened
+            return None
+
+    views = []
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(24):
+            times = number % 4
+            changing = pool.submit(change, times)
+            offsets = seen()
+            changing.result(60)
+            assert offsets is not None or times
+            if offsets is not None:
+                views.append(offsets)
     for offsets in views:
         assert offsets == list(range(offsets[0], offsets[-1] + 1))

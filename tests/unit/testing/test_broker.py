@@ -74,7 +74,7 @@ class _Traces:
 
     @staticmethod
     def _settings_now() -> str:
-        collection = gc.get_threshold(), gc.get_freeze_count()
+        collection = gc.get_threshold(), gc.isenabled()
         return f"switch interval {sys.getswitchinterval()}, garbage collection {collection}"
 
     @staticmethod
@@ -122,6 +122,20 @@ def test_a_broker_that_was_not_started_leaves_nothing(traces: _Traces) -> None:
     assert not broker.log_dir.exists()
     broker.stop()
     assert traces.left() == []
+
+
+def test_the_garbage_collector_is_that_of_the_process_it_runs_in() -> None:
+    # `cordwood serve` sets it for a broker: a look at all objects, a second in a large process.
+    looks = sum(each["collections"] for each in gc.get_stats()[2:])
+    gc.disable()
+    try:
+        frozen, threshold = gc.get_freeze_count(), gc.get_threshold()
+        with RunningBroker(engine=NoEngine):
+            assert gc.get_freeze_count() <= frozen
+            assert gc.get_threshold() == threshold
+        assert sum(each["collections"] for each in gc.get_stats()[2:]) == looks
+    finally:
+        gc.enable()
 
 
 def test_a_broker_that_was_not_started_says_how_to_start_it() -> None:

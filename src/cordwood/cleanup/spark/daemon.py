@@ -14,10 +14,23 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 #: The environment variable that names the socket of the warm daemon.
 WARM_DAEMON: Final = "CORDWOOD_WARM_DAEMON"
+
+
+@contextmanager
+def socket_name(path: str) -> Iterator[str]:
+    """A name of the socket `path` that is short enough for its address, which has 107 bytes."""
+    directory, name = os.path.split(path)
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{handle}/{name}"
+    finally:
+        os.close(handle)
 
 
 def hand_over(path: str) -> bool:
@@ -28,19 +41,21 @@ def hand_over(path: str) -> bool:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
-            connection.connect(path)
+            with socket_name(path) as name:
+                connection.connect(name)
             order = json.dumps({"environment": dict(os.environ), "arguments": sys.argv[1:]})
             data = order.encode()
             socket.send_fds(connection, [len(data).to_bytes(8, "big")], [0, 1, 2])
             connection.sendall(data)
+            if not connection.recv(1):
+                return False
         except OSError:
-            return False
-        if not connection.recv(1):
             return False
         # From now on these are the other's: the virtual machine sees its end by them.
         for descriptor in (0, 1):
             os.close(descriptor)
-        connection.recv(1)
+        with suppress(OSError):
+            connection.recv(1)
         return True
 
 

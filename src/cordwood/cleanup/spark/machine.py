@@ -33,7 +33,7 @@ JVM_HEAP = "1g"
 _GATEWAY: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _GATEWAY_S: Final = 600.0
 _LOOK_S: Final = 0.01
-#: What PySpark imports when a first job is made, seconds that pass while the machine starts.
+#: What this process needs for a first job, and imports while the virtual machine starts.
 _IMPORTED_MEANWHILE: Final = ("pyspark", "cordwood.cleanup.spark.job")
 _OPENED: Final = (
     *("java.io", "java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.nio"),

@@ -14,12 +14,14 @@ import socket
 import sys
 from pathlib import Path
 
+from cordwood.cleanup.spark.daemon import WARM_DAEMON, socket_name
 from cordwood.storage.filesystem import OS
 
 
 def _bound(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(f"{path}.new")
+    with socket_name(f"{path}.new") as name:
+        listener.bind(name)
     listener.listen(1)
     # Nobody connects before it is ready.
     OS.rename(Path(f"{path}.new"), Path(path))
@@ -42,7 +44,10 @@ def _take_over(connection: socket.socket) -> None:
     size, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
     data = b""
     while len(data) < int.from_bytes(size, "big"):
-        data += connection.recv(1 << 16)
+        received = connection.recv(1 << 16)
+        if not received:
+            raise SystemExit("the process at the other end has ended")
+        data += received
     order = json.loads(data)
     for at, descriptor in enumerate(descriptors):
         os.dup2(descriptor, at)
@@ -55,8 +60,6 @@ def _take_over(connection: socket.socket) -> None:
 
 def main() -> None:
     """Waits for the virtual machine, and serves as its daemon."""
-    from cordwood.cleanup.spark.daemon import WARM_DAEMON  # noqa: PLC0415
-
     path = os.environ[WARM_DAEMON]
     if os.getsid(0) == os.getpid():
         # The daemon makes a process group of its own, which the leader of a session cannot.

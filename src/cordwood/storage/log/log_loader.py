@@ -31,14 +31,11 @@ from pathlib import Path
 from uuid import UUID
 
 from cordwood.format.file_names import (
-    CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     base_offset_of,
@@ -69,8 +66,8 @@ from cordwood.storage.producers.producer_rebuild import (
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.replace import (
     JOURNAL_NAME,
-    STAGED_SUFFIX,
     CompactionJournal,
+    is_recovery_needed,
     recover_directory,
 )
 from cordwood.storage.segment.batch_walk import (
@@ -92,7 +89,6 @@ _LOST = (
     "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset %s. This could "
     "happen if segment files were deleted from the file system."
 )
-_UNDER_WAY = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, STAGED_SUFFIX)
 
 
 class RecoveryPolicy(enum.Enum):
@@ -608,7 +604,7 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
     """
     fs = context.fs
     names = fs.names_in(directory)
-    if JOURNAL_NAME not in names and not any(name.endswith(_UNDER_WAY) for name in names):
+    if not is_recovery_needed(names):
         return names
     try:
         recover_directory(directory, fs=fs)

@@ -210,7 +210,7 @@ async def _serve(
     for number in STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stopped.set)
-    node = Node(settings, clock=clock)
+    node = Node(settings, clock=clock, owns_process=True)
     try:
         if screen.is_terminal:
             with screen.bars(transient=True) as progress:

@@ -1,8 +1,9 @@
 """Stops a command on Ctrl-C, SIGTERM, or when its terminal is closed.
 
 The first signal ends every process that the command has started, and raises `StoppedError` in the
-main thread, so that files are closed and temporary files are removed. A second signal, or a
-shutdown that takes longer than `_END_S`, ends the process immediately.
+main thread, so that files are closed and temporary files are removed. Where Python drops the
+exception, such as in a finalizer or a callback of an import, it is raised again soon. A second
+signal, or a shutdown that takes longer than `_END_S`, ends the process immediately.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _END_S: Final = 10.0
+_AGAIN_S: Final = 0.01
 _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
@@ -40,6 +42,7 @@ class Stopping:
         self._first: Callable[[], object] = lambda: None
         self._stderr = 2
         self._is_installed = False
+        self._is_dropped = False
 
     def install(self) -> None:
         """Installs the signal handlers; ignored signals, as under nohup, stay ignored."""
@@ -89,22 +92,34 @@ class Stopping:
         os._exit(self.exit_code)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._is_dropped:
+            self._is_dropped = False
+            self._first()  # processes that started in between
+            raise StoppedError
         if self.signal is not None:
             self._first()
             self.end_now()
         self.signal = number
         _silence()
         sys.unraisablehook = self._unraisable
-        timer = threading.Timer(_END_S, self.end_now)
-        timer.daemon = True
-        timer.start()
+        _after(_END_S, self.end_now)
         self._first()
         raise StoppedError
 
     def _unraisable(self, unraisable: UnraisableHookArgs) -> None:
-        """Handles a StoppedError raised where Python drops exceptions, such as in a finalizer."""
+        """Has a StoppedError that Python dropped raised again, by a signal to the main thread."""
         if issubclass(unraisable.exc_type, StoppedError):
-            self.end_now()
+            number, main = self.signal, threading.main_thread().ident
+            assert number is not None, "the command was stopped"
+            assert main is not None, "the main thread runs"
+            self._is_dropped = True
+            _after(_AGAIN_S, lambda: signal.pthread_kill(main, number))
+
+
+def _after(seconds: float, function: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()
 
 
 def _silence() -> None:

@@ -65,21 +65,33 @@ def test_every_process_below_is_ended_also_in_another_session(tmp_path: Path) ->
         assert not state.exists() or ") Z" in state.read_text()
 
 
-@pytest.mark.parametrize(
-    "swallows",
-    [
-        "class Dropped:\n"
-        "    def __del__(self):\n"
-        "        tell(int(sys.argv[1]))\n"
-        "d = Dropped(); del d\n",
-        "try:\n    tell(int(sys.argv[1]))\nexcept StoppedError:\n    tell(int(sys.argv[1]))\n",
-    ],
-    ids=["in a finalizer", "a second signal"],
-)
-def test_it_ends_where_the_exception_is_dropped_and_at_a_second_signal(swallows: str) -> None:
-    program = swallows + "threading.Event().wait(30)\n"
+def test_a_second_signal_ends_the_process() -> None:
+    program = (
+        "try:\n    tell(int(sys.argv[1]))\nexcept StoppedError:\n    tell(int(sys.argv[1]))\n"
+        "threading.Event().wait(30)\n"
+    )
     code, lines = outcome(program, signal.SIGINT)
     assert (code, lines) == (130, ["cordwood work: interrupted; nothing is lost"])
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_exception_that_python_drops_is_raised_again_and_files_are_removed(times: int) -> None:
+    program = (
+        "class Dropping:\n"
+        "    def __init__(self, number):\n"
+        "        self.number = number\n"
+        "    def __del__(self):\n"
+        "        tell(self.number) if self.number else threading.Event().wait(30)\n"
+        "try:\n"
+        "    d = Dropping(int(sys.argv[1])); del d\n"
+        "    for _ in range(int(sys.argv[2]) - 1):\n"
+        "        d = Dropping(0); del d\n"
+        "    threading.Event().wait(30)\n"
+        "except StoppedError:\n"
+        "    print('removed', file=sys.stderr)\n"
+    ) + END
+    code, lines = outcome(program, signal.SIGINT, str(times))
+    assert (code, lines) == (130, ["removed", "cordwood work: interrupted; nothing is lost"])
 
 
 def test_a_signal_that_is_ignored_as_under_nohup_stays_ignored() -> None:
