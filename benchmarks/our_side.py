@@ -132,7 +132,15 @@ def serve() -> None:
         }
         watch = Watch(ended=steps.add)
         engines = {
-            split: Stepping(SparkEngine(runner, slots=slots, limits=each, watch=watch))
+            split: Stepping(
+                SparkEngine(
+                    runner,
+                    slots=slots,
+                    cores=1 if split else runner.cores,
+                    limits=each,
+                    watch=watch,
+                )
+            )
             for split, each in limits.items()
         }
         for line in sys.stdin:

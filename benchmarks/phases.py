@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cordwood.cleanup import tasks
+from cordwood.cleanup import whole
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction_values import SegmentSource
@@ -71,7 +71,7 @@ class _IndexingFirst:
         """As `Engine.run`."""
         with _timed(self._index):
             for committer in committers:
-                tasks.find_survivors(committer.compaction)
+                whole.find_survivors(committer.compaction)
         self._inner.run(committers)
 
 

@@ -20,6 +20,7 @@ from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction, s
 from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.cleanup.survivors import Secrets, SegmentFacts, Spill, Walk, merge
 from cordwood.cleanup.transactions import AbortedTransactions
+from cordwood.cleanup.whole import Lane, find_survivors
 from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
 from support.log_builder import NOW_MS, LogBuilder
@@ -165,7 +166,20 @@ def test_one_task_gives_the_bytes_of_the_reference(seed: int, contents: Contents
         if compaction is None:
             return
         expected = clean_by_reference(compaction)
-        assert_same(rewritten(compaction, tasks.find_survivors(compaction)), expected)
+        assert_same(rewritten(compaction, find_survivors(compaction)), expected)
+
+
+@given(seed=SEEDS, contents=CONTENTS, cores=st.integers(2, 5))
+def test_a_task_on_several_cores_finds_what_it_finds_on_one(
+    seed: int, contents: Contents, cores: int
+) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        compaction = planned(log, log.write(Path(root) / "log-0"), seed)
+        if compaction is None:
+            return
+        alone = find_survivors(compaction)
+        assert find_survivors(compaction, [Lane()] * cores) == alone
 
 
 @given(seed=SEEDS, contents=CONTENTS, probe=st.booleans())
@@ -179,7 +193,7 @@ def test_chunks_that_spill_and_merge_find_the_survivors_of_one_task(
             return
         secrets = Secrets.from_seed(compaction.seed)
         merged = survivors_by_merge(compaction, random.Random(seed), secrets, probe=probe)
-        assert facts_of(merged) == facts_of(tasks.find_survivors(compaction))
+        assert facts_of(merged) == facts_of(find_survivors(compaction))
 
 
 @given(seed=SEEDS, bits=st.sampled_from([0, 1, 3]), probe=st.booleans(), contents=CONTENTS)
@@ -203,14 +217,14 @@ def test_a_round_goes_on_from_any_group_with_the_same_bytes(seed: int, contents:
         compaction = planned(log, log.write(Path(root) / "log-0"), seed)
         if compaction is None:
             return
-        whole = tasks.rewrite_specs(compaction, tasks.find_survivors(compaction))
+        whole = tasks.rewrite_specs(compaction, find_survivors(compaction))
         done = random.Random(seed).randrange(len(compaction.groups) + 1)
         before = [whole[n].after.to_json() for n in whole if n < done]
         first = min((n for n in whole if n >= done), default=None)
         if first is None or (not before and done):
             return
         resumed = replace(compaction, groups_done=done, before=whole[first].before.to_json())
-        rest = tasks.rewrite_specs(resumed, tasks.find_survivors(resumed))
+        rest = tasks.rewrite_specs(resumed, find_survivors(resumed))
         # What a bitmap says of records of groups in place no longer matters.
         assert {n: spec for n, spec in whole.items() if n >= first} == {
             n: spec for n, spec in rest.items() if n >= first

@@ -1,7 +1,8 @@
 """One log directory, cleaned by every engine there is: the same bytes, and those of the reference.
 
-The directory holds logs that one task does whole, one whose keys are indexed in chunks that spill,
-one whose clean section is spilled too, and one whose clean section is only looked up.
+The directory holds logs that one task does whole, on one core or several, one whose keys are
+indexed in chunks that spill, one whose clean section is spilled too, and one whose clean section is
+only looked up.
 """
 
 from __future__ import annotations
@@ -130,10 +131,15 @@ def address_of(master: str, scratch: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What one engine made of it: with limits that split logs, the same again, and with none."""
+    """What one engine made of it: with limits that split logs, the same again, and with others.
+
+    `crowded` was first tried on two cores, whose memory its keys did not fit.
+    """
 
     split: Path
     whole: Path
+    on_cores: Path
+    crowded: Path
     outcomes: list[Outcome]
 
 
@@ -143,21 +149,34 @@ def cleaned(
 ) -> Cleaned:
     """All that is asked of one engine, on one session."""
     scratch = tmp_path_factory.mktemp("engine")
-    split, whole = (shutil.copytree(case.before, scratch / name) for name in ("split", "whole"))
+    names = ("split", "whole", "on_cores", "crowded")
+    split, whole, on_cores, crowded = (
+        shutil.copytree(case.before, scratch / name) for name in names
+    )
 
-    def job(root: Path, entries_max: int, whole_bytes: int) -> Job:
+    def job(root: Path, entries_max: int, whole_bytes: int, cores: int = 1) -> Job:
         return Job(
             log_dir=str(root),
             now_ms=NOW_MS,
             configs=TOPICS,
             entries_max=entries_max,
             whole_bytes=whole_bytes,
+            cores=cores,
         )
 
     tight = job(split, ENTRIES_MAX, WHOLE_BYTES)
     with address_of(request.param, scratch) as address:
-        outcomes = run_jobs(address, [tight, tight, job(whole, 1 << 20, 1 << 30)])
-    return Cleaned(split, whole, outcomes)
+        outcomes = run_jobs(
+            address,
+            [
+                tight,
+                tight,
+                job(whole, 1 << 20, 1 << 30),
+                job(on_cores, 1 << 20, WHOLE_BYTES, 3),
+                job(crowded, ENTRIES_MAX, WHOLE_BYTES, 2),
+            ],
+        )
+    return Cleaned(split, whole, on_cores, crowded, outcomes)
 
 
 def assert_as_expected(root: Path, case: Case) -> None:
@@ -190,8 +209,20 @@ def test_logs_done_by_one_task_each_have_the_bytes_of_the_reference(
     assert_as_expected(cleaned.whole, case)
 
 
+def test_logs_done_by_one_task_on_several_cores_have_the_bytes_of_the_reference(
+    cleaned: Cleaned, case: Case
+) -> None:
+    assert_as_expected(cleaned.on_cores, case)
+
+
+def test_logs_whose_keys_do_not_fit_one_task_have_the_bytes_of_the_reference(
+    cleaned: Cleaned, case: Case
+) -> None:
+    assert_as_expected(cleaned.crowded, case)
+
+
 def test_a_second_run_changes_no_byte(cleaned: Cleaned) -> None:
-    first, second, _ = cleaned.outcomes
+    first, second, *_ = cleaned.outcomes
     assert second.digest == first.digest
     assert {s[0] for s in second.partitions.values()} == {"unchanged"}
 

@@ -29,7 +29,7 @@ _SECONDS_MAX = 600
 class Job:
     """One log directory to be cleaned at `now_ms`, whatever the dirty ratio.
 
-    `configs` holds fields of `LogConfig` by topic.
+    `configs` holds fields of `LogConfig` by topic; `cores` is how many a task that runs alone uses.
     """
 
     log_dir: str
@@ -37,6 +37,7 @@ class Job:
     configs: Mapping[str, Mapping[str, Any]]
     entries_max: int
     whole_bytes: int
+    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ def _run(runner: Any, job: Job) -> Outcome:
 
     limits = Limits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
     slots = runner.slots
-    engine = SparkEngine(runner, slots=slots, limits=limits)
+    engine = SparkEngine(runner, slots=slots, cores=job.cores, limits=limits)
     engine.require_visible([Path(job.log_dir)])
     report = clean(
         CleanRequest(log_dirs=(Path(job.log_dir),), resolve=resolve, now_ms=job.now_ms, force=True),

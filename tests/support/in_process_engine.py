@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup import tasks
+from cordwood.cleanup import whole
 from cordwood.cleanup.announcements import require_wanted
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.cleaner_settings import CleanerSettings
@@ -58,7 +58,7 @@ class InProcessEngine:
 
         def work() -> None:
             try:
-                tasks.clean_whole(planned, go_on, fs=self.fs)
+                whole.clean_whole(planned, [whole.Lane(go_on)], fs=self.fs)
             except (CordwoodError, OSError) as error:
                 errors.append(error)
 

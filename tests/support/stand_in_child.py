@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from cordwood.cleanup import tasks
+from cordwood.cleanup import tasks, whole
 from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
 from cordwood.cleanup.log_compaction import LogCompaction
@@ -33,7 +33,7 @@ def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
             fs=fs,
         )
         try:
-            found = tasks.clean_whole(compaction, progress, progress.wrote, fs=fs)
+            found = whole.clean_whole(compaction, [whole.Lane(progress, progress.wrote)], fs=fs)
         except (CordwoodError, OSError) as error:
             owner.fail(compaction.name, error)
         else:

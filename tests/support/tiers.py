@@ -84,6 +84,8 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "test_logs_split_over_tasks_have_the_bytes_of_the_reference[local[2]]",
         "tests/spark/test_engines.py::"
         "test_logs_done_by_one_task_each_have_the_bytes_of_the_reference[local[2]]",
+        "tests/spark/test_engines.py::"
+        "test_logs_done_by_one_task_on_several_cores_have_the_bytes_of_the_reference[local[2]]",
         "tests/spark/test_spark_process.py::"
         "test_a_warm_child_cleans_a_log_beside_appends_and_reads",
     ),

@@ -197,8 +197,8 @@ def split_by_bytes(
     chunks: list[list[SegmentSource]] = [[]]
     done = 0
     for segment in segments:
-        # A segment belongs to the chunk that holds its middle byte.
-        wanted = int((done + segment.size_bytes / 2) * parts / max(total, 1))
+        # A segment belongs to the chunk that holds its middle byte; an empty one may be at the end.
+        wanted = min(parts - 1, int((done + segment.size_bytes / 2) * parts / max(total, 1)))
         if chunks[-1] and wanted >= len(chunks):
             chunks.append([])
         chunks[-1].append(segment)

@@ -34,7 +34,7 @@ from cordwood.format.record_batch import (
     RecordBatch,
     parse_batch,
 )
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, EngineError
 from cordwood.storage.filesystem import OS, FileSystem
 
 _OFFSETS_PER_SEGMENT = 1 << 31
@@ -46,6 +46,7 @@ _TABLE_SLOTS_MIN = 1 << 12
 ENTRY_BYTES = key_table.SLOT_BYTES
 # A table is made with space for so many keys at most; beyond that it grows as keys come.
 _ENTRIES_AT_FIRST = 1 << 21
+_ENTRIES_A_PIECE = 1 << 14
 
 Progress = Callable[[int], None]
 
@@ -87,6 +88,10 @@ class Secrets:
         words |= np.uint64(1)
         words[8] = np.uint64(mask)
         return cls(words)
+
+
+class TableFullError(EngineError):
+    """A log has more keys than the memory of one task holds."""
 
 
 class _Bits:
@@ -139,7 +144,12 @@ class Walk:
         self.used = np.zeros(1, dtype=np.int64)
 
     def index(
-        self, segments: Sequence[SegmentSource], *, entries_max: int | None = None, shards: int = 1
+        self,
+        segments: Sequence[SegmentSource],
+        *,
+        entries_max: int | None = None,
+        spills: bool = True,
+        shards: int = 1,
     ) -> Generator[Spill, None, list[SegmentFacts]]:
         """Inserts the keys of `segments` into the table; returns the newest records so far.
 
@@ -147,6 +157,7 @@ class Walk:
             segments: in offset order.
             entries_max: the table is emptied into a spill before it holds many more, and at the
                 end; None keeps all in the table.
+            spills: whether there may be spills; if not, all keys are kept in the table.
             shards: how many parts a spill is split into.
 
         Yields:
@@ -154,6 +165,10 @@ class Walk:
 
         Returns:
             The facts of each segment.
+
+        Raises:
+            TableFullError: there may be no spills, and one would be due.
+            CorruptError: a segment is damaged.
         """
         newest, keyed, nulls = _Bits(), _Bits(), _Bits()
         facts: list[SegmentFacts] = []
@@ -190,6 +205,8 @@ class Walk:
                             raise _bad_record(segment, block, row)
                         if status == records.TABLE_FULL:
                             if entries_max is not None and self.used[0] >= entries_max:
+                                if not spills:
+                                    raise TableFullError(f"more than {entries_max} keys")
                                 yield self._empty_table(newest.bytes, generation, shards)
                                 generation += 1
                             self._make_room(int(block.table[row, rows_of.COUNT]))
@@ -197,7 +214,7 @@ class Walk:
                 ordinal = after
                 self._progress(_bytes_of(block))
             facts.append(walk.facts)
-        if entries_max is None:
+        if entries_max is None or not spills:
             kernels.mark_newest(self.table, newest.bytes)
         else:
             yield self._empty_table(newest.bytes, generation, shards)
@@ -321,6 +338,26 @@ class Walk:
         kernels.set_bits(keep, np.ascontiguousarray(entries[:count, 3]))
         used[0] = 0
         return Spill(generation, *kernels.split_entries(entries, count, shards, self._secrets))
+
+    def release_entries(self) -> npt.NDArray[np.uint64]:
+        """Empties the table; what was in it, as uint64 (n, 4)."""
+        entries, _ = kernels.split_table(self.table, 1, self._secrets)
+        self.table = key_table.new_table(_TABLE_SLOTS_MIN)
+        self.used[0] = 0
+        return entries
+
+    def add_older(self, entries: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Adds the entries of an older chunk; the ordinals of those that the table supersedes."""
+        dead = np.empty(len(entries), dtype=np.uint64)
+        count = 0
+        # In pieces: most are in the table already, which then need not grow.
+        for first in range(0, len(entries), _ENTRIES_A_PIECE):
+            piece = entries[first : first + _ENTRIES_A_PIECE]
+            self._make_room(len(piece))
+            count += kernels.merge_entries(
+                piece, self.table, self.used, dead[count:], self._secrets, True
+            )
+        return dead[:count]
 
     def load_entries(self, entries: npt.NDArray[np.uint64]) -> None:
         """Adds the identities in `entries` (uint64, at least 3 columns) to the table."""

@@ -125,26 +125,6 @@ def probe_chunk(
     return walk.probe(segments)
 
 
-def find_survivors(
-    compaction: LogCompaction, progress: Progress = no_progress, *, fs: FileSystem = OS
-) -> Survivors:
-    """Index and probe in one task, for a log whose keys fit its memory."""
-    walk = walk_of(compaction, progress, fs=fs)
-    dirty = _returned(walk.index(still_to_do(compaction, compaction.dirty)))
-    clean = walk.probe(still_to_do(compaction, compaction.clean))
-    return replace(combine([*clean, *dirty]), keys=int(walk.used[0]))
-
-
-def _returned(steps: Generator[Spill, None, list[SegmentFacts]]) -> list[SegmentFacts]:
-    """The result of a walk that keeps all keys in memory, and so yields nothing."""
-    try:
-        next(steps)
-    except StopIteration as stop:
-        facts: list[SegmentFacts] = stop.value
-        return facts
-    raise AssertionError("a walk without a limit spilled")
-
-
 def still_to_do(
     compaction: LogCompaction, segments: Sequence[SegmentSource]
 ) -> list[SegmentSource]:
@@ -526,39 +506,3 @@ def generations_of(blocks: Sequence[bytes]) -> Iterator[npt.NDArray[np.uint64]]:
     """Blocks of entries as arrays of shape (n, 4)."""
     for block in blocks:
         yield entries_of(block)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexed:
-    """How many keys a dirty section has, and how long it took to know what survives them."""
-
-    elapsed_s: float
-    keys: int
-
-
-def clean_whole(
-    compaction: LogCompaction,
-    progress: Progress = no_progress,
-    wrote: Progress = no_progress,
-    *,
-    fs: FileSystem = OS,
-) -> Indexed:
-    """A whole compaction in one task: every group is announced, also one that stays as it is."""
-    clock = SystemClock()
-    begun = clock.monotonic_s()
-    survivors = find_survivors(compaction, progress, fs=fs)
-    indexed = Indexed(elapsed_s=clock.monotonic_s() - begun, keys=survivors.keys)
-    specs = rewrite_specs(compaction, survivors)
-    directory = Path(compaction.directory)
-    publisher = Publisher(directory, compaction.attempt, progress=progress, wrote=wrote, fs=fs)
-    try:
-        for number in range(compaction.groups_done, len(compaction.groups)):
-            if number in specs:
-                publisher.publish(specs[number])
-            else:
-                manifest = unchanged_manifest(compaction, compaction.group(number), survivors)
-                announce(directory, manifest, fs=fs)
-        publisher.close()
-    finally:
-        publisher.end()
-    return indexed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup import tasks
+from cordwood.cleanup import tasks, whole
 from cordwood.cleanup.announcements import begin_attempt, end_attempt
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.log_compaction import LogCompaction
@@ -70,7 +70,7 @@ class Counting(InProcessEngine):
         compaction = replace(
             committer.compaction, groups=(tuple(b for g in committer.compaction.groups for b in g),)
         )
-        found = tasks.find_survivors(compaction)
+        found = whole.find_survivors(compaction)
         specs = tasks.rewrite_specs(compaction, found)
         rewriter = GroupRewriter(self.read.append, self.wrote.append)
         manifest = rewriter.rewrite(specs[0])

@@ -1,7 +1,8 @@
 """Compactions on Spark: index, merge and rewrite as tasks that give a few large rows.
 
 A log whose keys fit one task's memory is done by one task, whole; several such logs run side by
-side. A larger one is indexed in chunks; the keys of each chunk go through the shuffle as blocks, by
+side. A large one is done by one task on all cores that the task may use, if its keys turn out to
+fit. If not, it is indexed in chunks; the keys of each chunk go through the shuffle as blocks, by
 shard, with 32 bytes a key; a merge of each shard says which records a newer one supersedes. Only
 keys' identities, bits and counts travel: records stay in their files, which tasks read and write
 themselves.
@@ -115,19 +116,27 @@ class SparkCompactions:
     """
 
     def __init__(
-        self, runner: Runner, *, slots: int, limits: Limits | None = None, fs: FileSystem = OS
+        self,
+        runner: Runner,
+        *,
+        slots: int,
+        cores: int = 1,
+        limits: Limits | None = None,
+        fs: FileSystem = OS,
     ) -> None:
         """Prepares.
 
         Args:
             runner: runs the tasks.
             slots: how many tasks may run at once.
+            cores: how many cores a task that runs alone may use.
             limits: bounds on the memory of tasks.
             fs: where the logs are; it is pickled for the tasks.
         """
         self._fs = fs
         self._runner = runner
         self._slots = slots
+        self._cores = cores
         self._limits = limits or Limits()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
@@ -174,7 +183,9 @@ class SparkCompactions:
                 self._run_whole(whole, lanes, owner)
         for compaction in split:
             with _telling([compaction], owner):
-                self._run_split(compaction, lanes, owner)
+                cores = min(self._cores, lanes)
+                if cores < 2 or not self._run_on_cores(compaction, cores, owner):
+                    self._run_split(compaction, lanes, owner)
 
     def _within_limits(self, compaction: LogCompaction) -> LogCompaction:
         if self._limits.batch_bytes_max is None:
@@ -214,7 +225,7 @@ class SparkCompactions:
         fs = self._fs
 
         def run(task: int) -> Iterator[Row]:
-            return worker.clean_whole(task, plans[task], fs)
+            return worker.clean_whole(task, plans[task], 1, None, fs)
 
         total = 2 * sum(r.size_bytes for r in compactions)
         owner.begin([r.name for r in compactions], "clean", total, 0)
@@ -227,13 +238,40 @@ class SparkCompactions:
             else:
                 owner.indexed(name, self._index_stats(dirty[name], **found["index"]))
 
-    def _index_stats(self, bytes_read: int, *, elapsed_s: float, keys: int) -> IndexStats:
+    def _index_stats(
+        self, bytes_read: int, *, elapsed_s: float, keys: int, cores: int = 1
+    ) -> IndexStats:
         return IndexStats(
             bytes_read=bytes_read,
             elapsed_s=elapsed_s,
             keys=keys,
-            utilization=min(1.0, keys / self._limits.entries_max),
+            utilization=min(1.0, keys / (cores * self._limits.entries_max)),
         )
+
+    # ---- a large log done by one task on several cores
+
+    def _run_on_cores(self, compaction: LogCompaction, cores: int, owner: Owner) -> bool:
+        """Whether the log's keys did fit; if not, nothing was changed."""
+        plan, entries_max, fs = (
+            json.dumps([compaction.to_json()]),
+            self._limits.entries_max,
+            self._fs,
+        )
+
+        def run(task: int) -> Iterator[Row]:
+            return worker.clean_whole(task, plan, cores, entries_max, fs)
+
+        owner.begin([compaction.name], "clean", 2 * compaction.size_bytes, 0)
+        (row,) = self._rows(1, run)
+        found = json.loads(row.payload)
+        if row.kind == worker.FULL:
+            return False
+        if row.kind == worker.ERROR:
+            owner.fail(compaction.name, failure_from_json(found))
+        else:
+            dirty = sum(s.size_bytes for s in compaction.dirty)
+            owner.indexed(compaction.name, self._index_stats(dirty, **found["index"], cores=cores))
+        return True
 
     # ---- logs split into chunks
 
@@ -262,9 +300,8 @@ class SparkCompactions:
             return
         total = sum(s.source.size_bytes for spec in specs.values() for s in spec.segments)
         owner.begin([compaction.name], "rewrite", total, 0)
-        for row in self._rows(len(work), run):
-            if row.kind == worker.ERROR:
-                owner.fail(compaction.name, failure_from_json(json.loads(row.payload)))
+        for error in _failures(self._rows(len(work), run)):
+            owner.fail(compaction.name, error)
 
     def _find_survivors(self, compaction: LogCompaction, owner: Owner) -> tasks.Survivors:
         dirty = tasks.still_to_do(compaction, compaction.dirty)
@@ -403,12 +440,13 @@ class SparkEngine:
         runner: Runner,
         *,
         slots: int,
+        cores: int = 1,
         limits: Limits | None = None,
         watch: Watch | None = None,
         fs: FileSystem = OS,
     ) -> None:
         self._fs = fs
-        self._compactions = SparkCompactions(runner, slots=slots, limits=limits, fs=fs)
+        self._compactions = SparkCompactions(runner, slots=slots, cores=cores, limits=limits, fs=fs)
         self._watch = watch or Watch()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
@@ -511,6 +549,11 @@ def _facts(row: Row) -> list[SegmentFacts]:
 
 
 def _raise_errors(rows: Sequence[Row]) -> None:
-    for row in rows:
-        if row.kind == worker.ERROR:
-            raise failure_from_json(json.loads(row.payload))
+    for error in _failures(rows):
+        raise error
+
+
+def _failures(rows: Sequence[Row]) -> list[CordwoodError | OSError]:
+    """The errors of tasks; last those of tasks that ended because another one had failed."""
+    found = [failure_from_json(json.loads(r.payload)) for r in rows if r.kind == worker.ERROR]
+    return sorted(found, key=lambda error: isinstance(error, EngineError))

@@ -47,6 +47,10 @@ class Runner(Protocol):
     def slots(self) -> int:
         """How many tasks run at once."""
 
+    @property
+    def cores(self) -> int:
+        """How many cores a task that runs alone may use."""
+
     def run(self, count: int, task: Task) -> list[Row]:
         """The rows of `count` tasks, each of which is given its number."""
 
@@ -67,6 +71,13 @@ class RddRunner:
     def slots(self) -> int:
         """As `Runner.slots`."""
         return max(1, int(self.context.defaultParallelism))
+
+    @property
+    def cores(self) -> int:
+        """As `Runner.cores`: here all that Spark has, on a cluster those that it gives a task."""
+        if self.context.master.startswith("local"):
+            return self.slots
+        return max(1, int(self.context.getConf().get("spark.task.cpus", "1")))
 
     def run(self, count: int, task: Task) -> list[Row]:
         """As `Runner.run`."""
@@ -118,6 +129,11 @@ class DataFrameRunner:
     def slots(self) -> int:
         """As `Runner.slots`: the server does not say, and is taken for a machine like this one."""
         return os.cpu_count() or 1
+
+    @property
+    def cores(self) -> int:
+        """As `Runner.cores`."""
+        return 1
 
     def run(self, count: int, task: Task) -> list[Row]:
         """As `Runner.run`."""

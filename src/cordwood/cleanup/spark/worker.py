@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from cordwood.cleanup import tasks
+from cordwood.cleanup import tasks, whole
 from cordwood.cleanup.announcements import end_attempt
 from cordwood.cleanup.compaction_values import SegmentSource, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.spark.runner import Block, Row
-from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, merge
+from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, TableFullError, merge
+from cordwood.cleanup.whole import Lane
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import FileSystem
 
 # Facts and errors pass the merge as a shard of their own.
 ASIDE = -1
-ENTRIES, FACTS, ERROR, DEAD, COUNT = range(5)
+ENTRIES, FACTS, ERROR, DEAD, COUNT, FULL = range(6)
 # A block of entries travels as it is, and is held several times on its way.
 _BLOCK_ENTRIES_MAX = (1 << 20) // ENTRY_BYTES
 
@@ -36,27 +37,39 @@ def _failure(name: str, error: Exception) -> bytes:
     return json.dumps({"round": name} | failure_to_json(error)).encode()
 
 
-def clean_whole(task: int, plan: str, fs: FileSystem) -> Iterator[Row]:
-    """Index, probe and rewrite of some small logs, one after the other."""
+def clean_whole(
+    task: int, plan: str, cores: int, entries_max: int | None, fs: FileSystem
+) -> Iterator[Row]:
+    """Index, probe and rewrite of some logs, one after the other, each on so many cores.
+
+    A log with more keys than `entries_max` for each core is left as it is.
+    """
     for value in json.loads(plan):
         compaction = LogCompaction.from_json(value)
-        progress = _progress(compaction, "clean", fs)
+        progress = [_progress(compaction, "clean", fs, sharing=cores) for _ in range(cores)]
+        lanes = [Lane(each, each.wrote) for each in progress]
         try:
-            index = tasks.clean_whole(compaction, progress, progress.wrote, fs=fs)
+            index = whole.clean_whole(compaction, lanes, entries_max=entries_max, fs=fs)
             report = {"round": compaction.name, "index": asdict(index)}
             yield Row(task, COUNT, json.dumps(report).encode())
+        except TableFullError as error:
+            yield Row(task, FULL, _failure(compaction.name, error))
         except (CordwoodError, OSError) as error:
             yield Row(task, ERROR, _failure(compaction.name, error))
         finally:
-            progress.close()
+            for each in progress:
+                each.close()
 
 
-def _progress(compaction: LogCompaction, phase: str, fs: FileSystem) -> tasks.ProgressFile:
+def _progress(
+    compaction: LogCompaction, phase: str, fs: FileSystem, *, sharing: int = 1
+) -> tasks.ProgressFile:
+    rate = compaction.throttle_bytes
     return tasks.ProgressFile(
         compaction.directory,
         compaction.attempt,
         phase,
-        bytes_per_s=compaction.throttle_bytes,
+        bytes_per_s=None if rate is None else max(1, rate // sharing),
         fs=fs,
     )
 
@@ -67,20 +80,14 @@ def rewrite(
     """Rewrites groups, one after the other; answers with what went wrong, if anything did."""
     directory = Path(compaction.directory)
     progress = _progress(compaction, "rewrite", fs)
-    publisher = tasks.Publisher(
-        directory, compaction.attempt, progress=progress, wrote=progress.wrote, fs=fs
-    )
     try:
-        for spec in specs:
-            publisher.publish(spec)
-        publisher.close()
+        whole.publish_all(compaction, specs, Lane(progress, progress.wrote), fs=fs)
     except (CordwoodError, OSError) as error:
         yield Row(task, ERROR, _failure("", error))
         # The other tasks of the compaction wait for this one's groups: have them end.
         with suppress(OSError, CordwoodError):
             end_attempt(directory, compaction.attempt, fs=fs)
     finally:
-        publisher.end()
         progress.close()
 
 

@@ -300,7 +300,11 @@ class _Engine:
             "keys_in_memory_per_task": limits.entries_max,
         }
         engine = SparkEngine(
-            runner, slots=slots, limits=limits, watch=Watch(self._display.bytes_done)
+            runner,
+            slots=slots,
+            cores=min(slots, runner.cores),
+            limits=limits,
+            watch=Watch(self._display.bytes_done),
         )
         if not self._master.startswith("local"):
             engine.require_visible(self._log_dirs)
