@@ -107,7 +107,7 @@ def serve() -> None:
     from cordwood.cleanup.clean import clean
     from cordwood.cleanup.commit import CompactionCommitter
     from cordwood.cleanup.request import CleanRequest
-    from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch
+    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch
     from cordwood.cleanup.spark.session import default_memory_bytes, spark_runner
     from cordwood.model.clock import SystemClock
     from cordwood.surfaces.settings import SettingOptions, read_settings
@@ -127,8 +127,8 @@ def serve() -> None:
     with spark_runner(master) as runner:
         slots = runner.slots
         limits = {
-            False: Limits.within(default_memory_bytes(), slots),
-            True: Limits(whole_bytes=1, entries_max=50_000),
+            False: TaskLimits.within(default_memory_bytes(), slots),
+            True: TaskLimits(whole_bytes=1, entries_max=50_000),
         }
         watch = Watch(ended=steps.add)
         engines = {

@@ -36,6 +36,21 @@ settings.register_profile(
 )
 
 
+_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 6 << 30
+
+
+def _is_roomy(directory: Path) -> bool:
+    """Whether the temporary files of all tests fit a file system in memory."""
+    try:
+        room = os.statvfs(directory)
+        facts = dict(line.split()[:2] for line in Path("/proc/meminfo").read_text().splitlines())
+    except OSError:
+        return False
+    free = min(room.f_bavail * room.f_frsize, int(facts.get("MemAvailable:", "0")) << 10)
+    return os.access(directory, os.W_OK) and free > _ROOM_BYTES
+
+
 def _wants_nightly(config: pytest.Config) -> bool:
     expression: str = config.option.markexpr
     return re.search(r"(?<!not )\bnightly\b", expression) is not None
@@ -49,6 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.setdefault(QUICK_START_ASKED_BY, "1")
+    if _is_roomy(_MEMORY):
+        # Tests sync files all the time, and remove them: on a disk most of them wait for that.
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     chosen = "nightly" if _wants_nightly(config) else "ci"
     settings.load_profile(os.environ.get("CORDWOOD_HYPOTHESIS_PROFILE", chosen))
 
@@ -102,6 +120,15 @@ def kafka_jars() -> Path:
 def golden_a(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     """The log directories that ship with the tests; copy one before changing it."""
     return Golden.unpack(GOLDEN, tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture
+def no_gc_callbacks() -> Iterator[None]:
+    """For tests that raise a signal: its handler's error would be lost in Hypothesis's callback."""
+    callbacks = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(callbacks)
 
 
 @pytest.fixture

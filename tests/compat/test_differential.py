@@ -17,6 +17,7 @@ from support.side_by_side import same_properties
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
 SHORT, LONG = 400, 1300
+LISTENERS = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
 
 
 def compare(root: Path, seed: int, count: int) -> None:
@@ -24,7 +25,8 @@ def compare(root: Path, seed: int, count: int) -> None:
     with RealKafka(root / "kafka") as kafka:
         kafka.start_without_cleaning()
         first = Broker(kafka.port, kafka.log_dirs[0])
-        with RunningBroker(same_properties(kafka), log_dir=root / "cordwood") as running:
+        properties = {**same_properties(kafka), "listeners": LISTENERS}
+        with RunningBroker(properties, log_dir=root / "cordwood") as running:
             second = Broker(running.port, root / "cordwood")
             both = common_versions(first, second)
             script = RandomScript(seed, count, int(time.time() * 1000), both)

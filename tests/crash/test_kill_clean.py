@@ -6,10 +6,8 @@ Nothing is lost, nothing is left over, and the run after that changes nothing.
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,17 +112,9 @@ def contents(top: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where copies go; in memory where there is such a place, for fsync takes time on disks."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path_factory.mktemp("kill")
-        return
-    path = Path(tempfile.mkdtemp(prefix="cordwood-kill-", dir=memory))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where copies go."""
+    return tmp_path_factory.mktemp("kill")
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,8 @@ start changes nothing; and another clean ends where one ends that was never dist
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,18 +63,6 @@ def keyed(name: str) -> LogBuilder:
     return log
 
 
-@pytest.fixture
-def scratch(tmp_path: Path) -> Iterator[Path]:
-    """Where copies go; in memory where there is such a place, for fsync takes time on disks."""
-    memory = Path("/dev/shm")
-    top = memory if os.access(memory, os.W_OK) else tmp_path
-    path = Path(tempfile.mkdtemp(prefix="cordwood-open-", dir=top))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
-
-
 def broker(root: Path) -> StoredLogs:
     stored = StoredLogs(root, clock=ManualClock(NOW_MS))
     stored.configs = dict(CONFIGS)
@@ -112,14 +98,14 @@ def cleanings() -> Iterator[KillableCleanings]:
 
 @pytest.mark.parametrize("side", [OWNER, TASK])
 def test_a_broker_that_starts_after_a_killed_clean_serves_the_same_values(
-    scratch: Path, cleanings: KillableCleanings, side: str
+    tmp_path: Path, cleanings: KillableCleanings, side: str
 ) -> None:
-    before = write_log_dir(scratch / "before", [keyed("compact-0"), keyed("both-0")])
-    cleanings.load(shutil.copytree(before, scratch / "loaded"), CONFIGS, now_ms=NOW_MS)
+    before = write_log_dir(tmp_path / "before", [keyed("compact-0"), keyed("both-0")])
+    cleanings.load(shutil.copytree(before, tmp_path / "loaded"), CONFIGS, now_ms=NOW_MS)
     steps = cleanings.clean(
-        shutil.copytree(before, scratch / "undisturbed"), CONFIGS, now_ms=NOW_MS
+        shutil.copytree(before, tmp_path / "undisturbed"), CONFIGS, now_ms=NOW_MS
     ).steps[side]
-    undisturbed = broker(shutil.copytree(before, scratch / "looked at"))
+    undisturbed = broker(shutil.copytree(before, tmp_path / "looked at"))
     undisturbed.start()
     expected, known = seen(undisturbed), producers(undisturbed)
     ends = {str(log.topic_partition): log.log_end_offset for log in undisturbed.manager.logs()}
@@ -129,7 +115,7 @@ def test_a_broker_that_starts_after_a_killed_clean_serves_the_same_values(
     journals = 0
     for step in rng.sample(range(1, steps + 1), 12):
         for clean in (True, False):
-            root = shutil.copytree(before, scratch / "work")
+            root = shutil.copytree(before, tmp_path / "work")
             ended = cleanings.clean(root, CONFIGS, now_ms=NOW_MS, side=side, kill_at=step)
             assert ended.killed, step
             journals += sum(1 for _ in root.glob(f"*/{JOURNAL_NAME}"))

@@ -587,13 +587,17 @@ def _no_transaction(world: World) -> Step:
 def _markers(world: World) -> Step:
     rng = world.rng
 
+    def topics() -> list[dict[str, Any]]:
+        """Of different names: Kafka never answers for a partition that is named twice."""
+        names = {own(world.name()): None for _ in range(rng.choice((1, 1, 2)))}
+        return [{"name": name, "partition_indexes": [world.partition(name)]} for name in names]
+
     def marker() -> dict[str, Any]:
-        name = own(world.name())
         return {
             "producer_id": rng.choice((ProducerId("p2"), 5)),
             "producer_epoch": rng.choices((0, 1, -1), (6, 1, 1))[0],
             "transaction_result": world.maybe(0.5),
-            "topics": [{"name": name, "partition_indexes": [world.partition(name)]}],
+            "topics": topics(),
             "coordinator_epoch": rng.choice((0, 0, 1)),
         }
 

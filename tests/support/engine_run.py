@@ -85,14 +85,14 @@ def run_jobs(master: str, jobs: Sequence[Job]) -> list[Outcome]:
 
 
 def _run(runner: Any, job: Job) -> Outcome:
-    from cordwood.cleanup.spark.job import Limits, SparkEngine  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits  # noqa: PLC0415  # seconds to import
 
     configs = {topic: config_of(fields) for topic, fields in job.configs.items()}
 
     def resolve(topic: str) -> Resolved | None:
         return Resolved(config=configs[topic], origin={}) if topic in configs else None
 
-    limits = Limits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
+    limits = TaskLimits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
     slots = runner.slots
     engine = SparkEngine(runner, slots=slots, cores=job.cores, limits=limits)
     engine.require_visible([Path(job.log_dir)])

@@ -152,13 +152,13 @@ class _Run:
 
 def main() -> None:
     """The process that `run_online` starts."""
-    from cordwood.cleanup.spark.job import Limits, SparkEngine  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits  # noqa: PLC0415  # seconds to import
     from cordwood.cleanup.spark.session import spark_runner  # noqa: PLC0415
 
     master = sys.argv[1]
     job = OnlineJob(**json.load(sys.stdin))
     with spark_runner(master) as runner:
-        limits = Limits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
+        limits = TaskLimits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
         engine = SparkEngine(runner, slots=runner.slots, limits=limits)
         outcome = _Run(job).go(engine)
     print(json.dumps(asdict(outcome)))  # noqa: T201  # the answer

@@ -16,7 +16,12 @@ from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import Cleanable
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
-from cordwood.cleanup.log_compaction import Limits, LogCompaction, limited, prepare_compaction
+from cordwood.cleanup.log_compaction import (
+    AttemptLimits,
+    LogCompaction,
+    limited,
+    prepare_compaction,
+)
 from cordwood.cleanup.log_view import RetainedLog
 from cordwood.cleanup.request import Engine
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
@@ -65,7 +70,7 @@ class LogOwner(RetentionOwner, Protocol):
     def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
         """Reports a plan."""
 
-    def limits(self) -> Limits:
+    def limits(self) -> AttemptLimits:
         """The limits of this attempt."""
 
     def committer(

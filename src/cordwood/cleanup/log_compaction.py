@@ -111,7 +111,7 @@ class LogCompaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AttemptLimits:
     """The limits of one attempt at a compaction.
 
     `seed` is that of the hashes of keys: who writes keys must not know it. `attempt` is in the
@@ -128,7 +128,7 @@ class Limits:
     verify: bool = False
 
 
-def limited(compaction: LogCompaction, limits: Limits) -> LogCompaction:
+def limited(compaction: LogCompaction, limits: AttemptLimits) -> LogCompaction:
     """A compaction, within the limits of one attempt; an interrupted one keeps its seed."""
     is_tight = limits.free_bytes < _ROOMY * compaction.segment_bytes
     return replace(

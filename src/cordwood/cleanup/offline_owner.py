@@ -16,7 +16,7 @@ from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.log_compaction import Limits, LogCompaction
+from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
@@ -278,9 +278,9 @@ class OfflineOwner:
         """As `LogOwner.note_compaction`."""
         self.note_plan(None, cleanable, plan)
 
-    def limits(self) -> Limits:
+    def limits(self) -> AttemptLimits:
         """As `LogOwner.limits`."""
-        return Limits(
+        return AttemptLimits(
             seed=secrets.randbits(127),
             attempt=secrets.token_hex(4),
             free_bytes=OS.free_bytes(self._place.path),

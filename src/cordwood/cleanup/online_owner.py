@@ -15,7 +15,7 @@ from cordwood.cleanup.capture import Captured, capture
 from cordwood.cleanup.cleanable import Cleanable
 from cordwood.cleanup.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.log_compaction import Limits, LogCompaction
+from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.online_placement import OnlinePlacement
 from cordwood.cleanup.retention import LOG_START, TIME, Expired, RetentionPlan
 from cordwood.model.errors import NoSpaceError
@@ -122,10 +122,10 @@ class OnlineOwner(RetainedOnline):
     def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
         """As `LogOwner.note_compaction`: what is logged names the segments, too."""
 
-    def limits(self) -> Limits:
+    def limits(self) -> AttemptLimits:
         """As `LogOwner.limits`."""
         context = self._log.context
-        return Limits(
+        return AttemptLimits(
             seed=int(context.rng.unique_id(), 16) >> 1,
             attempt=context.rng.unique_id()[:8],
             free_bytes=context.fs.free_bytes(self._log.directory),

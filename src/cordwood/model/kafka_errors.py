@@ -224,6 +224,12 @@ class InvalidFetchSessionEpochError(KafkaError):
     code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+class InvalidRegularExpressionError(KafkaError):
+    """A regular expression that RE2 does not take."""
+
+    code = ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
 class InvalidRequestError(KafkaError):
     """A request whose fields contradict each other."""
 

@@ -64,6 +64,9 @@ _REPEATED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Fields of the answer that say what it is about, by those of the request."""
 
+_REPEATED_IN: Final[Mapping[str, tuple[str, ...]]] = {"markers": ("producer_id",)}
+"""Further such fields of the entries of one array. Elsewhere a producer ID is a result."""
+
 _INVALID: Final[Mapping[str, int]] = {
     "base_offset": -1,
     "committed_offset": -1,
@@ -114,9 +117,12 @@ def _is_entries(field: Field) -> bool:
 
 
 @cache
-def _answer(fields: tuple[Field, ...], version: int, *, repeats_all: bool = False) -> Answer:
+def _answer(
+    fields: tuple[Field, ...], version: int, *, of: str = "", repeats_all: bool = False
+) -> Answer:
     """Makes one entry of an answer from the entry of the request, and the error's fields.
 
+    `of`: the array whose entry it is.
     `repeats_all`: an entry that has the error has its arrays, too.
     """
     names = {field.attribute for field in fields}
@@ -128,6 +134,7 @@ def _answer(fields: tuple[Field, ...], version: int, *, repeats_all: bool = Fals
         and (repeats_all or "error_code" not in names or field.attribute == "entity")
     ]
     repeated = {name: asked for name, asked in _REPEATED.items() if name in names}
+    repeated |= {name: (name,) for name in _REPEATED_IN.get(of, ())}
     invalid = {name: value for name, value in _INVALID.items() if name in names}
 
     def answer(asked: Any, error: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +155,7 @@ def _answer(fields: tuple[Field, ...], version: int, *, repeats_all: bool = Fals
 def _elements(
     field: Field, version: int, asked: Any, error: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    inner = _answer(fields_of(field.fields, version), version)
+    inner = _answer(fields_of(field.fields, version), version, of=field.attribute)
     scalar = _SCALARS.get(field.attribute)
     return [
         {**inner(None, error), scalar: item}

@@ -59,7 +59,7 @@ class Slices:
         """
         work = _Work(self, run, self._loop.create_future())
         if self._is_closed:
-            work.done.set_exception(UnansweredRequestError("the broker is shutting down"))
+            _fail(work.done, UnansweredRequestError("the broker is shutting down"))
             return work.done
         self._unfinished.add(work)
         self._pool.submit(work.main)
@@ -136,7 +136,7 @@ class _Work:
         if self.done.cancelled():
             return
         if self._error is not None:
-            self.done.set_exception(self._error)
+            _fail(self.done, self._error)
         else:
             self.done.set_result(self._value)
 
@@ -180,3 +180,9 @@ class _Work:
         self.wants_more = False
         self._ends_at_s = self._clock() + self._slice_s
         self._cpu_begun_s = thread_cpu_s()
+
+
+def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
+    """Completes a future with an error that asyncio does not report if the client has gone."""
+    done.set_exception(error)
+    done.exception()

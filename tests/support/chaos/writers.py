@@ -99,6 +99,17 @@ class Writer:
             self._ledger.fatal_errors.append(f"writer {self.number}: {error.str()}")
 
     def _send(self, producer: Producer) -> None:
+        """A record to each topic; a fatal error that came since the last poll is raised here."""
+        try:
+            self._produce(producer)
+        except KafkaException as raised:
+            self._on_error(raised.args[0])
+            if not self._is_fatal:
+                raise
+        finally:
+            self.sent += 1
+
+    def _produce(self, producer: Producer) -> None:
         for topic, tombstones in self._topics.items():
             stamp = Stamp(self.number, self.sent)
             record = payload(*stamp, tombstones=tombstones)
@@ -110,7 +121,6 @@ class Writer:
             producer.produce(
                 topic, key=record.key, value=record.value, headers=headers, on_delivery=delivered
             )
-        self.sent += 1
 
     def _delivered(self, error: KafkaError | None, message: Message, stamp: Stamp) -> None:
         topic, partition = message.topic(), message.partition()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.spark.job import Limits
+from cordwood.cleanup.spark.job import TaskLimits
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -110,7 +110,7 @@ def test_batch_takes_no_more_memory_than_it_may_or_is_refused(tmp_path: Path, co
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_table_and_batch_of_a_task_fit_its_share_of_the_memory(gibibytes: int, slots: int) -> None:
     share = (gibibytes << 30) // (slots + 1) - 220 * MIB
-    limits = Limits.within(gibibytes << 30, slots)
+    limits = TaskLimits.within(gibibytes << 30, slots)
     assert limits.batch_bytes_max is not None
     if share > 64 * MIB:
         assert 2 * limits.batch_bytes_max <= max(share, 32 * MIB)

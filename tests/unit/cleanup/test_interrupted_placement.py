@@ -23,6 +23,8 @@ from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
+pytestmark = pytest.mark.usefixtures("no_gc_callbacks")
+
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_index_bytes=24)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from cordwood.model.held_signals import STOP_SIGNALS, held_signals
 
+pytestmark = pytest.mark.usefixtures("no_gc_callbacks")
+
 
 class _Stopped(BaseException):  # as KeyboardInterrupt
     pass

@@ -5,11 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
@@ -27,18 +24,6 @@ INDEX_BYTES_MAX = 20_000
 # The lock of the directory, and a file that is open for a moment.
 OTHERS = 3
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=60)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """Where logs go; in memory where there is such a place, for fsync takes time on disks."""
-    memory = Path("/dev/shm")
-    path = memory / f"cordwood-many-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path
-    path.mkdir(exist_ok=True)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
 
 
 def fill(root: Path, count: int) -> None:
@@ -82,12 +67,12 @@ def opened(root: Path) -> LogManager:
 
 
 def test_loading_reading_appending_and_flushing_a_thousand_logs_takes_few_descriptors(
-    root: Path,
+    tmp_path: Path,
 ) -> None:
-    fill(root, PARTITIONS)
+    fill(tmp_path, PARTITIONS)
     before = descriptors()
     most = before + FILES_MAX + OTHERS
-    manager = opened(root)
+    manager = opened(tmp_path)
     logs = manager.logs()
     assert len(logs) == PARTITIONS
     assert descriptors() <= before + OTHERS, "what is idle holds none"
@@ -111,34 +96,34 @@ def test_loading_reading_appending_and_flushing_a_thousand_logs_takes_few_descri
     assert descriptors() <= most
     manager.shutdown()
     assert descriptors() <= before
-    again = opened(root)
+    again = opened(tmp_path)
     ends = [log.log_end_offset for log in logs]
     assert [again.require(log.topic_partition).log_end_offset for log in logs] == ends
     again.shutdown()
 
 
-def test_recovering_many_logs_takes_few_descriptors(root: Path) -> None:
-    fill(root, 300)
-    (root / ".kafka_cleanshutdown").unlink()
-    (root / "recovery-point-offset-checkpoint").unlink()
+def test_recovering_many_logs_takes_few_descriptors(tmp_path: Path) -> None:
+    fill(tmp_path, 300)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
     before = descriptors()
-    manager = opened(root)
+    manager = opened(tmp_path)
     assert descriptors() <= before + FILES_MAX + OTHERS
     assert {log.log_end_offset for log in manager.logs()} == {RECORDS}
     manager.shutdown()
     assert descriptors() <= before
 
 
-def test_a_range_that_is_held_keeps_its_file_open_and_nothing_else(root: Path) -> None:
-    fill(root, 250)
-    before, held_before = descriptors(), files_below(root)
-    manager = opened(root)
+def test_a_range_that_is_held_keeps_its_file_open_and_nothing_else(tmp_path: Path) -> None:
+    fill(tmp_path, 250)
+    before, held_before = descriptors(), files_below(tmp_path)
+    manager = opened(tmp_path)
     held = [
         manager.require(TopicPartition("t", n)).read(0, 400, isolation=Isolation.LOG_END)
         for n in range(200)
     ]
     assert manager.context.resources.files_open <= FILES_MAX
-    assert files_below(root) >= held_before + 200
+    assert files_below(tmp_path) >= held_before + 200
     expected = held[0].read()
     for n in range(200):
         manager.delete(TopicPartition("t", n))

@@ -24,7 +24,11 @@ from cordwood.broker.configs.effective import (
     usable,
 )
 from cordwood.broker.configs.keys import Dynamic, Keys, broker_keys, dynamic_keys, topic_keys
-from cordwood.broker.configs.listeners import listeners_of, require_same_listeners
+from cordwood.broker.configs.listeners import (
+    listeners_of,
+    require_controller_listener,
+    require_same_listeners,
+)
 from cordwood.broker.configs.resource_checks import (
     require_client_metrics,
     require_group,
@@ -263,6 +267,7 @@ def require_dynamic(configs: EffectiveConfigs, texts: Texts, *, for_all: bool) -
     values = BrokerValues(parse_texts(wanted, broker_keys()))
     listeners = listeners_of(values, wanted)
     require_sound(values)
+    require_controller_listener(configs.settings.controller_listeners, listeners, values)
     now = configs.effective_texts(dynamic=configs.dynamic, dynamic_default=configs.dynamic_default)
     names = changed(now, wanted)
     try:

@@ -60,6 +60,24 @@ def listeners_of(
     return found
 
 
+def require_controller_listener(
+    old: Iterable[Listener], new: Iterable[Listener], values: BrokerValues
+) -> None:
+    """Checks that a controller with a listener, `old`, keeps one.
+
+    Kafka requires the listener of every controller; here one may serve its own broker alone.
+
+    Raises:
+        ConfigError: none of `new` is the controller's.
+    """
+    names = {name.upper() for name in values.strings("controller.listener.names")}
+    if any(old) and names.isdisjoint(each.name for each in new):
+        raise ConfigError(
+            "requirement failed: controller.listener.names must contain at least one value "
+            "appearing in the 'listeners' configuration when running the KRaft controller role"
+        )
+
+
 def require_same_listeners(old: Iterable[Listener], new: Iterable[Listener]) -> None:
     """Checks that a running broker can go from `old` to `new`; addresses are not looked at.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.regular_expressions import compile_regular_expression
 from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from cordwood.protocol.apis.list_transactions import ListTransactionsRequest
@@ -31,7 +32,13 @@ _STATES = frozenset(
 
 
 def list_all(_context: RequestContext, request: ListTransactionsRequest) -> Response:
-    """Lists nothing, and says which states it does not know."""
+    """Lists nothing, and says which states it does not know.
+
+    Raises:
+        InvalidRegularExpressionError: the pattern is not in RE2's syntax.
+    """
+    if request.transactional_id_pattern:
+        compile_regular_expression(request.transactional_id_pattern)
     unknown = [state for state in request.state_filters if state not in _STATES]
     return {"unknown_state_filters": unknown}
 

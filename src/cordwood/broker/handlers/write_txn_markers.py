@@ -10,6 +10,7 @@ Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-664.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 from cordwood.broker.authorizer import Operation
@@ -29,32 +30,58 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response
     """Writes a marker to each partition; answers when all are committed.
 
     A partition is answered once, even if it is named twice.
+
+    Raises:
+        UnknownServerError: a marker cannot be built. Those before it are written.
     """
     if not context.authorize_cluster(Operation.ALTER):
         context.require_cluster(Operation.CLUSTER_ACTION)
     uncommitted: list[Uncommitted] = []
     fields: Fields = {
-        "markers": [
-            {
-                "producer_id": marker.producer_id,
-                "topics": [
-                    {
-                        "name": topic.name,
-                        "partitions": [
-                            _write(context, marker, topic.name, index, uncommitted)
-                            for index in dict.fromkeys(topic.partition_indexes)
-                        ],
-                    }
-                    for topic in marker.topics
-                ],
-            }
-            for marker in request.markers
-        ]
+        "markers": [_write_all(context, marker, uncommitted) for marker in request.markers]
     }
     if not uncommitted:
         return fields
     timeout_ms = context.broker.settings.integer("request.timeout.ms")
     return when_committed(context, fields, uncommitted, timeout_ms)
+
+
+def _write_all(
+    context: RequestContext, marker: WritableTxnMarker, uncommitted: list[Uncommitted]
+) -> Fields:
+    """The answer for a marker; partitions whose marker is not committed join `uncommitted`."""
+    if marker.producer_epoch < 0 and _is_built(context, marker):
+        raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
+    asked: dict[str, dict[int, None]] = {}
+    for topic in marker.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return {
+        "producer_id": marker.producer_id,
+        "topics": [
+            {
+                "name": name,
+                "partitions": [
+                    _write(context, marker, name, index, uncommitted) for index in indexes
+                ],
+            }
+            for name, indexes in asked.items()
+        ],
+    }
+
+
+def _is_built(context: RequestContext, marker: WritableTxnMarker) -> bool:
+    """Whether there is a partition for which the broker itself builds the marker's batch.
+
+    The group coordinator builds that of a partition of __consumer_offsets.
+    """
+    for topic in marker.topics:
+        if topic.name == GROUP_METADATA_TOPIC:
+            continue
+        for index in topic.partition_indexes:
+            with suppress(KafkaError):
+                context.broker.replicas.partition(topic.name, index)
+                return True
+    return False
 
 
 def _write(
@@ -96,9 +123,9 @@ def _append(context: RequestContext, marker: WritableTxnMarker, topic: str, inde
     Raises:
         KafkaError: it cannot be appended.
     """
-    if marker.producer_epoch < 0:
-        raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
     context.broker.replicas.partition(topic, index)
+    if marker.producer_epoch < 0:  # the group coordinator cannot build the marker's batch
+        raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
     if topic == GROUP_METADATA_TOPIC:
         context.broker.groups.require_loaded(index)
     commit = marker.transaction_result

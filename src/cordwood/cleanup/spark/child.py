@@ -123,7 +123,7 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
     with starting_runner(
         f"local[{cores}]", jvm_heap=orders["heap"], leads_session=True, locks=[lock]
     ) as started:
-        from cordwood.cleanup.spark.job import Limits, SparkCompactions  # noqa: PLC0415
+        from cordwood.cleanup.spark.job import SparkCompactions, TaskLimits  # noqa: PLC0415
         from cordwood.cleanup.spark.runner import RddRunner  # noqa: PLC0415
 
         runner = started()
@@ -134,7 +134,7 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
         line.say(of="ready", machine=machine.pid)
         while (message := line.hear()) is not None and message["do"] == "run":
             # Each compaction has a slot of Spark's to itself, and so the whole table of keys.
-            limits = Limits.of_tables(message["table_bytes"])
+            limits = TaskLimits.of_tables(message["table_bytes"])
             spark = SparkCompactions(runner, slots=1, limits=limits, fs=fs)
             work = (line, spark, message, fs)
             threading.Thread(target=_execute, args=work, daemon=True).start()

@@ -57,7 +57,7 @@ _SLACK_ENTRIES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TaskLimits:
     """The limits of the memory of tasks.
 
     `entries_max` is how many keys a task holds; `whole_bytes` the size up to which a log is done by
@@ -70,7 +70,7 @@ class Limits:
     batch_bytes_max: int | None = None
 
     @classmethod
-    def within(cls, memory_bytes: int, slots: int) -> Limits:
+    def within(cls, memory_bytes: int, slots: int) -> TaskLimits:
         """Limits for which the driver and `slots` workers together stay within `memory_bytes`."""
         each = memory_bytes // (slots + 1) - _PROCESS_BYTES
         wanted = max(_ENTRIES_FLOOR, min(_ENTRIES_CEILING, each // _BYTES_A_KEY))
@@ -83,7 +83,7 @@ class Limits:
         return cls(entries_max=(1 << doublings) - _SLACK_ENTRIES, batch_bytes_max=batch_bytes_max)
 
     @classmethod
-    def of_tables(cls, table_bytes: int) -> Limits:
+    def of_tables(cls, table_bytes: int) -> TaskLimits:
         """Limits for which the table of keys of a task takes at most `table_bytes`.
 
         It is filled to a half at most, less what a batch may bring, and at least 4,096 keys.
@@ -121,7 +121,7 @@ class SparkCompactions:
         *,
         slots: int,
         cores: int = 1,
-        limits: Limits | None = None,
+        limits: TaskLimits | None = None,
         fs: FileSystem = OS,
     ) -> None:
         """Prepares.
@@ -137,7 +137,7 @@ class SparkCompactions:
         self._runner = runner
         self._slots = slots
         self._cores = cores
-        self._limits = limits or Limits()
+        self._limits = limits or TaskLimits()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
         """Checks that workers see these directories as this process does.
@@ -441,7 +441,7 @@ class SparkEngine:
         *,
         slots: int,
         cores: int = 1,
-        limits: Limits | None = None,
+        limits: TaskLimits | None = None,
         watch: Watch | None = None,
         fs: FileSystem = OS,
     ) -> None:

@@ -284,14 +284,14 @@ class _Engine:
 
     def _started(self) -> Engine:
         """The engine, when Spark has started."""
-        from cordwood.cleanup.spark.job import Limits, SparkEngine, Watch  # noqa: PLC0415
+        from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415
         from cordwood.cleanup.spark.machine import JVM_HEAP  # noqa: PLC0415
 
         assert self._runner is not None, "it is required before it is used"
         self._display.say("starting Spark")
         runner = self._runner()
         slots = runner.slots
-        limits = Limits.within(self._memory_bytes, slots)
+        limits = TaskLimits.within(self._memory_bytes, slots)
         self.facts = {
             "master": self._master,
             "slots": slots,

@@ -32,7 +32,7 @@ from cordwood import __version__
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import NotCompactedError
 from cordwood.surfaces.http.identity import BrokerIdentity
-from cordwood.surfaces.http.server import Answer, HttpServer, Limits, Refusal, Request
+from cordwood.surfaces.http.server import Answer, HttpServer, Refusal, Request, RequestLimits
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import Snapshot, take
 
@@ -59,7 +59,7 @@ class HttpEndpoint:
     """Serves from its creation until `close`."""
 
     def __init__(
-        self, node: Node, port: int, host: str = "127.0.0.1", *, limits: Limits | None = None
+        self, node: Node, port: int, host: str = "127.0.0.1", *, limits: RequestLimits | None = None
     ) -> None:
         """Listens; where the port is taken, at another, since a broker runs without metrics too.
 

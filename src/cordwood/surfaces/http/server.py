@@ -64,7 +64,7 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RequestLimits:
     """Limits of requests: total seconds, bytes, and concurrent requests."""
 
     receive_s: float = 10.0
@@ -83,7 +83,7 @@ class HttpServer:
         sock: socket.socket,
         answer: Callable[[Request], Answer],
         *,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
     ) -> None:
         """Listens.
 
@@ -92,7 +92,7 @@ class HttpServer:
             answer: is called in a thread of its own, and may raise a Refusal.
             limits: bounds of requests.
         """
-        self._limits = limits or Limits()
+        self._limits = limits or RequestLimits()
         self._answer = answer
         # Connections whose client has to send or to take something, the oldest first.
         self._slow: dict[asyncio.StreamWriter, None] = {}

@@ -53,3 +53,20 @@ def test_a_topic_with_wrong_settings_is_not_made(
     with RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker, client_of(broker) as client:
         assert client.create("t", settings)["error"] == 40
         assert client.describe((TOPIC, "t"))[0]["error"] == 3
+
+
+def test_a_controller_that_listens_goes_on_to_do_so(tmp_path: Path) -> None:
+    both = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"}
+    change = [Change("listeners", "PLAINTEXT://127.0.0.1:0")]
+    with (
+        RunningBroker(both, log_dir=tmp_path, engine=NoEngine) as broker,
+        client_of(broker) as client,
+    ):
+        (answer,) = client.alter((BROKER, "1", change))
+        assert answer["error"] == 42
+        assert answer["message"] == (
+            "requirement failed: controller.listener.names must contain at least one value "
+            "appearing in the 'listeners' configuration when running the KRaft controller role"
+        )
+        same = [Change("listeners", both["listeners"])]
+        assert client.alter((BROKER, "1", same))[0]["error"] == 0

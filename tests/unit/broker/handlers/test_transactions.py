@@ -118,6 +118,17 @@ def test_features_that_are_not_served_are_neither_advertised_nor_finalized(wire:
     assert finalized == supported
 
 
+def test_a_pattern_that_is_no_regular_expression_is_refused(wire: Wire) -> None:
+    asked: dict[str, Any] = {"state_filters": ["bogus"], "transactional_id_pattern": "("}
+    answer = wire.ask("list_transactions", 2, asked)
+    assert answer["error_code"] == "invalid_regular_expression"
+    assert answer["unknown_state_filters"] == []
+    for pattern in (None, "", "x.*"):
+        answer = wire.ask("list_transactions", 2, {**asked, "transactional_id_pattern": pattern})
+        assert answer["error_code"] == "none"
+        assert answer["unknown_state_filters"] == ["bogus"]
+
+
 def test_a_marker_ends_a_transaction_that_was_left_open(running: RunningBroker) -> None:
     with WireClient(running.port) as wire:
         wire.create("aborted", retention_ms=-1)
@@ -142,10 +153,29 @@ def test_a_marker_of_an_older_epoch_is_refused(running: RunningBroker) -> None:
         open_transaction(running, "fenced", b"one")
         for epoch, error in ((2, "invalid_producer_epoch"), (-1, "unknown_server_error")):
             assert write_marker(wire, ("fenced", 0), producer_epoch=epoch) == [error]
+            missing = write_marker(wire, ("missing", 0), producer_epoch=epoch)
+            assert missing == ["unknown_topic_or_partition"]
+        both = write_marker(wire, ("fenced", 0), ("missing", 0), producer_epoch=-1)
+        assert both == ["unknown_server_error"] * 2
+        offsets = ("__consumer_offsets", 0)
+        asked: dict[str, Any] = {**MARKER, "producer_epoch": -1, "transaction_result": False}
+        asked["topics"] = [{"name": "fenced", "partition_indexes": [0]}]
+        answer = wire.ask("write_txn_markers", 1, {"markers": [asked]})
+        assert [each["producer_id"] for each in answer["markers"]] == [MARKER["producer_id"]]
+        both = write_marker(wire, offsets, ("missing", 0), producer_epoch=-1)
+        assert both == ["unknown_topic_or_partition"] * 2
         assert stable(wire, "fenced") == (0, 1)
         assert write_marker(wire, ("fenced", 0)) == ["none"]
         fenced = write_marker(wire, ("fenced", 0), coordinator_epoch=4)
         assert fenced == ["transaction_coordinator_fenced"]
+
+
+def test_a_partition_that_is_named_twice_has_one_marker(running: RunningBroker) -> None:
+    with WireClient(running.port) as wire:
+        wire.create("twice", retention_ms=-1)
+        open_transaction(running, "twice", b"one")
+        assert write_marker(wire, ("twice", 0), ("twice", 0), commit=True) == ["none"]
+        assert stable(wire, "twice") == (2, 2)
 
 
 def test_open_transactions_are_named_at_start(

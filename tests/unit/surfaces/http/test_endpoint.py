@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.model.clock import SystemClock
 from cordwood.surfaces.http import endpoint as endpoint_module
 from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint
-from cordwood.surfaces.http.server import Answer, HttpServer, Limits
+from cordwood.surfaces.http.server import Answer, HttpServer, RequestLimits
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import ManagedInProcessEngine
 from support.kafka import poll_until
@@ -167,7 +167,7 @@ def received(sock: socket.socket) -> bytes:
 
 
 def test_slow_clients_do_not_keep_others_out(broker: RunningBroker) -> None:
-    limits = Limits(connections=20)
+    limits = RequestLimits(connections=20)
     with probed(broker, limits=limits) as probe:
         slow = [socket.create_connection(("127.0.0.1", probe.endpoint.port)) for _ in range(20)]
         for each in slow:
@@ -182,7 +182,7 @@ def test_slow_clients_do_not_keep_others_out(broker: RunningBroker) -> None:
 
 def test_a_request_has_a_time_in_total_however_often_a_byte_comes(broker: RunningBroker) -> None:
     with (
-        probed(broker, limits=Limits(receive_s=0.3)) as probe,
+        probed(broker, limits=RequestLimits(receive_s=0.3)) as probe,
         socket.create_connection(("127.0.0.1", probe.endpoint.port)) as slow,
     ):
         slow.settimeout(0.01)
@@ -206,7 +206,7 @@ def test_a_request_has_a_time_in_total_however_often_a_byte_comes(broker: Runnin
 def test_an_answer_that_is_not_taken_is_given_up(broker: RunningBroker) -> None:
     sock = socket.create_server(("127.0.0.1", 0))
     large = Answer(bytes(64 << 20), "text/plain")
-    server = HttpServer(sock, lambda _: large, limits=Limits(send_s=0.2))
+    server = HttpServer(sock, lambda _: large, limits=RequestLimits(send_s=0.2))
     with socket.create_connection(sock.getsockname()[:2]) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert slow.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
