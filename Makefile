@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # order that tests/conftest.py gives them, not that of how many tests are in each.
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 10
 
-.PHONY: bench-stalls help setup lock run test compat nightly lint format bench bench-log bench-broker
+.PHONY: bench-stalls help setup lock run test compat nightly lint format bench bench-cold bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -30,6 +30,8 @@ format: setup  ## let ruff mend what it can
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 bench: setup   ## compare with Kafka's own cleaner
 	@$(BIN)/python benchmarks/bench_clean.py
+bench-cold: setup  ## time single commands from a shell beside a Kafka that is started for it
+	@$(BIN)/python benchmarks/bench_cold.py
 bench-log: setup  ## compare the log with plain files, and with Kafka's start
 	@$(BIN)/python benchmarks/bench_log.py
 bench-broker: setup  ## compare the broker with Kafka, by Kafka's own performance tools

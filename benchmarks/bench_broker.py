@@ -27,7 +27,6 @@ from broker_sides import Side, both_sides, memory_bytes, ours_alone, start_secon
 from log_rows import HEADING, Row
 from support.kafka import kafka_tool
 
-RESULTS = Path(__file__).resolve().parent / "results"
 LOAD = Path(__file__).with_name("broker_load.py")
 
 _PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
@@ -391,8 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = _QUICK if options.quick else Sizes()
     given = {"turns": options.turns, "load_s": options.load_seconds}
     sizes = replace(sizes, **{name: value for name, value in given.items() if value is not None})
-    target = options.json or RESULTS / f"broker-{time.strftime('%Y%m%dT%H%M%S')}.json"
-    target.parent.mkdir(exist_ok=True)
+    target = options.json or measure.results_file("broker-")
     rows: list[Row] = []
     print(HEADING)
     with tempfile.TemporaryDirectory(prefix="bench-broker-", dir=options.work_dir) as directory:

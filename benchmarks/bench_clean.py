@@ -25,18 +25,14 @@ from statistics import median
 from typing import Any
 
 import measure
-from cordwood.cleanup.scan import SegmentReader
+from contents import contents_of, require_agreement
 from cordwood.format.file_names import LOG_SUFFIX
-from cordwood.format.native import batches as rows_of
 from floor import Floor, floor_of
 from kafka_side import KafkaRun, run_kafka
 from loggen import TOPIC, Shape, generate, generate_topics
 from our_side import WarmSession, run_cold
-from phases import sources_of
 from support.compare import compare_log_dirs
-from support.kafka import read_checkpoint
 
-RESULTS = Path(__file__).resolve().parent / "results"
 CODECS = ("none", "lz4", "zstd")
 SHAPES = {
     shape.name: shape
@@ -219,7 +215,7 @@ class Bench:
             warm=warm,
             watch=watch,
         )
-        detail = asdict(run) | _contents(copy)
+        detail = asdict(run) | contents_of(copy)
         shutil.rmtree(root)
         shutil.rmtree(copy)
         return Run(
@@ -243,7 +239,7 @@ class Bench:
             "steps": answer["steps"],
             "counts": answer["step_counts"],
             "records_before": sum(p["records_before"] for p in answer["partitions"]),
-            **_contents(copy),
+            **contents_of(copy),
         }
         shutil.rmtree(copy)
         return Run(
@@ -291,7 +287,7 @@ class Bench:
         kafka_peaks, our_peaks = measure.Peaks(), measure.Peaks()
         first = self.kafka(source, shape, warm=False, peaks=kafka_peaks)
         ours = self.ours(source, peaks=our_peaks)
-        require_agreement(first, ours)
+        require_agreement(first.detail, ours.detail)
         result.kafka_cold = first.seconds
         result.records_after = ours.detail["records"]
         result.kafka_peak_bytes = kafka_peaks.together
@@ -300,7 +296,7 @@ class Bench:
         while sum(result.counted) < self.repetitions and len(result.counted) < 2 * self.repetitions:
             result.kafka.append(self.kafka(source, shape, warm=True, peaks=None))
             result.ours.append(self.ours(source))
-            require_agreement(result.kafka[-1], result.ours[-1])
+            require_agreement(result.kafka[-1].detail, result.ours[-1].detail)
             pair = result.kafka[-1], result.ours[-1]
             result.counted.append(all(run.others_cores <= self.others_max for run in pair))
             said = ", ".join(
@@ -313,35 +309,6 @@ class Bench:
             result.phases = self.phases(source)
         shutil.rmtree(source)
         return result
-
-
-def _contents(log_dir: Path) -> dict[str, Any]:
-    """Records and bytes of the topic's segments, their names, and the cleaner's checkpoint."""
-    records = size = 0
-    names = []
-    for partition in sorted(log_dir.glob(f"{TOPIC}-*")):
-        for source in sources_of(partition):
-            names.append(f"{partition.name}/{source.base_offset}")
-            size += source.size_bytes
-            for block in SegmentReader().blocks(source):
-                records += int(block.table[:, rows_of.COUNT].sum())
-    checkpoints = {
-        name: offset
-        for name, offset in read_checkpoint(log_dir / "cleaner-offset-checkpoint").items()
-        if name.startswith(f"{TOPIC}-")
-    }
-    return {"records": records, "bytes": size, "segments": names, "checkpoints": checkpoints}
-
-
-def require_agreement(kafka: Run, ours: Run) -> None:
-    """Checks that both sides left as many records in the same segments.
-
-    Raises:
-        AssertionError: they did not.
-    """
-    for what in ("records", "segments", "checkpoints"):
-        theirs, mine = kafka.detail[what], ours.detail[what]
-        assert theirs == mine, f"{what}: Kafka {theirs}, ours {mine}"
 
 
 def compare_small(work: Path, session: WarmSession) -> None:
@@ -406,7 +373,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: list[Result] = []
     plain = None
     scale = options.scale * (_QUICK if options.quick else 1)
-    target = options.json or RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}-{_commit()}.json"
+    target = options.json or measure.results_file()
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=options.work_dir) as directory,
         WarmSession() as session,
@@ -485,21 +452,13 @@ def show_phases(result: Result) -> None:
     )
 
 
-def _commit() -> str:
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    here = Path(__file__).parent
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def write_results(
     target: Path, results: Sequence[Result], plain: dict[str, Any] | None, *, scale: float
 ) -> None:
     """Writes what there is so far."""
-    target.parent.mkdir(exist_ok=True)
     document = {
         "machine": measure.machine(),
-        "commit": _commit(),
+        "commit": measure.commit(),
         "scale": scale,
         "cases": [asdict(r) | {"ratio": r.ratio} for r in results],
         "plain_pyspark": plain,

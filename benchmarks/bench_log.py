@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +21,6 @@ from log_append import append_rows, read_rows
 from log_growth import retention_rows, segment_rows
 from log_open import idle_rows, partition_rows, recovery_rows
 from log_rows import HEADING, Row
-
-RESULTS = Path(__file__).resolve().parent / "results"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [name for name in chosen if name not in names]:
         parser.error(f"no such section: {unknown}; there are {names}")
     sizes = _sized(options)
-    commit = _commit()
-    target = options.json or RESULTS / f"log-{time.strftime('%Y%m%dT%H%M%S')}-{commit}.json"
-    target.parent.mkdir(exist_ok=True)
+    target = options.json or measure.results_file("log-")
     document: dict[str, Any] = {
         "machine": measure.machine(),
-        "commit": commit,
+        "commit": measure.commit(),
         "quick": options.quick,
         "rows": [],
     }
@@ -150,13 +144,6 @@ def show(rows: Sequence[Row]) -> None:
     print(f"targets missed: {', '.join(missed) or 'none'}")
     print("for benchmarks/README.md:", "| what | log | beside it | ratio |", sep="\n")
     print("| --- | --- | --- | --- |", *(row.markdown(ours_first=True) for row in rows), sep="\n")
-
-
-def _commit() -> str:
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    here = Path(__file__).parent
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from loggen import WARM_TOPIC
+from loggen import TOPIC, WARM_TOPIC
 from support.kafka import RealKafka, poll_until
 from support.workload import Workload
 
@@ -105,6 +106,33 @@ class KafkaRun:
     records_after: int
     rounds: int
     buffer_percent: float
+
+
+def run_kafka_from_start(log_dir: Path, root: Path) -> tuple[float, float]:
+    """Starts Kafka on `log_dir`, whose topic is to be cleaned, and stops it when that is done.
+
+    Returns:
+        The seconds from the start of its process to the cleaner's last line, and those that the
+        cleaner itself took.
+    """
+    properties = {
+        "log.cleaner.threads": "1",
+        "log.cleaner.dedupe.buffer.size": str(_DEDUPE_BYTES_A_THREAD),
+        "log.segment.delete.delay.ms": "60000",
+    }
+    flags = f"{JVM_FLAGS} -Duser.timezone=UTC"
+    with jvm_flags(flags), RealKafka(root, log_dirs=[log_dir], properties=properties) as kafka:
+        started = time.time()
+        kafka.start_cleaning(properties)
+        done, *_ = poll_until(
+            lambda: (
+                [p for p in parse_passes(kafka.log_since_start) if p.log == f"{TOPIC}-0"] or None
+            ),
+            timeout_s=_CLEAN_SECONDS_MAX,
+            what="Kafka's cleaner is done",
+        )
+        kafka.stop()
+    return done.at.timestamp() - started, done.seconds
 
 
 def run_kafka(

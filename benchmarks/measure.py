@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+RESULTS = Path(__file__).resolve().parent / "results"
 _INTERVAL_S = 0.1
 
 
@@ -184,6 +185,24 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "java": java.stderr.strip().splitlines()[-1] if java.stderr else "",
     }
+
+
+def results_file(name: str = "") -> Path:
+    """Where a benchmark's figures go if nothing is said; the directory is there.
+
+    Args:
+        name: what the name of the file begins with.
+    """
+    RESULTS.mkdir(exist_ok=True)
+    return RESULTS / f"{name}{time.strftime('%Y%m%dT%H%M%S')}-{commit()}.json"
+
+
+def commit() -> str:
+    """The short name of what is checked out."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    here = Path(__file__).parent
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def main() -> int:

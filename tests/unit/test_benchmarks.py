@@ -377,3 +377,20 @@ def test_the_stall_benchmark_runs(tmp_path: Path) -> None:
     figures = json.loads(out.read_text())
     assert [each["case"] for each in figures] == names.split(",")
     assert all(each["evicted"] == 0 and each["requests"] > 10 for each in figures)
+
+
+# ---- single commands
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_of_single_commands_measures_both_sides(tmp_path: Path) -> None:
+    _, document = _run_benchmark("bench_cold.py", "--quick", work=tmp_path)
+    first, whole, cleaner, demo, trivial = document["rows"]
+    assert first["what"] == f"{whole['what']}, first run ever"
+    assert first["archive_s"] >= 0
+    assert [row["other_name"] for row in (whole, cleaner)] == ["Kafka", "cleaner"]
+    assert whole["other"] > cleaner["other"], "the start of Kafka is counted"
+    assert all(figure > 0 for row in (demo, trivial) for figure in row["ours"])
