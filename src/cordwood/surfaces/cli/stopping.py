@@ -8,13 +8,14 @@ signal, or a shutdown that takes longer than `_END_S`, ends the process immediat
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from cordwood.model.held_signals import STOP_SIGNALS
@@ -91,8 +92,11 @@ class Stopping:
             os.write(self._stderr, cursor + self.message().encode() + b"\n")
         os._exit(self.exit_code)
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._is_dropped:
+            if _is_in(frame, Stopping._unraisable.__code__):  # Python would drop it there, too
+                self._raise_again()
+                return
             self._is_dropped = False
             self._first()  # processes that started in between
             raise StoppedError
@@ -109,17 +113,29 @@ class Stopping:
     def _unraisable(self, unraisable: UnraisableHookArgs) -> None:
         """Has a StoppedError that Python dropped raised again, by a signal to the main thread."""
         if issubclass(unraisable.exc_type, StoppedError):
-            number, main = self.signal, threading.main_thread().ident
-            assert number is not None, "the command was stopped"
-            assert main is not None, "the main thread runs"
             self._is_dropped = True
-            _after(_AGAIN_S, lambda: signal.pthread_kill(main, number))
+            self._raise_again()
+
+    def _raise_again(self) -> None:
+        number, main = self.signal, threading.main_thread().ident
+        assert number is not None, "the command was stopped"
+        assert main is not None, "the main thread runs"
+        _after(_AGAIN_S, lambda: signal.pthread_kill(main, number))
 
 
 def _after(seconds: float, function: Callable[[], object]) -> None:
-    timer = threading.Timer(seconds, function)
-    timer.daemon = True
-    timer.start()
+    def wait() -> None:
+        threading.Event().wait(seconds)
+        function()
+
+    # threading.Timer.start() waits for its thread, and the signal would come in that wait.
+    _thread.start_new_thread(wait, ())
+
+
+def _is_in(frame: FrameType | None, code: CodeType) -> bool:
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _silence() -> None:

@@ -94,6 +94,28 @@ def test_an_exception_that_python_drops_is_raised_again_and_files_are_removed(ti
     assert (code, lines) == (130, ["removed", "cordwood work: interrupted; nothing is lost"])
 
 
+def test_the_signal_that_comes_again_before_the_hook_of_dropped_exceptions_has_ended() -> None:
+    program = (
+        "from cordwood.surfaces.cli import stopping\n"
+        "after, sent = stopping._after, threading.Event()\n"
+        "def wait_until_sent(seconds, function):\n"
+        "    after(seconds, lambda: (function(), sent.set()))\n"
+        "    if not sent.is_set() and seconds < 1:\n"
+        "        sent.wait(30)\n"
+        "stopping._after = wait_until_sent\n"
+        "class Dropping:\n"
+        "    def __del__(self):\n"
+        "        tell(int(sys.argv[1]))\n"
+        "try:\n"
+        "    d = Dropping(); del d\n"
+        "    threading.Event().wait(30)\n"
+        "except StoppedError:\n"
+        "    print('removed', file=sys.stderr)\n"
+    ) + END
+    code, lines = outcome(program, signal.SIGINT)
+    assert (code, lines) == (130, ["removed", "cordwood work: interrupted; nothing is lost"])
+
+
 def test_a_signal_that_is_ignored_as_under_nohup_stays_ignored() -> None:
     program = (
         "import os, signal\n"
