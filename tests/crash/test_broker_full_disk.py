@@ -16,6 +16,7 @@ import pytest
 from cordwood.format.record_batch import iter_batches
 from cordwood.storage.disk_reserve import RESERVE
 from cordwood.testing.broker import RunningBroker
+from support import stored_log
 from support.failing_disks import break_directory, fill, may_mount, small_disk
 from support.faulty_filesystem import Faults, FaultyFileSystem, Site
 from support.kafka import poll_until
@@ -98,6 +99,23 @@ def test_a_full_disk_refuses_appends_and_leaves_nothing_half_written(
         assert sum(batch.size_bytes for _, batch in iter_batches(data)) == len(data)
     assert running.broker.replicas.logs.context.failures.offline == {}
     assert wire.directories()[str(disk / "logs")]["error_code"] == "none"
+
+
+def test_a_new_producer_whose_first_batch_did_not_fit_begins_with_it_when_there_is_room(
+    wire: WireClient, disk: Path
+) -> None:
+    """librdkafka reports the batches before an acknowledged one as delivered."""
+    wire.create("t")
+    first = stored_log.batch_of(*[value(0)] * 3, producer=(7, 0, 0))
+    second = stored_log.batch_of(b"small", producer=(7, 0, 3))
+    ballast = fill(disk, leave_bytes=CHUNK)
+    assert wire.produce("t", first)["error_code"] == STORAGE_ERROR
+    assert wire.produce("t", second)["error_code"] == "out_of_order_sequence_number"
+    assert wire.produce("t", batch_of(b"small"))["base_offset"] == 0, "it would fit"
+    ballast.unlink()
+    assert wire.produce("t", second)["error_code"] == "out_of_order_sequence_number"
+    assert wire.produce("t", first)["base_offset"] == 1
+    assert wire.produce("t", second)["base_offset"] == 4
 
 
 def test_deleted_records_give_room_on_a_full_disk(running: RunningBroker, wire: WireClient) -> None:

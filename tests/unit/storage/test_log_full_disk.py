@@ -16,7 +16,7 @@ import pytest
 
 from cordwood.cleanup.online_retention import retain
 from cordwood.model.errors import NoSpaceError
-from cordwood.model.kafka_errors import StorageError
+from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
@@ -103,6 +103,44 @@ def test_a_smaller_append_may_fit_where_a_larger_does_not() -> None:
     leave(fs, 100)
     refused(lambda: put(log, bytes(100)))
     assert put(log, b"small").first_offset == 1
+
+
+@pytest.mark.parametrize("room", [0, 150])
+def test_a_new_producers_second_batch_is_refused_if_the_first_did_not_fit(room: int) -> None:
+    fs, log = simulated()
+    leave(fs, room)
+    refused(lambda: put(log, bytes(100), bytes(100), producer=(2, 0, 0)))
+    before = state_of(log)
+    for capacity_bytes in (fs.capacity_bytes, None):
+        fs.capacity_bytes = capacity_bytes
+        with pytest.raises(OutOfOrderSequenceError) as error:
+            put(log, b"small", producer=(2, 0, 2))
+        assert str(error.value) == (
+            "Out of order sequence number for producer 2 at offset 1 in partition t-0: 2 (incoming "
+            "seq. number), 0 (earliest seen sequence)"
+        )
+        assert state_of(log) == before
+    assert put(log, bytes(100), bytes(100), producer=(2, 0, 0)).first_offset == 1
+    assert put(log, b"small", producer=(2, 0, 2)).first_offset == 3
+    assert put(log, bytes(100), bytes(100), producer=(2, 0, 0)).is_duplicate
+
+
+def test_another_epoch_begins_anew_after_a_batch_that_did_not_fit() -> None:
+    fs, log = simulated()
+    leave(fs, 0)
+    refused(lambda: put(log, bytes(100), producer=(2, 0, 0)))
+    fs.capacity_bytes = None
+    assert put(log, b"v", producer=(2, 1, 5)).first_offset == 1
+
+
+def test_batches_that_did_not_fit_are_forgotten_as_old_producers_are() -> None:
+    fs, log = simulated()
+    leave(fs, 0)
+    refused(lambda: put(log, bytes(100), producer=(2, 0, 0)))
+    fs.capacity_bytes = None
+    expiration_ms = log.producer_state.producer_id_expiration_ms
+    log.producer_state.remove_expired(log.context.clock.now_ms() + expiration_ms)
+    assert put(log, b"v", producer=(2, 0, 5)).first_offset == 1
 
 
 def test_a_log_that_is_full_is_whole_after_a_kill() -> None:

@@ -39,3 +39,16 @@ class AppendResult:
     size_bytes: int
     is_duplicate: bool = False
     records_converted: int = 0
+
+    @classmethod
+    def of_nothing(cls, log_start_offset: int) -> AppendResult:
+        """The result of an append without a whole batch."""
+        return cls(
+            first_offset=-1,
+            last_offset=-1,
+            max_timestamp=-1,
+            log_append_time_ms=-1,
+            log_start_offset=log_start_offset,
+            record_count=0,
+            size_bytes=0,
+        )

@@ -348,21 +348,27 @@ class PartitionLog:
         with self.lock, self.guard("appending records to"):
             self.require_open()
             if not analyzed:
-                return self._nothing()
+                return AppendResult.of_nothing(self.log_start_offset)
             end = self.log_end_offset
             if checked is None:
                 result = self._validated(analyzed, origin, leader_epoch, first_offset=end)
             else:
                 result = validator.placed(checked, end)
-            return self._append(
-                result.batches,
-                origin=origin,
-                max_timestamp=result.max_timestamp,
-                log_append_time_ms=result.log_append_time_ms,
-                records_converted=result.record_stats.records_converted,
-                guard=verification_guard,
-                transaction_version=transaction_version,
-            )
+            try:
+                return self._append(
+                    result.batches,
+                    origin=origin,
+                    max_timestamp=result.max_timestamp,
+                    log_append_time_ms=result.log_append_time_ms,
+                    records_converted=result.record_stats.records_converted,
+                    guard=verification_guard,
+                    transaction_version=transaction_version,
+                )
+            except NoSpaceError:
+                if origin is AppendOrigin.CLIENT:
+                    now_ms = self.context.clock.now_ms()
+                    self.producer_state.note_refused(analyzed[0].header, now_ms)
+                raise
 
     def _validated(
         self,
@@ -409,7 +415,7 @@ class PartitionLog:
         with self.lock, self.guard("appending records to"):
             self.require_open()
             if not analyzed:
-                return self._nothing()
+                return AppendResult.of_nothing(self.log_start_offset)
             batches = validator.as_they_are(analyzed)
             self._require_follower_offsets(batches)
             return self._append(
@@ -529,17 +535,6 @@ class PartitionLog:
                     header.magic,
                 )
                 self.leader_epochs.clear_and_flush()
-
-    def _nothing(self) -> AppendResult:
-        return AppendResult(
-            first_offset=-1,
-            last_offset=-1,
-            max_timestamp=-1,
-            log_append_time_ms=-1,
-            log_start_offset=self.log_start_offset,
-            record_count=0,
-            size_bytes=0,
-        )
 
     # ---- roll and flush
 

@@ -83,29 +83,17 @@ class VerificationGuard:
     __slots__ = ()
 
 
-class VerificationState:
-    """A producer whose next transaction is being verified with its coordinator.
+class AttemptedSequence:
+    """The lowest sequence that a producer without state has tried in its newest epoch.
 
-    `lowest_sequence` is the lowest that the producer has tried in `producer_epoch`: with a higher
-    one the lower could never be written.
-
-    Source: KIP-890.
+    If a batch with a higher one were taken first, the lower one could never be written.
+    `timestamp` is in ms, for the expiry.
     """
 
-    __slots__ = (
-        "guard",
-        "lowest_sequence",
-        "producer_epoch",
-        "supports_epoch_bump",
-        "timestamp",
-    )
+    __slots__ = ("lowest_sequence", "producer_epoch", "timestamp")
 
-    def __init__(
-        self, timestamp: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool
-    ) -> None:
+    def __init__(self, timestamp: int, sequence: int, producer_epoch: int) -> None:
         self.timestamp = timestamp
-        self.guard = VerificationGuard()
-        self.supports_epoch_bump = supports_epoch_bump
         self.lowest_sequence = sequence
         self.producer_epoch = producer_epoch
 
@@ -116,6 +104,22 @@ class VerificationState:
         ):
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
+
+
+class VerificationState(AttemptedSequence):
+    """A producer whose next transaction is being verified with its coordinator.
+
+    Source: KIP-890.
+    """
+
+    __slots__ = ("guard", "supports_epoch_bump")
+
+    def __init__(
+        self, timestamp: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool
+    ) -> None:
+        super().__init__(timestamp, sequence, producer_epoch)
+        self.guard = VerificationGuard()
+        self.supports_epoch_bump = supports_epoch_bump
 
 
 class ProducerStateEntry:
@@ -274,6 +278,7 @@ class ProducerAppendInfo:
     __slots__ = (
         "_current",
         "_origin",
+        "_refused",
         "_topic_partition",
         "_verification",
         "_warn",
@@ -290,6 +295,7 @@ class ProducerAppendInfo:
         origin: AppendOrigin,
         verification: VerificationState | None = None,
         *,
+        refused: AttemptedSequence | None = None,
         on_warning: Callable[[str], None] = _log.warning,
     ) -> None:
         """Begins with what is known.
@@ -299,6 +305,7 @@ class ProducerAppendInfo:
             current: the producer as it is, empty when it is new.
             origin: how much is checked.
             verification: the producer's, while a transaction of its is being verified.
+            refused: of the batches of a new producer that did not fit on the disk.
             on_warning: called for batches that a leader would have refused.
         """
         self.producer_id = current.producer_id
@@ -316,6 +323,7 @@ class ProducerAppendInfo:
         self._current = current
         self._origin = origin
         self._verification = verification
+        self._refused = refused
         self._warn = on_warning
 
     def append(
@@ -458,6 +466,9 @@ class ProducerAppendInfo:
         verification = self._verification
         if verification is not None:
             self._check_verification(verification, first_sequence, offset)
+        refused = self._refused
+        if refused is not None and epoch == refused.producer_epoch:
+            self._check_attempted(refused, first_sequence, offset)
         if epoch != entry.producer_epoch:
             if first_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
                 # Kafka's text lacks a space here.
@@ -493,10 +504,15 @@ class ProducerAppendInfo:
                 "Expected sequence 0 for transactions v2 idempotent producer with no existing "
                 "state."
             )
-        if first_sequence > verification.lowest_sequence:
+        self._check_attempted(verification, first_sequence, offset)
+
+    def _check_attempted(
+        self, attempted: AttemptedSequence, first_sequence: int, offset: int
+    ) -> None:
+        if first_sequence > attempted.lowest_sequence:
             raise OutOfOrderSequenceError(
                 f"{self._out_of_order(offset)}: {first_sequence} (incoming seq. number), "
-                f"{verification.lowest_sequence} (earliest seen sequence)"
+                f"{attempted.lowest_sequence} (earliest seen sequence)"
             )
 
     def _out_of_order(self, offset: int) -> str:

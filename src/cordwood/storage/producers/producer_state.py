@@ -16,6 +16,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.java_map import JavaHashMap
@@ -27,6 +28,7 @@ from cordwood.model.kafka_errors import InvalidProducerEpochError, InvalidTxnSta
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.producers.producer_entry import (
+    AttemptedSequence,
     BatchMetadata,
     CompletedTransaction,
     OngoingTransaction,
@@ -50,6 +52,8 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+
+_Attempt = TypeVar("_Attempt", bound=AttemptedSequence)
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
@@ -132,6 +136,7 @@ class ProducerStateManager:
         self._warn = on_warning
         self._producers: JavaHashMap[int, ProducerStateEntry] = JavaHashMap()
         self._verifications: dict[int, VerificationState] = {}
+        self._refused: dict[int, AttemptedSequence] = {}
         self._ongoing = _Transactions()
         # Those whose markers are not known to be below the high watermark.
         self._unreplicated = _Transactions()
@@ -177,15 +182,40 @@ class ProducerStateManager:
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Checks for what is to be appended; changes nothing by itself."""
         current = self._producers.get(producer_id)
+        refused = None
         if current is None:
             current = ProducerStateEntry(producer_id)
+            refused = self._refused.get(producer_id)
         return ProducerAppendInfo(
             self.topic_partition,
             current,
             origin,
             self._verifications.get(producer_id) if self._verifications else None,
+            refused=refused,
             on_warning=self._warn,
         )
+
+    def note_refused(self, header: BatchHeader, now_ms: int) -> None:
+        """Records that a client's batch did not fit on the disk.
+
+        A producer without state may begin with any sequence. If the batch behind the refused one
+        were taken as its beginning, the refused one could never be written: clients would fail, or,
+        like librdkafka, report it as delivered. Kafka takes the log directory offline instead.
+
+        Args:
+            header: as the client sent it.
+            now_ms: for the expiry.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0 or self._producers.get(producer_id) is not None:
+            return
+        refused = self._refused.get(producer_id)
+        if refused is None:
+            self._refused[producer_id] = AttemptedSequence(
+                now_ms, header.base_sequence, header.producer_epoch
+            )
+        else:
+            refused.note(header.base_sequence, header.producer_epoch)
 
     def update(self, info: ProducerAppendInfo) -> None:
         """Applies an append, and the transactions that it begins."""
@@ -194,6 +224,7 @@ class ProducerStateManager:
         current = self._producers.get(producer_id)
         if current is None:
             self._producers.put(producer_id, info.entry)
+            self._refused.pop(producer_id, None)
         else:
             current.update(info.entry)
         for transaction in info.started_transactions:
@@ -255,16 +286,16 @@ class ProducerStateManager:
         return [entry.to_snapshot() for entry in self._producers.values()]
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forgets producers, and verifications, that have been silent for too long.
+        """Forgets producers, verifications and refused batches that are too old.
 
         A producer with an open transaction stays. It is its records' time that counts.
         """
         for entry in list(self._producers.values()):
             if self._is_expired(entry.current_txn_first_offset, entry.last_timestamp, now_ms):
                 self._producers.remove(entry.producer_id)
-        for producer_id, state in list(self._verifications.items()):
-            if now_ms - state.timestamp >= self.producer_id_expiration_ms:
-                del self._verifications[producer_id]
+        oldest_ms = now_ms - self.producer_id_expiration_ms
+        self._verifications = _newer_than(oldest_ms, self._verifications)
+        self._refused = _newer_than(oldest_ms, self._refused)
 
     def _is_expired(self, open_since: int | None, last_timestamp: int, now_ms: int) -> bool:
         return open_since is None and now_ms - last_timestamp >= self.producer_id_expiration_ms
@@ -539,6 +570,7 @@ class ProducerStateManager:
 
     def _clear(self) -> None:
         self._producers.clear()
+        self._refused.clear()
         self._ongoing.clear()
         # The log is never cut below its high watermark but where these go too.
         self._unreplicated.clear()
@@ -562,3 +594,9 @@ class ProducerStateManager:
             self._last_snapshot_offset = self._map_end_offset = offset
             return
         self._last_snapshot_offset = self._map_end_offset = log_start_offset
+
+
+def _newer_than(oldest_ms: int, attempts: dict[int, _Attempt]) -> dict[int, _Attempt]:
+    return {
+        producer_id: each for producer_id, each in attempts.items() if each.timestamp > oldest_ms
+    }
