@@ -48,6 +48,7 @@ README_ROWS = {
     "consume 1024 B, default settings": "consume 1 KiB",
     "end to end, one record at a time, acks=all": "end to end, a record at a time",
     "raw produce, 16 KiB batches, 1 connections": "raw requests of 16 KiB, 1 connection",
+    "raw produce, 16 KiB batches, 10 connections": "raw requests of 16 KiB, 10 connections",
     "raw produce, 16 KiB batches, 100 connections": "raw requests of 16 KiB, 100 connections",
 }
 _BATCHED = ("linger.ms=10", "batch.size=131072")

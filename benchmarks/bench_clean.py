@@ -429,16 +429,18 @@ def show_phases(result: Result) -> None:
     def typical(name: str) -> float:
         return median(run.detail["steps"].get(name, 0.0) for run in runs)
 
-    total, index, rewrite = result.our_seconds, typical("index"), typical("rewrite")
+    total = result.our_seconds
+    jobs = {name: typical(name) for name in ("index", "rewrite", "clean")}
     capture = median(run.detail["timing"]["capture"] for run in runs)
     commit = median(run.detail["timing"]["commit"] for run in runs)
     kinds = sorted({kind for run in runs for kind in run.cpu})
     cpu = {kind: median(run.cpu.get(kind, 0.0) for run in runs) for kind in kinds}
     print(f"where the time goes ({result.case}, seconds)")
     print(
-        f"  capture {capture:.2f}, index job {index:.2f}, rewrite job {rewrite:.2f} "
-        f"(in it, putting segments in place: {typical('put in place'):.2f}), "
-        f"checkpoints {commit:.2f}, between {total - capture - index - rewrite - commit:.2f}; "
+        f"  capture {capture:.2f}, "
+        + "".join(f"{name} job {seconds:.2f}, " for name, seconds in jobs.items() if seconds)
+        + f"(in the last, putting segments in place: {typical('put in place'):.2f}), "
+        f"checkpoints {commit:.2f}, between {total - capture - sum(jobs.values()) - commit:.2f}; "
         f"in all {total:.2f}"
     )
     print(f"  processor time: {', '.join(f'{kind} {value:.2f}' for kind, value in cpu.items())}")

@@ -164,7 +164,7 @@ def test_the_broker_benchmark_runs_without_kafka_too(tmp_path: Path) -> None:
         *(f"raw produce, 16 KiB batches, {n} connections" for n in (1, 10, 100)),
     ]
     assert all(row["ours"][0] > 0 for row in document["rows"])
-    assert len(_table_of(printed)) == 3
+    assert len(_table_of(printed)) == 4
 
 
 @pytest.fixture
