@@ -63,8 +63,9 @@ class InProcessEngine:
                 errors.append(error)
 
         task = threading.Thread(target=work, name=f"task of {committer.compaction.name}")
-        task.start()
         try:
+            # A signal that the task itself raises may be handled before `start` has returned.
+            task.start()
             while task.is_alive():
                 if not self._poll(committer):
                     pause(_POLL_S)
