@@ -9,7 +9,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # order that tests/conftest.py gives them, not that of how many tests are in each.
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 10
 
-.PHONY: bench-stalls help setup lock run test compat nightly lint format bench bench-cold bench-log bench-broker
+# What a wheel has: the request path compiled.
+COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
+
+.PHONY: bench-stalls help setup lock run test compiled compat nightly lint format bench bench-cold bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -20,21 +23,23 @@ run: setup     ## clean a copy of the log directory that ships with the project,
 	@$(BIN)/python tools/demo.py
 test: setup lint  ## lint and the tests of every change, in ten minutes
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --randomly-seed=1 -m "not compat and not nightly"
-compat: setup  ## the other tests of CI: all comparisons with Kafka and its clients, Spark
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --randomly-seed=1 -m "compat and not nightly"
+compiled: setup  ## compile the request path, as a wheel has it, into build/compiled
+	-@$(BIN)/python tools/build_modules.py build/compiled
+compat: compiled  ## the other tests of CI, over the compiled form: comparisons with Kafka and its clients, Spark
+	@$(COMPILED) -m pytest $(SIDE_BY_SIDE) --randomly-seed=1 -m "compat and not nightly"
 nightly: setup lint  ## every test, in its full form
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "nightly or not nightly"
 lint: setup    ## ruff, mypy, import contracts, import cycles
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/python tools/import_cycles.py && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
 format: setup  ## let ruff mend what it can
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
-bench: setup   ## compare with Kafka's own cleaner
-	@$(BIN)/python benchmarks/bench_clean.py
-bench-cold: setup  ## time single commands from a shell beside a Kafka that is started for it
-	@$(BIN)/python benchmarks/bench_cold.py
-bench-log: setup  ## compare the log with plain files, and with Kafka's start
-	@$(BIN)/python benchmarks/bench_log.py
-bench-broker: setup  ## compare the broker with Kafka, by Kafka's own performance tools
-	@$(BIN)/python benchmarks/bench_broker.py
-bench-stalls: setup  ## show what other clients notice of one client's large request, beside a Kafka
-	@$(BIN)/python benchmarks/bench_stalls.py
+bench: compiled   ## compare with Kafka's own cleaner
+	@$(COMPILED) benchmarks/bench_clean.py
+bench-cold: compiled  ## time single commands from a shell beside a Kafka that is started for it
+	@$(COMPILED) benchmarks/bench_cold.py
+bench-log: compiled  ## compare the log with plain files, and with Kafka's start
+	@$(COMPILED) benchmarks/bench_log.py
+bench-broker: compiled  ## compare the broker with Kafka, by Kafka's own performance tools
+	@$(COMPILED) benchmarks/bench_broker.py
+bench-stalls: compiled  ## show what other clients notice of one client's large request, beside a Kafka
+	@$(COMPILED) benchmarks/bench_stalls.py

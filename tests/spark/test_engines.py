@@ -195,6 +195,9 @@ def test_every_partition_is_done(cleaned: Cleaned) -> None:
         left = {name: s for name, s in outcome.partitions.items() if s[0] not in DONE}
         assert not left
         assert outcome.slots >= 1
+        # From the first phase on; after the last one, all is done.
+        assert 0 <= outcome.shares[0] <= outcome.shares[-1] == 1.0, outcome.shares
+        assert max(outcome.shares) == 1.0
 
 
 def test_logs_split_over_tasks_have_the_bytes_of_the_reference(

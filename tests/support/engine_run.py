@@ -44,11 +44,13 @@ class Job:
 class Outcome:
     """How a job went: each partition's (status, reason), how many tasks ran at once, the files.
 
-    `digest` is what `support.clean.digest_tree` gives afterwards.
+    `digest` is what `support.clean.digest_tree` gives afterwards. `shares` are the parts of all
+    compactions that were reported as done, one after the other.
     """
 
     partitions: Mapping[str, tuple[str, str]]
     slots: int
+    shares: Sequence[float]
     digest: Mapping[str, str]
 
 
@@ -78,6 +80,7 @@ def run_jobs(master: str, jobs: Sequence[Job]) -> list[Outcome]:
         Outcome(
             partitions={name: (found[0], found[1]) for name, found in value["partitions"].items()},
             slots=value["slots"],
+            shares=value["shares"],
             digest=value["digest"],
         )
         for value in json.loads(done.stdout)
@@ -85,7 +88,7 @@ def run_jobs(master: str, jobs: Sequence[Job]) -> list[Outcome]:
 
 
 def _run(runner: Any, job: Job) -> Outcome:
-    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415  # seconds to import
 
     configs = {topic: config_of(fields) for topic, fields in job.configs.items()}
 
@@ -94,7 +97,9 @@ def _run(runner: Any, job: Job) -> Outcome:
 
     limits = TaskLimits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
     slots = runner.slots
-    engine = SparkEngine(runner, slots=slots, cores=job.cores, limits=limits)
+    shares: list[float] = []
+    watch = Watch(overall=lambda done, total: shares.append(done / total))
+    engine = SparkEngine(runner, slots=slots, cores=job.cores, limits=limits, watch=watch)
     engine.require_visible([Path(job.log_dir)])
     report = clean(
         CleanRequest(log_dirs=(Path(job.log_dir),), resolve=resolve, now_ms=job.now_ms, force=True),
@@ -102,7 +107,8 @@ def _run(runner: Any, job: Job) -> Outcome:
         clock=SystemClock(),
     )
     partitions = {f"{p.topic}-{p.partition}": (str(p.status), p.reason) for p in report.partitions}
-    return Outcome(partitions=partitions, slots=slots, digest=digest_tree(Path(job.log_dir)))
+    digest = digest_tree(Path(job.log_dir))
+    return Outcome(partitions=partitions, slots=slots, shares=shares, digest=digest)
 
 
 def main() -> None:

@@ -43,6 +43,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/unit/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
     "tests/unit/format/test_kernels_of_numba.py",
+    "tests/unit/test_compiled_form.py",
     "tests/unit/test_benchmarks.py::test_a_generated_log_is_one_that_kafka_reads[none-False]",
     "tests/unit/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
     "tests/unit/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
@@ -111,6 +112,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
 LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_chaos.py",
     "tests/compat/test_clean_live.py",
+    "tests/unit/test_compiled_form.py",
     "tests/spark/test_stop_signals.py",
     "tests/spark/test_spark_process.py",
     "tests/crash/test_kill_clean.py",

@@ -75,20 +75,18 @@ class Partition:
         Raises:
             KafkaError: as `PartitionLog.append_as_leader`.
         """
+        epoch = self.leader_epoch
         try:
-            result = self._append(records, origin)
+            result = self.log.append_as_leader(records, leader_epoch=epoch, origin=origin)
         except StorageError:
             if not self.log.is_closed or not self.switch_log():
                 raise
-            result = self._append(records, origin)
+            result = self.log.append_as_leader(records, leader_epoch=epoch, origin=origin)
         if not result.is_duplicate and result.last_offset >= 0:
             if self.is_sole_isr_member:
                 self.log.maybe_update_high_watermark(result.last_offset + 1)
             self.wake(result.size_bytes)
         return result
-
-    def _append(self, records: bytes | memoryview, origin: AppendOrigin) -> AppendResult:
-        return self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
 
     def switch_log(self) -> bool:
         """Serves the log that replaces a closed one; returns whether there is such a log."""

@@ -80,9 +80,10 @@ def background() -> Iterator[None]:
 
 def in_steps(items: Iterable[T], *, every: int = 1) -> Iterator[T]:
     """The items, with a pause after every `every` of them: more than one if a step is short."""
-    if _here.work is None:
-        yield from items
-        return
+    return iter(items) if _here.work is None else _with_pauses(items, every)
+
+
+def _with_pauses(items: Iterable[T], every: int) -> Iterator[T]:
     source = iter(items)
     while few := list(islice(source, every)):
         yield from few

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -26,14 +25,14 @@ from cordwood.network.error_answers import error_answer
 from cordwood.network.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.network.slices import Slices
 from cordwood.network.turns import TurnWatch
-from cordwood.protocol.headers import API_VERSIONS, RequestHeader
+from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start
 from cordwood.protocol.messages import (
     MalformedMessageError,
     encoded,
-    request_codec,
     response_codec,
 )
-from cordwood.protocol.requests import Readable, read_body, read_frame
+from cordwood.protocol.requests import RequestReader
+from cordwood.storage.segment.batch_walk import FileRange
 
 C = TypeVar("C")
 
@@ -41,12 +40,23 @@ _log = logging.getLogger(__name__)
 
 _COPIED_BYTES_MAX = 1 << 20
 _NOTED_S = 0.001
+# Responses that need not be awaited; the usual classes first.
+_READY = (Encoded, dict, Mapping)
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
-@cache
-def _has_flexible_header(api_key: int, version: int) -> bool:
-    return request_codec(api_key, version).is_flexible
+class _Route(Generic[C]):
+    """One version of a served API: how its requests are read, handled and answered."""
+
+    __slots__ = ("api", "head_end", "reader", "version")
+
+    def __init__(self, api: Api[C], version: int) -> None:
+        self.api = api
+        self.version = version
+        self.reader = RequestReader(api.key, version, distinct=api.distinct)
+        # What a response's header has behind the correlation id: no tags.
+        is_tagged = self.reader.is_flexible and api.key != API_VERSIONS
+        self.head_end = b"\0" if is_tagged else b""
 
 
 class Dispatcher(Generic[C]):
@@ -74,10 +84,7 @@ class Dispatcher(Generic[C]):
             monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
         self._apis = apis
-        self._readable = {
-            key: Readable(api.min_version, api.max_version, api.inline_bytes_max, api.distinct)
-            for key, api in apis.items()
-        }
+        self._routes: dict[tuple[int, int], _Route[C]] = {}
         self._context_of = context_of
         self._slices = slices
         self._turns = turns
@@ -92,39 +99,49 @@ class Dispatcher(Generic[C]):
             UnservedRequestError: it is not served.
         """
         begun = self._monotonic_s()
-        header, request = read_frame(frame, self._readable)
+        header = parse_start(frame)
+        route = self._routes.get((header.api_key, header.api_version)) or self._route_of(header)
+        if route is None:
+            return self._unserved(header)
+        api = route.api
+        context = self._context_of(header, peer)
+        if len(frame) > api.inline_bytes_max:
+            return self._in_slices(route, header, context, frame, begun)
+        request = route.reader.read(frame, header.body_at)
+        if api.is_long is not never and api.is_long(context, request):
+            return self._in_slices(route, header, context, frame, begun)
+        return self._handled(route, header, context, request, begun)
+
+    def _route_of(self, header: RequestHeader) -> _Route[C] | None:
         api = self._apis.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
-            return self._unserved(api, header)
-        context = self._context_of(header, peer)
-        if request is None or (api.is_long is not never and api.is_long(context, request)):
-            return self._in_slices(api, header, context, frame, begun)
+            return None
+        route = _Route(api, header.api_version)
+        self._routes[header.api_key, header.api_version] = route
+        return route
+
+    def _handled(
+        self, route: _Route[C], header: RequestHeader, context: C, request: Any, begun: float
+    ) -> list[Part] | Awaitable[Any] | Parked | None:
         try:
-            response = api.handle(context, request)
+            response = route.api.handle(context, request)
         except Exception as error:
-            response = self._failed(api, header, request, error)
-        if response is None or isinstance(response, Mapping | Encoded):
-            return self._finished(api, header, request, response, begun)
-        later = self._later(api, header, request, response, begun)
-        return Parked(later) if api.parks else later
+            response = self._failed(route.api, header, request, error)
+        if response is None or isinstance(response, _READY):
+            return self._finished(route, header, request, response, begun)
+        later = self._later(route, header, request, response, begun)
+        return Parked(later) if route.api.parks else later
 
     def _in_slices(
-        self, api: Api[C], header: RequestHeader, context: C, frame: memoryview, begun: float
+        self, route: _Route[C], header: RequestHeader, context: C, frame: memoryview, begun: float
     ) -> Awaitable[Parked | list[Part] | None]:
         """The request is read, handled and answered in slices (`cordwood.network.slices`)."""
         # A small one lies in a buffer that serves other connections soon.
         kept = memoryview(bytes(frame)) if len(frame) < _COPIED_BYTES_MAX else frame
 
         def work() -> Parked | Awaitable[list[Part] | None] | list[Part] | None:
-            request = read_body(header, kept, distinct=api.distinct)
-            try:
-                response = api.handle(context, request)
-            except Exception as error:
-                response = self._failed(api, header, request, error)
-            if response is None or isinstance(response, Mapping | Encoded):
-                return self._finished(api, header, request, response, begun)
-            later = self._later(api, header, request, response, begun)
-            return Parked(later) if api.parks else later
+            request = route.reader.read(kept, header.body_at)
+            return self._handled(route, header, context, request, begun)
 
         return self._result_of(self._slices.run(work))
 
@@ -137,7 +154,7 @@ class Dispatcher(Generic[C]):
 
     async def _later(
         self,
-        api: Api[C],
+        route: _Route[C],
         header: RequestHeader,
         request: Any,
         response: Awaitable[Fields | Encoded | None],
@@ -146,24 +163,26 @@ class Dispatcher(Generic[C]):
         try:
             value = await response
         except Exception as error:  # as above
-            value = self._failed(api, header, request, error)
-        return self._finished(api, header, request, value, begun)
+            value = self._failed(route.api, header, request, error)
+        return self._finished(route, header, request, value, begun)
 
     def _finished(
         self,
-        api: Api[C],
+        route: _Route[C],
         header: RequestHeader,
         request: Any,
         response: Fields | Encoded | None,
         begun: float,
     ) -> list[Part] | None:
         """What is sent; a response that no message can hold becomes an error, as in Kafka."""
+        api = route.api
         parts = None
         if response is not None:
             try:
-                parts = self._encoded(api, header, response)
+                parts = self._encoded(route, header, response)
             except MalformedMessageError as error:
-                parts = self._encoded(api, header, self._failed(api, header, request, error))
+                failed = self._failed(api, header, request, error)
+                parts = self._encoded(route, header, failed)
         seconds = self._monotonic_s() - begun
         self._request_done(api.name, header.api_version, seconds)
         if seconds > _NOTED_S:
@@ -193,35 +212,31 @@ class Dispatcher(Generic[C]):
         return answer
 
     def _encoded(
-        self, api: Api[C], header: RequestHeader, response: Fields | Encoded
+        self, route: _Route[C], header: RequestHeader, response: Fields | Encoded
     ) -> list[Part]:
-        version = header.api_version
         if isinstance(response, Encoded):
             body = list(response.parts)
         else:
-            fields = cast("Mapping[str, Any]", response)
-            out = encoded(response_codec(api.key, version), fields)
+            out = encoded(response_codec(route.api.key, route.version), response)
             # A large one is not copied.
             body = [bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out)]
-        flexible = api.key != API_VERSIONS and _has_flexible_header(api.key, version)
-        size = 4 + flexible
+        size = 4 + len(route.head_end)
         for part in body:
-            size += len(part) if isinstance(part, bytes | memoryview) else part.size_bytes
-        head = _SIZE_AND_CORRELATION.pack(size, header.correlation_id) + (
-            b"\0" if flexible else b""
-        )
+            size += part.size_bytes if isinstance(part, FileRange) else len(part)
+        head = _SIZE_AND_CORRELATION.pack(size, header.correlation_id) + route.head_end
         first = body[0]
         if isinstance(first, bytes):
             body[0] = head + first
             return body
         return [head, *body]
 
-    def _unserved(self, api: Api[C] | None, header: RequestHeader) -> list[Part]:
+    def _unserved(self, header: RequestHeader) -> list[Part]:
         """A version of ApiVersions that is not known is answered in version 0 (KIP-511).
 
         Raises:
             UnservedRequestError: it is another request.
         """
+        api = self._apis.get(header.api_key)
         if api is None or api.key != API_VERSIONS:
             raise UnservedRequestError(
                 f"Received request for api with key {header.api_key} "
@@ -232,4 +247,4 @@ class Dispatcher(Generic[C]):
             "error_code": ErrorCode.UNSUPPORTED_VERSION,
             "api_keys": [only | {"max_version": api.max_version}],
         }
-        return self._encoded(api, header._replace(api_version=0), fields)
+        return self._encoded(_Route(api, 0), header, fields)

@@ -252,11 +252,12 @@ def _quick(topic: TopicProduceData, index: int, result: AppendResult, version: i
 
 def _is_long(_context: RequestContext, request: ProduceRequest) -> bool:
     """Whether a compressed batch may expand to more than can be validated in a turn."""
-    return any(
-        data.records is not None and may_expand_beyond(data.records, _INLINE_EXPANDED_BYTES_MAX)
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and may_expand_beyond(records, _INLINE_EXPANDED_BYTES_MAX):
+                return True
+    return False
 
 
 API = Api(0, "Produce", 3, 13, handle, inline_bytes_max=_INLINE_BYTES_MAX, is_long=_is_long)

@@ -29,6 +29,7 @@ _RECORD_BYTES_MIN: Final = 14
 _ATTRIBUTES_AT: Final = 21
 _ZSTD_SINCE: Final = 7
 _SIZE = struct.Struct(">i")
+_SIZE_AND_MAGIC = struct.Struct(">i4xb")
 
 
 def request_fault(request: ProduceRequest) -> KafkaError | None:
@@ -94,16 +95,18 @@ def _batch_bytes(records: Buffer, position: int) -> int:
         CorruptMessageError: its size or its magic cannot be.
     """
     left = len(records) - position
-    if left < _OVERHEAD_BYTES:
+    if left >= _UP_TO_MAGIC_BYTES:
+        size, magic = _SIZE_AND_MAGIC.unpack_from(records, position + 8)
+    elif left >= _OVERHEAD_BYTES:
+        (size,), magic = _SIZE.unpack_from(records, position + 8), None
+    else:
         return 0
-    (size,) = _SIZE.unpack_from(records, position + 8)
     if size < _RECORD_BYTES_MIN:
         raise CorruptMessageError(
             f"Record size {size} is less than the minimum record overhead ({_RECORD_BYTES_MIN})"
         )
-    if left < _UP_TO_MAGIC_BYTES:
+    if magic is None:
         return 0
-    magic = int.from_bytes(records[position + 16 : position + 17], "big", signed=True)
     if not 0 <= magic <= MAGIC:
         raise CorruptMessageError(f"Invalid magic found in record: {magic}")
     size += _OVERHEAD_BYTES

@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -96,12 +96,14 @@ class TaskLimits:
 class Watch:
     """Callbacks for the caller of an engine.
 
-    `report` gets (name of the compaction, phase, bytes done, bytes in all) while a phase runs.
-    `ended` gets (phase, seconds) when a phase is over: `clean` for logs that one task each does as
-    a whole, else `index`, `probe` and `rewrite`. A phase ends where the next one begins.
+    `report` gets (name of the compaction, phase, bytes done, bytes in all) while a phase runs, and
+    `overall` (bytes done, bytes in all) of all compactions at the same times. `ended` gets (phase,
+    seconds) when a phase is over: `clean` for logs that one task each does as a whole, else
+    `index`, `probe` and `rewrite`. A phase ends where the next one begins.
     """
 
     report: Callable[[str, str, int, int], None] = lambda *_: None
+    overall: Callable[[int, int], None] = lambda *_: None
     ended: Callable[[str, float], None] = lambda *_: None
 
 
@@ -469,8 +471,18 @@ class SparkEngine:
         owner.end()
 
 
+# Which part of a compaction a phase is: where it begins and how much it is. Of logs that are split,
+# the index takes most of the time.
+_PARTS: Final = {
+    "clean": (0.0, 1.0),
+    "index": (0.0, 0.6),
+    "probe": (0.0, 0.6),
+    "rewrite": (0.6, 0.4),
+}
+
+
 class _Watched(CommittersOwner):
-    """Shows how far the present phase has come."""
+    """Shows how far the present phase has come, and all compactions together."""
 
     def __init__(
         self, committers: Sequence[CompactionCommitter], watch: Watch, fs: FileSystem
@@ -482,11 +494,14 @@ class _Watched(CommittersOwner):
         self._clock = SystemClock()
         self._shown_at = self._begun_s = 0.0
         self._phase: tuple[Sequence[str], str, int, int] | None = None
+        self._sizes = {c.compaction.name: c.compaction.size_bytes for c in committers}
+        self._begun: set[str] = set()
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """As `Owner.begin`; the phase before is over."""
         self.end()
         self._phase = names, phase, total, done
+        self._begun.update(names)
         self._begun_s = self._clock.monotonic_s()
 
     def show(self) -> None:
@@ -497,14 +512,23 @@ class _Watched(CommittersOwner):
             names, what, total, done = phase
             directories = {self._directories[name] for name in names}
             counted = sum(progress_bytes(each, what, fs=self._fs) for each in directories)
-            self._watch.report(_title(names), what, min(done + counted, total), total)
+            self._report(names, what, min(done + counted, total), total)
 
     def end(self) -> None:
         """Reports that the present phase is over."""
         if self._phase is not None:
             names, what, total, _ = self._phase
-            self._watch.report(_title(names), what, total, total)
+            self._report(names, what, total, total)
             self._watch.ended(what, self._clock.monotonic_s() - self._begun_s)
+
+    def _report(self, names: Sequence[str], phase: str, done: int, total: int) -> None:
+        self._watch.report(_title(names), phase, done, total)
+        before, part = _PARTS[phase]
+        share = before + part * (done / total if total else 1.0)
+        # The engine begins a compaction when those before it are done.
+        complete = sum(self._sizes[name] for name in self._begun.difference(names))
+        now = share * sum(self._sizes[name] for name in names)
+        self._watch.overall(complete + int(now), sum(self._sizes.values()))
 
 
 def _title(names: Sequence[str]) -> str:

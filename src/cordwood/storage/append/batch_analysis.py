@@ -21,7 +21,7 @@ from cordwood.format.record_batch import (
     MAGIC_BYTES_MIN,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
-    parse_header,
+    parse_header_of_any_magic,
 )
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
@@ -43,6 +43,7 @@ _LEGACY_CRC_START = 16
 
 #: The attribute bits that name the codec.
 CODEC_MASK = 0x07
+_CODEC_MAX = int(max(Codec))
 
 
 def analyze(
@@ -97,12 +98,12 @@ def analyze(
                 f"Record is corrupt (stored crc = {header.crc}) in topic partition "
                 f"{topic_partition}."
             )
-        if header.attributes & CODEC_MASK > Codec.ZSTD:
+        if header.attributes & CODEC_MASK > _CODEC_MAX:
             raise UnsupportedCompressionTypeError(
                 f"Unknown compression type id: {header.attributes & CODEC_MASK}"
             )
         batches.append(batch)
-    if origin in {AppendOrigin.REPLICATION, AppendOrigin.RAFT_LEADER}:
+    if origin is AppendOrigin.REPLICATION or origin is AppendOrigin.RAFT_LEADER:
         _require_ascending(batches, topic_partition)
     return batches
 
@@ -141,7 +142,7 @@ def _header_of(raw: memoryview) -> BatchHeader:
             f"Record batch is corrupt (the size {len(raw)} is smaller than the minimum allowed "
             f"overhead {HEADER_BYTES})"
         )
-    return parse_header(raw)
+    return parse_header_of_any_magic(raw)
 
 
 def _legacy_header(raw: memoryview) -> BatchHeader:

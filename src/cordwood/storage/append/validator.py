@@ -75,6 +75,8 @@ __all__ = [
     "validate_and_assign",
 ]
 
+# By their numbers: the call of an enum takes longer.
+_CODECS = tuple(Codec)
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 _KEPT_ATTRIBUTES = 0x77  # all that mean something, but for the timestamp type
 
@@ -117,7 +119,7 @@ def validate_and_assign(
     header, raw = _only_batch(analyzed, topic_partition, metrics)
     is_client = origin is AppendOrigin.CLIENT
     _require_sound_header(header, topic_partition, metrics, is_client=is_client)
-    source = Codec(header.attributes & CODEC_MASK)
+    source = _CODECS[header.attributes & CODEC_MASK]
     packed = raw[HEADER_BYTES:]
     payload = decompressed(
         source, packed, size_max=decompressed_bytes_max(config.max_message_bytes)
@@ -160,13 +162,14 @@ def validate_and_assign(
         parts = (build_header(header), rebuilt)
         stats = RecordStats(2 * (HEADER_BYTES + len(payload)), header.records_count)
     marker = _marker_of(header, payload) if header.attributes & CONTROL_BIT else None
+    last_offset = header.last_offset
     return ValidationResult(
         batches=[ValidatedBatch(parts, header, marker)],
         size_may_have_changed=stats.records_converted > 0,
         log_append_time_ms=now_ms if is_append_time else NO_TIMESTAMP,
         max_timestamp=header.max_timestamp,
-        offset_of_max_timestamp=header.last_offset,
-        next_offset=header.next_offset,
+        offset_of_max_timestamp=last_offset,
+        next_offset=last_offset + 1,
         record_stats=stats,
     )
 

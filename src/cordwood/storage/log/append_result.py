@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -17,8 +16,7 @@ class LogPosition(NamedTuple):
     position: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """The result of an append.
 
     `first_offset` and `last_offset` (inclusive) are those the records have, which for a batch that

@@ -16,7 +16,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -108,9 +108,9 @@ class PartitionLog:
         topic_id: UUID | None = None,
     ) -> None:
         self.topic_partition = topic_partition
-        self.directory = directory
         self.config = config
         self.context = context
+        self.directory = directory
         self.segments = segments
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
@@ -154,6 +154,7 @@ class PartitionLog:
     def directory(self, directory: Path) -> None:
         self._directory = directory
         self.log_dir = directory.parent
+        self._append_guard = self.guard("appending records to")  # made once: every append enters it
 
     @property
     def log_end_offset(self) -> int:
@@ -222,12 +223,10 @@ class PartitionLog:
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, within log start and end; what it is now."""
         with self.lock:
-            bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
-            if bounded != self.high_watermark:
-                position = self.end if bounded == self.log_end_offset else LogPosition(bounded)
-                self._high_watermark = position
-                self.producer_state.on_high_watermark_updated(bounded)
-                self._refresh_first_unstable()
+            end = self.end
+            bounded = min(max(offset, self.log_start_offset), end.offset)
+            if bounded != self._high_watermark.offset:
+                self.set_high_watermark(end if bounded == end.offset else LogPosition(bounded))
             return bounded
 
     def maybe_update_high_watermark(self, offset: int) -> int | None:
@@ -237,12 +236,12 @@ class PartitionLog:
             ValueError: `offset` is beyond the log's end.
         """
         with self.lock:
-            if offset > self.log_end_offset:
+            end = self.end
+            if offset > end.offset:
                 raise ValueError(
-                    f"High watermark {offset} update exceeds current log end offset "
-                    f"{self.log_end_offset}"
+                    f"High watermark {offset} update exceeds current log end offset {end.offset}"
                 )
-            old = self.high_watermark
+            old = self._high_watermark.offset
             if offset <= old:
                 return None
             self.update_high_watermark(offset)
@@ -250,9 +249,8 @@ class PartitionLog:
 
     def _refresh_first_unstable(self) -> None:
         """Updates the first unstable offset from the producers."""
-        self._first_unstable = self.producer_state.first_unstable_offset
-        if self._first_unstable is not None:
-            self._first_unstable = max(self._first_unstable, self.log_start_offset)
+        first = self.producer_state.first_unstable_offset
+        self._first_unstable = None if first is None else max(first, self.log_start_offset)
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raises the log start offset; whether it was lower.
@@ -331,25 +329,20 @@ class PartitionLog:
             KafkaError: as the classes of `model.kafka_errors` say; nothing was written. A
                 `StorageError` says that the disk is full, or that the directory is now offline.
         """
-        is_sliced = origin is AppendOrigin.CLIENT and is_pausing()
         checked: ValidationResult | None = None
-        with background() if is_sliced else nullcontext():
-            analyzed = validator.analyze(
-                records,
-                origin=origin,
-                max_message_bytes=self.config.max_message_bytes,
-                topic_partition=self.topic_partition,
-                metrics=self.context.metrics,
-            )
-            if is_sliced and analyzed:
-                # Without the lock: a batch may expand to 128 MiB, and readers continue in the
-                # meantime.
-                checked = self._validated(analyzed, origin, leader_epoch, first_offset=0)
-        with self.lock, self.guard("appending records to"):
+        if origin is AppendOrigin.CLIENT and is_pausing():
+            # Without the lock: a batch may expand to 128 MiB, and readers continue in the meantime.
+            with background():
+                analyzed = self._analyzed(records, origin)
+                if analyzed:
+                    checked = self._validated(analyzed, origin, leader_epoch, first_offset=0)
+        else:
+            analyzed = self._analyzed(records, origin)
+        with self.lock, self._append_guard:
             self.require_open()
             if not analyzed:
                 return AppendResult.of_nothing(self.log_start_offset)
-            end = self.log_end_offset
+            end = self.end.offset
             if checked is None:
                 result = self._validated(analyzed, origin, leader_epoch, first_offset=end)
             else:
@@ -369,6 +362,15 @@ class PartitionLog:
                     now_ms = self.context.clock.now_ms()
                     self.producer_state.note_refused(analyzed[0].header, now_ms)
                 raise
+
+    def _analyzed(self, records: Buffer, origin: AppendOrigin) -> list[AnalyzedBatch]:
+        return validator.analyze(
+            records,
+            origin=origin,
+            max_message_bytes=self.config.max_message_bytes,
+            topic_partition=self.topic_partition,
+            metrics=self.context.metrics,
+        )
 
     def _validated(
         self,
@@ -412,7 +414,7 @@ class PartitionLog:
             metrics=self.context.metrics,
             leader_epoch=leader_epoch,
         )
-        with self.lock, self.guard("appending records to"):
+        with self.lock, self._append_guard:
             self.require_open()
             if not analyzed:
                 return AppendResult.of_nothing(self.log_start_offset)
@@ -464,8 +466,16 @@ class PartitionLog:
     ) -> AppendResult:
         """The order of steps is Kafka's: epochs and a roll come before producers are checked."""
         first = batches[0].header.base_offset
-        last = batches[-1].header.last_offset
-        size = sum([batch.header.size_bytes for batch in batches])
+        parts: list[Buffer] = []
+        appended = []
+        size = count = 0
+        for validated in batches:
+            header = validated.header
+            parts += validated.parts
+            batch_bytes, last = header.size_bytes, header.last_offset
+            appended.append(AppendedBatch(batch_bytes, last, header.max_timestamp))
+            size += batch_bytes
+            count += header.records_count
         if size > self.config.segment_bytes:
             raise RecordBatchTooLargeError(
                 f"Message batch size is {size} bytes in append to partition "
@@ -491,25 +501,16 @@ class PartitionLog:
                 size_bytes=0,
                 is_duplicate=True,
             )
-        parts: list[Buffer] = []
-        appended = []
-        count = 0
-        for validated in batches:
-            header = validated.header
-            parts += validated.parts
-            appended.append(
-                AppendedBatch(header.size_bytes, header.last_offset, header.max_timestamp)
-            )
-            count += header.records_count
-        self.active.append(parts, appended)
-        self._set_end(last + 1)
-        if self._high_watermark.offset >= self.log_end_offset:  # a follower that started again
-            self._high_watermark = LogPosition(self.log_end_offset)
-        producers.commit(self.active)
-        self.producer_state.update_map_end_offset(self.log_end_offset)
+        active, end = self.segments.active, last + 1
+        active.append(parts, appended)
+        self.end = LogPosition(end, active.base_offset, active.size_bytes)
+        if self._high_watermark.offset >= end:  # a follower that started again
+            self._high_watermark = LogPosition(end)
+        producers.commit(active)
+        self.producer_state.update_map_end_offset(end)
         if producers.touched:
             self._refresh_first_unstable()
-        if self.unflushed_messages >= self.config.flush_messages:
+        if end - self.recovery_point >= self.config.flush_messages:
             self._flush_appended()
         return AppendResult(
             first_offset=first,

@@ -5,10 +5,11 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog.analyzeAndValidateProd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from cordwood.format.java_map import JavaHashMap
+from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.storage.append.validator import ValidatedBatch
 from cordwood.storage.producers.producer_state import (
@@ -23,7 +24,16 @@ from cordwood.storage.segment.log_segment import LogSegment
 class AppendProducers:
     """The changes that an append makes to the producers of its log."""
 
-    __slots__ = ("_completed", "_guard", "_infos", "_origin", "_state", "_version", "touched")
+    __slots__ = (
+        "_completed",
+        "_guard",
+        "_infos",
+        "_origin",
+        "_producer_ids",
+        "_state",
+        "_version",
+        "touched",
+    )
 
     def __init__(
         self,
@@ -44,8 +54,8 @@ class AppendProducers:
         self._origin = origin
         self._guard = guard
         self._version = version
-        # New producers get their places in Kafka's map in its order: snapshots show it.
-        self._infos: JavaHashMap[int, ProducerAppendInfo] = JavaHashMap()
+        self._infos: dict[int, ProducerAppendInfo] = {}
+        self._producer_ids: list[int] = []
         self._completed: list[CompletedTransaction] = []
         self.touched = False
 
@@ -62,17 +72,18 @@ class AppendProducers:
             if header.producer_id < 0:
                 continue
             self.touched = True
-            if client:
-                entry = state.last_entry(header.producer_id)
-                if entry is not None and not header.is_control:
-                    duplicate = entry.find_duplicate(header)
-                    if duplicate is not None:
-                        return duplicate
-            if client or self._origin is AppendOrigin.COORDINATOR:
+            if client and not header.attributes & CONTROL_BIT:
+                duplicate = state.find_duplicate(header)
+                if duplicate is not None:
+                    return duplicate
+            if header.attributes & TRANSACTIONAL_BIT:
                 state.require_verified(header, self._origin, self._guard)
-            info = self._infos.compute_if_absent(
-                header.producer_id, partial(state.prepare_update, header.producer_id, self._origin)
-            )
+            producer_id = header.producer_id
+            self._producer_ids.append(producer_id)
+            info = self._infos.get(producer_id)
+            if info is None:
+                info = state.prepare_update(producer_id, self._origin)
+                self._infos[producer_id] = info
             completed = info.append(header, batch.marker, transaction_version=self._version)
             if completed is not None:
                 self._completed.append(completed)
@@ -83,9 +94,18 @@ class AppendProducers:
         if not self.touched:
             return
         state = self._state
-        for info in self._infos.values():
+        for info in self._in_order():
             state.update(info)
         for completed in self._completed:
             last_stable = state.last_stable_offset(completed)
             segment.note_completed(completed, last_stable)
             state.complete_transaction(completed)
+
+    def _in_order(self) -> Iterable[ProducerAppendInfo]:
+        """The changes in the order of Kafka's map: snapshots show in which order producers came."""
+        if len(self._infos) == 1:
+            return self._infos.values()
+        ordered: JavaHashMap[int, ProducerAppendInfo] = JavaHashMap()
+        for producer_id in self._producer_ids:
+            ordered.compute_if_absent(producer_id, partial(self._infos.__getitem__, producer_id))
+        return ordered.values()

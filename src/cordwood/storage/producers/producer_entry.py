@@ -229,14 +229,13 @@ class ProducerStateEntry:
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """The batch known that has the epoch and the sequences of `header`."""
-        if header.producer_epoch == self.producer_epoch:
-            last_sequence = header.last_sequence
-            for batch in self.batches:
-                if (
-                    batch.last_sequence == last_sequence
-                    and batch.first_sequence == header.base_sequence
-                ):
-                    return batch
+        batches = self.batches
+        if not batches or header.producer_epoch != self.producer_epoch:
+            return None
+        last_sequence = header.last_sequence
+        for batch in batches:
+            if batch[0] == last_sequence and batch.first_sequence == header.base_sequence:
+                return batch
         return None
 
     def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:

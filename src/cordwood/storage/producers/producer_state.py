@@ -21,7 +21,7 @@ from typing import TypeVar
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.java_map import JavaHashMap
 from cordwood.format.producer_snapshot import ProducerEntry
-from cordwood.format.record_batch import BatchHeader
+from cordwood.format.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidProducerEpochError, InvalidTxnStateError
@@ -73,6 +73,12 @@ class _Transactions:
 
     def __iter__(self) -> Iterator[OngoingTransaction]:
         return map(self._by_offset.__getitem__, self._offsets)
+
+    @property
+    def first_offset(self) -> int | None:
+        for offset in self._offsets[:1]:
+            return offset
+        return None
 
     def first(self) -> OngoingTransaction | None:
         for offset in self._offsets[:1]:
@@ -305,12 +311,10 @@ class ProducerStateManager:
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of the earliest transaction that is open, or not yet replicated."""
-        firsts = [
-            transaction.first_offset
-            for transaction in (self._ongoing.first(), self._unreplicated.first())
-            if transaction is not None
-        ]
-        return min(firsts, default=None)
+        ongoing, unreplicated = self._ongoing.first_offset, self._unreplicated.first_offset
+        if ongoing is None or unreplicated is None:
+            return unreplicated if ongoing is None else ongoing
+        return min(ongoing, unreplicated)
 
     @property
     def first_undecided_offset(self) -> int | None:
@@ -455,9 +459,9 @@ class ProducerStateManager:
 
         Source: UnifiedLog.analyzeAndValidateProducerState, batchMissingRequiredVerification.
         """
-        if origin not in {AppendOrigin.CLIENT, AppendOrigin.COORDINATOR}:
+        if not header.attributes & TRANSACTIONAL_BIT:
             return
-        if not header.is_transactional:
+        if origin is not AppendOrigin.CLIENT and origin is not AppendOrigin.COORDINATOR:
             return
         producer_id = header.producer_id
         if self.has_ongoing_transaction(producer_id, header.producer_epoch):

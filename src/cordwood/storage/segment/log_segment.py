@@ -279,7 +279,8 @@ class LogSegment:
             f"largestRecordTimestamp={NO_TIMESTAMP if known is None else known})"
         )
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     # ---- indexes and what they say
 

@@ -142,7 +142,13 @@ class SegmentIndex(ABC):
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
-        return self.entries >= self.max_entries
+        return self._free_entries() <= 0
+
+    def _free_entries(self) -> int:
+        columns, capacity = self._columns, self._capacity
+        if columns is None or capacity is None:
+            return self.max_entries - self.entries
+        return capacity - len(columns[0])
 
     @property
     def is_loaded(self) -> bool:

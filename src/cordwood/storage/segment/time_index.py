@@ -40,7 +40,7 @@ class TimeIndex(SegmentIndex):
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more but the one that is kept for a roll."""
-        return self.entries >= self.max_entries - 1
+        return self._free_entries() <= 1
 
     @property
     def last_entry(self) -> TimestampOffset:

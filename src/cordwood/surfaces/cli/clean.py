@@ -304,7 +304,7 @@ class _Engine:
             slots=slots,
             cores=min(slots, runner.cores),
             limits=limits,
-            watch=Watch(self._display.bytes_done),
+            watch=Watch(self._display.bytes_done, self._display.overall),
         )
         if not self._master.startswith("local"):
             engine.require_visible(self._log_dirs)

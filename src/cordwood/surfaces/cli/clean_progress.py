@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.text import Text
 
 _ROWS_MAX: Final = 8
+_ESTIMATED_FROM: Final = 0.1
 
 
 class _PercentColumn(ProgressColumn):
@@ -47,6 +48,18 @@ class _CountColumn(ProgressColumn):
         return Text(f"{task.completed:.0f}/{task.total:.0f}")
 
 
+class _TimeLeftColumn(ProgressColumn):
+    """How long a row that is estimated will still take, once a tenth of it is done."""
+
+    def render(self, task: Task) -> Text:
+        """The column's text."""
+        share = task.completed / task.total if task.total else 0.0
+        if not task.fields.get("is_estimated") or not _ESTIMATED_FROM <= share < 1.0:
+            return Text("")
+        left_s = round((task.elapsed or 0.0) * (1.0 - share) / share)
+        return Text(f"{left_s // 3600}:{left_s // 60 % 60:02}:{left_s % 60:02} left")
+
+
 def columns() -> tuple[ProgressColumn, ...]:
     """The columns of a row."""
     return (
@@ -55,6 +68,7 @@ def columns() -> tuple[ProgressColumn, ...]:
         _PercentColumn(),
         _CountColumn(),
         TimeElapsedColumn(),
+        _TimeLeftColumn(),
     )
 
 
@@ -68,6 +82,7 @@ class CleanProgress:
         self._compactions: dict[str, TaskID] = {}
         self._finished: list[TaskID] = []
         self._passes: dict[str, int] = {}
+        self._overall: TaskID | None = None
 
     def say(self, phase: str) -> None:
         """A phase of unknown length begins."""
@@ -93,13 +108,21 @@ class CleanProgress:
         if row is None or (self._task(row).finished and done < total):
             row = self._progress.add_task(key, total=1.0, in_bytes=True)
             self._compactions[key] = row
-        task = self._task(row)
-        share = min(1.0, done / total) if total else 1.0
-        shown = task.completed / task.total if task.total else 0.0
-        self._progress.update(row, total=max(1, total), completed=max(share, shown) * max(1, total))
+        self._move(row, done, total)
         if self._task(row).finished and row not in self._finished:
             self._finished.append(row)
             self._drop_old()
+
+    def overall(self, done: int, total: int) -> None:
+        """Shows how far all compactions of a pass are, and how long they will still take."""
+        if self._progress is None:
+            return
+        row = self._overall
+        if row is None or (self._task(row).finished and done < total):
+            row = self._overall = self._progress.add_task(
+                "all compactions", total=1.0, in_bytes=True, is_estimated=True
+            )
+        self._move(row, done, total)
 
     def finish(self) -> None:
         """The phase is over."""
@@ -122,6 +145,14 @@ class CleanProgress:
             self._row = self._progress.add_task(
                 self._phase, total=total, is_counted=total is not None
             )
+
+    def _move(self, row: TaskID, done: int, total: int) -> None:
+        """Sets how far a row is; it never goes back."""
+        assert self._progress is not None, "checked by the caller"
+        task = self._task(row)
+        share = min(1.0, done / total) if total else 1.0
+        shown = task.completed / task.total if task.total else 0.0
+        self._progress.update(row, total=max(1, total), completed=max(share, shown) * max(1, total))
 
     def _task(self, row: TaskID) -> Task:
         assert self._progress is not None, "checked by the caller"

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from cordwood import __version__
 from cordwood.format.native.form import form_here
+from cordwood.network.form import request_path_form
 from cordwood.surfaces.cli.tools import table
 
 EPILOG = """\b
@@ -148,7 +149,8 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        typer.echo(f"cordwood {__version__} (kernels: {form_here()})")
+        forms = f"kernels: {form_here()}; request path: {request_path_form()}"
+        typer.echo(f"cordwood {__version__} ({forms})")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

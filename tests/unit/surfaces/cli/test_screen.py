@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.progress import Progress
 
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli import clean_progress
@@ -184,3 +185,27 @@ def test_a_value_that_is_none_is_refused_with_its_option(
         logging_to(print, parse_log_options(*given)),
     ):
         pass
+
+
+def test_the_time_left_follows_from_the_share_that_is_done_and_is_shown_from_a_tenth_on() -> None:
+    now = [0.0]
+    bars = Progress(get_time=lambda: now[0], auto_refresh=False)
+    progress = CleanProgress(bars)
+    shown = {}
+    for seconds, done in ((0.0, 0), (5.0, 5), (20.0, 10), (100.0, 50), (90.0, 40), (4200.0, 99)):
+        now[0] = seconds
+        progress.overall(done, 100)
+        (task,) = bars.tasks
+        left = next(c for c in clean_progress.columns() if type(c).__name__ == "_TimeLeftColumn")
+        shown[done] = str(left.render(task))
+    assert shown == {
+        0: "",
+        5: "",
+        10: "0:03:00 left",
+        50: "0:01:40 left",
+        40: "0:01:30 left",  # it does not go back
+        99: "0:00:42 left",
+    }
+    progress.overall(100, 100)
+    progress.overall(0, 10)  # of a second pass
+    assert [task.percentage for task in bars.tasks] == [100, 0]

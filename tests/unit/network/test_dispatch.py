@@ -1,0 +1,114 @@
+"""Which requests are handled in a turn, which in slices, and which are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Peer
+from cordwood.network.dispatch import Dispatcher
+from cordwood.network.request_errors import UnservedRequestError
+from cordwood.network.slices import Slices
+from cordwood.network.turns import TurnWatch
+from cordwood.protocol.headers import API_VERSIONS
+from cordwood.protocol.messages import MalformedMessageError
+from support.wire import request_body, request_frame
+
+HEARTBEAT = 12
+PEER = Peer("127.0.0.1", "client", "PLAINTEXT")
+
+
+class LaterSlices:
+    """Keeps the work that is to run in slices."""
+
+    def __init__(self) -> None:
+        self.works: list[Callable[[], Any]] = []
+
+    def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        self.works.append(work)
+        return asyncio.get_running_loop().create_future()
+
+
+class Handled:
+    """Served APIs that note what they are asked for, and answer with `fields`."""
+
+    def __init__(self, **fields: object) -> None:
+        self.requests: list[Any] = []
+        self.done: list[tuple[str, int]] = []
+        self.slices = LaterSlices()
+        self.fields = fields
+
+    def handle(self, _context: object, request: Any) -> dict[str, object]:
+        self.requests.append(request)
+        return self.fields
+
+    def dispatcher(self, *, inline_bytes_max: int = 1024) -> Dispatcher[object]:
+        def done(name: str, version: int, _seconds: float) -> None:
+            self.done.append((name, version))
+
+        apis: list[Api[object]] = [
+            Api(HEARTBEAT, "Heartbeat", 1, 4, self.handle, inline_bytes_max=inline_bytes_max),
+            Api(API_VERSIONS, "ApiVersions", 0, 4, self.handle),
+        ]
+        return Dispatcher(
+            {api.key: api for api in apis},
+            context_of=lambda header, _peer: header,
+            slices=cast("Slices", self.slices),
+            turns=TurnWatch(),
+            request_done=done,
+            monotonic_s=lambda: 0.0,
+        )
+
+
+def frame_of(key: int, version: int, *, group: str = "g") -> memoryview:
+    fields = {"group_id": group, "generation_id": 1, "member_id": "m"} if key == HEARTBEAT else {}
+    return memoryview(request_frame(key, version, 7, "client", request_body(key, version, fields)))[
+        4:
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [(3, struct.pack(">iiih", 10, 7, 0, 27)), (4, struct.pack(">iixihx", 12, 7, 0, 27))],
+    ids=["header 0", "header 1"],
+)
+def test_a_small_request_is_answered_at_once(version: int, answer: bytes) -> None:
+    handled = Handled(error_code=27)
+    assert handled.dispatcher().answer(frame_of(HEARTBEAT, version), PEER) == [answer]
+    assert [request.group_id for request in handled.requests] == ["g"]
+    assert handled.done == [("Heartbeat", version)]
+
+
+def test_the_body_of_a_large_request_is_read_in_slices() -> None:
+    handled = Handled(error_code=0)
+
+    async def send() -> None:
+        frame = frame_of(HEARTBEAT, 4, group="g" * 200)[:-1]  # cut off: reading it fails
+        later = handled.dispatcher(inline_bytes_max=200).answer(frame, PEER)
+        assert asyncio.iscoroutine(later)
+        later.close()
+
+    asyncio.run(send())
+    (work,) = handled.slices.works
+    with pytest.raises(MalformedMessageError):
+        work()
+    assert not handled.requests
+
+
+@pytest.mark.parametrize(("key", "version"), [(HEARTBEAT, 0), (HEARTBEAT, 5), (3, 1)])
+def test_an_api_or_version_that_is_not_served_is_refused(key: int, version: int) -> None:
+    frame = memoryview(struct.pack(">hhih", key, version, 7, -1))
+    with pytest.raises(UnservedRequestError, match=f"key {key} .version {version}."):
+        Handled().dispatcher().answer(frame, PEER)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    frame = memoryview(struct.pack(">hhih", API_VERSIONS, 99, 7, -1))
+    (answer,) = cast("list[bytes]", Handled().dispatcher().answer(frame, PEER))
+    code = int(ErrorCode.UNSUPPORTED_VERSION)
+    assert answer == struct.pack(">iihihhh", 16, 7, code, 1, API_VERSIONS, 0, 4)
