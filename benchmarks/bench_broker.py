@@ -17,13 +17,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import measure
-from broker_sides import Side, both_sides, memory_bytes, ours_alone, start_seconds
+from broker_sides import (
+    Side,
+    both_sides,
+    cpu_seconds,
+    memory_bytes,
+    ours_alone,
+    start_seconds,
+)
 from log_rows import HEADING, Row
 from support.kafka import kafka_tool
 
@@ -50,7 +59,12 @@ README_ROWS = {
     "raw produce, 16 KiB batches, 1 connections": "raw requests of 16 KiB, 1 connection",
     "raw produce, 16 KiB batches, 10 connections": "raw requests of 16 KiB, 10 connections",
     "raw produce, 16 KiB batches, 100 connections": "raw requests of 16 KiB, 100 connections",
+    "raw produce, 16 KiB batches, 100 connections: CPU": "the same, processor time of the broker",
+    "4 producers of 1024 B": "4 producers, 1 KiB, acks=all, default settings",
+    "4 producers of 1024 B: CPU": "the same, processor time of the broker",
+    "4 consumers of 1024 B": "4 consumers, 1 KiB",
 }
+_LOOK_S = 0.02
 _BATCHED = ("linger.ms=10", "batch.size=131072")
 
 
@@ -106,6 +120,7 @@ class Bench:
                 "consume": self.consume_rows,
                 "latency": self.latency_rows,
                 "connections": self.connection_rows,
+                "many": self.many_rows,
                 "cleaning": self.cleaning_rows,
             }
             for name, rows in sections.items():
@@ -213,6 +228,10 @@ class Bench:
                 yield row
 
     def _consume(self, side: Side, topic: str, count: int) -> float:
+        # fetch.MB.sec: the time of the rebalance left out
+        return float(self._consumer_line(side, topic, count)[8])
+
+    def _consumer_line(self, side: Side, topic: str, count: int) -> list[str]:
         done = kafka_tool(
             _CONSUMER,
             *("--topic", topic, "--num-records", str(count), "--bootstrap-server", side.address),
@@ -220,8 +239,7 @@ class Bench:
         lines = [line for line in done.stdout.splitlines() if line[:2] == "20"]
         if not lines:
             raise SystemExit(f"{done.stdout}\n{done.stderr}")
-        fields = [field.strip() for field in lines[-1].split(",")]
-        return float(fields[8])  # fetch.MB.sec: the time of the rebalance left out
+        return [field.strip() for field in lines[-1].split(",")]
 
     def latency_rows(self) -> Iterator[Row]:
         """kafka-e2e-latency, a record at a time."""
@@ -275,29 +293,137 @@ class Bench:
         return process
 
     def connection_rows(self) -> Iterator[Row]:
-        """Batches of 16 KiB over many connections, five requests in flight on each."""
-        for connections in (1, 10, 100):
-            with self._topic(partitions=min(connections, 10)) as topic:
-                row = Row(
-                    what=f"raw produce, 16 KiB batches, {connections} connections",
-                    unit="MB/s",
-                    other_name="Kafka",
-                    ratio_min=1.0,
-                )
+        """Batches of 16 KiB and of 1 KiB over many connections, five requests in flight on each."""
+        for label, size, record_bytes in (("16 KiB", 16_000, 1_000), ("1 KiB", 1_000, 1_000)):
+            for connections in (1, 10, 100, 1_000):
+                partitions = min(connections, 10)
                 job = {
-                    "topic": topic,
-                    "partitions": min(connections, 10),
+                    "partitions": partitions,
                     "connections": connections,
-                    "batch_bytes": 16_000,
-                    "record_bytes": 1_000,
+                    "batch_bytes": size,
+                    "record_bytes": record_bytes,
                     "in_flight": 5,
-                    "seconds": self.sizes.load_s,
                 }
-                for side in self.sides:
-                    self._load(side, **job | {"seconds": self.sizes.load_s / 3})
-                for _ in range(self.sizes.turns):
-                    self._turn(row, lambda side: float(self._load(side, **job)["mb_per_s"]))  # noqa: B023
-                yield row
+                what = f"raw produce, {label} batches, {connections} connections"
+                yield from self._load_rows(what, partitions, job)
+
+    def _load_rows(self, what: str, partitions: int, job: dict[str, Any]) -> Iterator[Row]:
+        speed = Row(what=what, unit="MB/s", other_name="Kafka", ratio_min=1.0)
+        cost = Row(what=f"{what}: CPU", unit="s/GB", other_name="Kafka", ratio_min=1.0)
+        with self._topic(partitions) as topic:
+
+            def run(side: Side, costs: list[float], seconds: float) -> float:
+                begun = cpu_seconds(side)
+                done = self._load(side, topic=topic, seconds=seconds, **job)
+                costs.append((cpu_seconds(side) - begun) / (done["bytes"] / 1e9))
+                return float(done["mb_per_s"])
+
+            self._turns(speed, cost, lambda side, costs: run(side, costs, self.sizes.load_s))
+        yield speed
+        yield cost
+
+    def _turns(self, speed: Row, cost: Row, run: Callable[[Side, list[float]], float]) -> None:
+        """The turns of both rows, after one that does not count."""
+        for side in self.sides:
+            run(side, [])
+        for _ in range(self.sizes.turns):
+            self._turn(
+                speed, lambda side: run(side, cost.ours if side is self.sides[0] else cost.other)
+            )
+
+    # ---- many processes of Kafka's tools
+
+    def many_rows(self) -> Iterator[Row]:
+        """kafka-producer-perf-test and kafka-consumer-perf-test in several processes at once."""
+        for size in (1024, 100):
+            for count in (1, 4, 8):
+                yield from self._many_rows(
+                    f"{count} producers of {size} B",
+                    lambda _: None,
+                    self._produce_many,
+                    size,
+                    count,
+                )
+        for size in (1024, 100):
+            for count in (1, 4, 8):
+                yield from self._many_rows(
+                    f"{count} consumers of {size} B",
+                    lambda topic, size=size: self._fill(topic, size),
+                    self._consume_many,
+                    size,
+                    count,
+                )
+
+    def _many_rows(
+        self,
+        what: str,
+        fill: Callable[[str], None],
+        run_many: Callable[[Side, str, int, int], tuple[float, int]],
+        size: int,
+        count: int,
+    ) -> Iterator[Row]:
+        speed = Row(what=what, unit="MB/s", other_name="Kafka", ratio_min=1.0)
+        cost = Row(what=f"{what}: CPU", unit="s/GB", other_name="Kafka", ratio_min=1.0)
+        with self._topic(partitions=8) as topic:
+            fill(topic)
+
+            def run(side: Side, costs: list[float]) -> float:
+                begun = cpu_seconds(side)
+                seconds, total = run_many(side, topic, size, count)
+                costs.append((cpu_seconds(side) - begun) / (total / 1e9))
+                return total / seconds / 1e6
+
+            self._turns(speed, cost, run)
+        yield speed
+        yield cost
+
+    def _many_bytes(self, size: int) -> int:
+        return self.sizes.turn_bytes if size > 100 else self.sizes.turn_bytes // 3
+
+    def _fill(self, topic: str, size: int) -> None:
+        for side in self.sides:
+            self._produce(side, topic, size, _BATCHED, self._many_bytes(size))
+
+    def _produce_many(self, side: Side, topic: str, size: int, count: int) -> tuple[float, int]:
+        """Seconds from the first record in the log to the last one, and the bytes of records."""
+        records = self._many_bytes(size) // size // count
+        before = side.record_count(topic)
+        with ThreadPoolExecutor(count) as pool:
+            total = records * size
+            done = [
+                pool.submit(self._produce, side, topic, size, ("acks=all",), total)
+                for _ in range(count)
+            ]
+            begun = None
+            while begun is None or side.record_count(topic) < before + records * count:
+                if begun is None and side.record_count(topic) > before:
+                    begun = time.monotonic()
+                if all(each.done() for each in done):
+                    break
+                time.sleep(_LOOK_S)
+            ended = time.monotonic()
+            for each in done:
+                each.result()
+        assert begun is not None, "no record was written"
+        return ended - begun, total * count
+
+    def _consume_many(self, side: Side, topic: str, size: int, count: int) -> tuple[float, int]:
+        """Seconds in which all have read everything, by their own clocks, and the bytes read."""
+        records = self._many_bytes(size) // size
+        with ThreadPoolExecutor(count) as pool:
+            done = [pool.submit(self._consumed, side, topic, records) for _ in range(count)]
+            spans = [each.result() for each in done]
+        seconds = max(end for _, end in spans) - min(start for start, _ in spans)
+        return seconds, records * size * count
+
+    def _consumed(self, side: Side, topic: str, count: int) -> tuple[float, float]:
+        """When a consumer began and ended, in seconds since the epoch."""
+        start, end = self._consumer_line(side, topic, count)[:2]
+        began, ended = (
+            datetime.strptime(each, "%Y-%m-%d %H:%M:%S:%f").replace(tzinfo=UTC).timestamp()
+            for each in (start, end)
+        )
+        return began, ended
 
     # ---- reads and writes while a log is cleaned
 
@@ -368,7 +494,7 @@ class Bench:
 
 #: The sections that need nothing of Kafka's.
 _ALONE = ("start", "connections")
-SECTIONS = ("start", "memory", "produce", "consume", "latency", "connections", "cleaning")
+SECTIONS = ("start", "memory", "produce", "consume", "latency", "connections", "many", "cleaning")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -178,6 +178,7 @@ async def _run(job: dict[str, Any]) -> dict[str, Any]:
     latencies = sorted(out.pop("latencies"))
     return {
         "mb_per_s": out["bytes"] / took / 1e6,
+        "bytes": out["bytes"],
         "requests": len(latencies),
         "fetches": out["fetches"],
         "p50_ms": latencies[len(latencies) // 2] * 1000,

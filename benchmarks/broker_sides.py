@@ -48,6 +48,7 @@ class Side:
         self.pid = pid
         self.port = int(address.rpartition(":")[2])
         self._admin = AdminClient({"bootstrap.servers": address})
+        self._wires: dict[str, tuple[Wire, int]] = {}
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         """Makes a topic."""
@@ -58,6 +59,8 @@ class Side:
 
     def delete(self, topic: str) -> None:
         """Deletes a topic."""
+        if topic in self._wires:
+            self._wires.pop(topic)[0].close()
         self._admin.delete_topics([topic])[topic].result(60)
 
     def _leads(self, topic: str, partitions: int) -> bool:
@@ -69,6 +72,17 @@ class Side:
                 {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]},
             )
         return all(each["error_code"] == "none" for each in answer["topics"][0]["partitions"])
+
+    def record_count(self, topic: str) -> int:
+        """How many records have been written to a topic."""
+        if topic not in self._wires:
+            parts = self._admin.list_topics(topic).topics[topic].partitions
+            self._wires[topic] = Wire(self.port), len(parts)
+        wire, partitions = self._wires[topic]
+        asked = [{"partition_index": each, "timestamp": -1} for each in range(partitions)]
+        fields = {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]}
+        answer = wire.ask("list_offsets", 6, fields)
+        return sum(each["offset"] for each in answer["topics"][0]["partitions"])
 
     def alter(self, topic: str, config: Mapping[str, str]) -> None:
         """Sets settings of a topic."""
@@ -149,6 +163,12 @@ def both_sides(work: Path) -> Iterator[list[Side]]:
             kafka.start()
         with ServedBroker(work / "ours", _PROPERTIES, flags=()) as ours:
             yield [OurSide(ours), KafkaSide(kafka, kafka.pid)]
+
+
+def cpu_seconds(side: Side) -> float:
+    """Processor time that the broker's process has used."""
+    fields = Path(f"/proc/{side.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_bytes(side: Side) -> int:

@@ -161,10 +161,15 @@ def test_the_broker_benchmark_runs_without_kafka_too(tmp_path: Path) -> None:
     )
     assert [row["what"] for row in document["rows"]] == [
         "start to serving",
-        *(f"raw produce, 16 KiB batches, {n} connections" for n in (1, 10, 100)),
+        *(
+            f"raw produce, {size} batches, {n} connections{what}"
+            for size in ("16 KiB", "1 KiB")
+            for n in (1, 10, 100, 1000)
+            for what in ("", ": CPU")
+        ),
     ]
     assert all(row["ours"][0] > 0 for row in document["rows"])
-    assert len(_table_of(printed)) == 4
+    assert len(_table_of(printed)) == 5
 
 
 @pytest.fixture
