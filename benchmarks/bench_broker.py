@@ -59,10 +59,6 @@ README_ROWS = {
     "raw produce, 16 KiB batches, 1 connections": "raw requests of 16 KiB, 1 connection",
     "raw produce, 16 KiB batches, 10 connections": "raw requests of 16 KiB, 10 connections",
     "raw produce, 16 KiB batches, 100 connections": "raw requests of 16 KiB, 100 connections",
-    "raw produce, 16 KiB batches, 100 connections: CPU": "the same, processor time of the broker",
-    "4 producers of 1024 B": "4 producers, 1 KiB, acks=all, default settings",
-    "4 producers of 1024 B: CPU": "the same, processor time of the broker",
-    "4 consumers of 1024 B": "4 consumers, 1 KiB",
 }
 _LOOK_S = 0.02
 _BATCHED = ("linger.ms=10", "batch.size=131072")

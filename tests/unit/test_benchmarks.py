@@ -169,7 +169,7 @@ def test_the_broker_benchmark_runs_without_kafka_too(tmp_path: Path) -> None:
         ),
     ]
     assert all(row["ours"][0] > 0 for row in document["rows"])
-    assert len(_table_of(printed)) == 5
+    assert len(_table_of(printed)) == 4
 
 
 @pytest.fixture
