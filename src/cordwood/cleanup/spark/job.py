@@ -468,7 +468,7 @@ class SparkEngine:
         supervise(committers, lambda: not future.done(), tick=owner.show)
         future.result()
         require_word(committers)
-        owner.end()
+        owner.finish()
 
 
 # Which part of a compaction a phase is: where it begins and how much it is. Of logs that are split,
@@ -520,6 +520,12 @@ class _Watched(CommittersOwner):
             names, what, total, _ = self._phase
             self._report(names, what, total, total)
             self._watch.ended(what, self._clock.monotonic_s() - self._begun_s)
+
+    def finish(self) -> None:
+        """Reports that all compactions are over: one that changes nothing ends with its index."""
+        self.end()
+        size_bytes = sum(self._sizes.values())
+        self._watch.overall(size_bytes, size_bytes)
 
     def _report(self, names: Sequence[str], phase: str, done: int, total: int) -> None:
         self._watch.report(_title(names), phase, done, total)
