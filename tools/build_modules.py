@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cordwood"
-#: The extension module that holds the code of all; the others only name their part of it.
+#: The code of all modules is in one extension module of this name; theirs load it.
 GROUP = "cordwood"
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
@@ -101,12 +101,6 @@ def _compile() -> None:
     command.run()
 
 
-def built_in(directory: Path) -> list[Path]:
-    """The extension modules in a copy, relative to it; the kernels are not among them."""
-    found = [Path("cordwood", module).with_suffix(SUFFIX) for module in MODULES]
-    return [*found, Path(f"{GROUP}__mypyc{SUFFIX}")]
-
-
 def build(directory: Path) -> bool:
     """Makes the copy, unless it is there; returns whether it was made.
 
@@ -129,7 +123,8 @@ def build(directory: Path) -> bool:
     finally:
         os.chdir(before)
     shutil.rmtree(directory / "build", ignore_errors=True)
-    missing = [path for path in built_in(directory) if not (directory / path).exists()]
+    made = [Path("cordwood", module).with_suffix(SUFFIX) for module in MODULES]
+    missing = [str(path) for path in made if not (directory / path).exists()]
     assert not missing, f"not compiled: {missing}"
     stamp.write_text(wanted)
     return True
