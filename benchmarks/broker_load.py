@@ -19,6 +19,7 @@ from support.wire import request_body, request_frame
 
 _PRODUCE, _FETCH = 0, 1
 _VERSION = 9
+_OPENED_AT_ONCE = 32
 _SENT = struct.Struct(">d")
 
 
@@ -67,11 +68,29 @@ def _check(answer: bytes, topic: str) -> int:
     return int(offset)
 
 
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def _connected(job: dict[str, Any]) -> list[_Streams]:
+    """All connections, a few at a time: no more than Kafka's listener keeps waiting."""
+    streams: list[_Streams] = []
+    while len(streams) < job["connections"]:
+        count = min(_OPENED_AT_ONCE, job["connections"] - len(streams))
+        streams += await asyncio.gather(
+            *(asyncio.open_connection("127.0.0.1", job["port"]) for _ in range(count))
+        )
+    return streams
+
+
 async def _writer(
-    job: dict[str, Any], frames: list[bytes], until: float, out: dict[str, Any]
+    job: dict[str, Any],
+    streams: _Streams,
+    frames: list[bytes],
+    until: float,
+    out: dict[str, Any],
 ) -> None:
     """Sends the frames in turn until the time is over, and at least one."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", job["port"])
+    reader, writer = streams
     in_flight: asyncio.Queue[float] = asyncio.Queue(job["in_flight"])
     rate = job.get("requests_per_s")
 
@@ -165,11 +184,12 @@ async def _end(
 async def _run(job: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"latencies": [], "bytes": 0, "fetches": 0}
     frames = [[_produce(job, p, n, n) for n in range(16)] for p in range(job["partitions"])]
+    connections = await _connected(job)
     begun = time.perf_counter()
     until = begun + job["seconds"]
     works = [
-        _writer(job, frames[index % job["partitions"]], until, out)
-        for index in range(job["connections"])
+        _writer(job, streams, frames[index % job["partitions"]], until, out)
+        for index, streams in enumerate(connections)
     ]
     if job.get("follow"):
         works.append(_reader(job, until, out))
