@@ -47,6 +47,9 @@ ENTRY_BYTES = key_table.SLOT_BYTES
 # A table is made with space for so many keys at most; beyond that it grows as keys come.
 _ENTRIES_AT_FIRST = 1 << 21
 _ENTRIES_A_PIECE = 1 << 14
+# A table grows when a log has fewer records of a key than this: less work than a table too large
+# for the processor's cache.
+_RECORDS_A_KEY = 8
 
 Progress = Callable[[int], None]
 
@@ -175,7 +178,7 @@ class Walk:
         ordinal = generation = 0
         starts: list[int] = []
         offsets = sum(s.next_base_offset - s.base_offset for s in segments)
-        self._make_room(min(offsets, entries_max or offsets, _ENTRIES_AT_FIRST) // 2)
+        self._make_room(min(offsets, entries_max or offsets, _ENTRIES_AT_FIRST) // _RECORDS_A_KEY)
         for segment in segments:
             ordinal = -(-ordinal // 8) * 8
             starts.append(ordinal)
@@ -371,7 +374,11 @@ class Walk:
         slots = self.table.shape[0]
         while (int(self.used[0]) + count) * 2 > slots:
             slots *= 2
-        if slots != self.table.shape[0]:
+        if slots == self.table.shape[0]:
+            return
+        if not self.used[0]:
+            self.table = key_table.new_table(slots)
+        else:
             self.table = kernels.grow_table(self.table, slots, self._secrets)
 
 

@@ -74,6 +74,14 @@ def test_crc_by_instruction_by_table_and_by_library_agree(data: bytes, start: in
     assert kernels.crc32c_by_table(padded(data, junk=0xAB), first, len(data)) == expected
 
 
+@given(seed=st.integers(0, 1 << 32), size=st.integers(1_400, 7_000), start=st.integers(0, 9))
+def test_crc_of_data_that_is_taken_in_lanes(seed: int, size: int, start: int) -> None:
+    data = random.Random(seed).randbytes(size)
+    expected = crc32c_package.crc32c(data[start:])
+    assert kernels.crc32c(padded(data, junk=0xAB), start, size) == expected
+    assert kernels.crc32c_by_table(padded(data, junk=0xAB), start, size) == expected
+
+
 def test_crc_of_the_check_string() -> None:
     assert kernels.crc32c(padded(b"123456789"), 0, 9) == 0xE3069283
     assert kernels.crc32c_by_table(padded(b"123456789"), 0, 9) == 0xE3069283

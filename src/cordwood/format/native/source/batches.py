@@ -97,27 +97,31 @@ def scan_batches(
             expected = np.uint64(_be32(buffer, position + 17)) & np.uint64(0xFFFFFFFF)
             if crc32c(buffer, position + 21, position + size) != expected:
                 return rows, position, BAD_CRC
-        row = table[rows]
-        row[POSITION] = position
-        row[SIZE] = size
-        row[BASE_OFFSET] = _be64(buffer, position)
-        row[LEADER_EPOCH] = _be32(buffer, position + 12)
-        row[MAGIC] = magic
-        row[ATTRIBUTES] = (np.int64(buffer[position + 21]) << 8) | np.int64(buffer[position + 22])
-        row[LAST_OFFSET] = row[BASE_OFFSET] + _be32(buffer, position + 23)
-        row[BASE_TIMESTAMP] = _be64(buffer, position + 27)
-        row[MAX_TIMESTAMP] = _be64(buffer, position + 35)
-        row[PRODUCER_ID] = _be64(buffer, position + 43)
+        table[rows, POSITION] = position
+        table[rows, SIZE] = size
+        table[rows, BASE_OFFSET] = _be64(buffer, position)
+        table[rows, LEADER_EPOCH] = _be32(buffer, position + 12)
+        table[rows, MAGIC] = magic
+        table[rows, ATTRIBUTES] = (np.int64(buffer[position + 21]) << 8) | np.int64(
+            buffer[position + 22]
+        )
+        table[rows, LAST_OFFSET] = table[rows, BASE_OFFSET] + _be32(buffer, position + 23)
+        table[rows, BASE_TIMESTAMP] = _be64(buffer, position + 27)
+        table[rows, MAX_TIMESTAMP] = _be64(buffer, position + 35)
+        table[rows, PRODUCER_ID] = _be64(buffer, position + 43)
         epoch = (np.int64(buffer[position + 51]) << 8) | np.int64(buffer[position + 52])
-        row[PRODUCER_EPOCH] = epoch - 65536 if epoch >= 32768 else epoch
-        row[BASE_SEQUENCE] = _be32(buffer, position + 53)
-        row[COUNT] = _be32(buffer, position + 57)
+        table[rows, PRODUCER_EPOCH] = epoch - 65536 if epoch >= 32768 else epoch
+        table[rows, BASE_SEQUENCE] = _be32(buffer, position + 53)
+        table[rows, COUNT] = _be32(buffer, position + 57)
         # A record takes seven bytes at least; only a compressed batch can hold more than fit.
-        if row[COUNT] < 0 or row[LAST_OFFSET] < row[BASE_OFFSET]:
+        if table[rows, COUNT] < 0 or table[rows, LAST_OFFSET] < table[rows, BASE_OFFSET]:
             return rows, position, BAD_COUNT
-        if row[ATTRIBUTES] & _CODEC_MASK == 0 and row[COUNT] * 7 > size - HEADER_SIZE:
+        if (
+            table[rows, ATTRIBUTES] & _CODEC_MASK == 0
+            and table[rows, COUNT] * 7 > size - HEADER_SIZE
+        ):
             return rows, position, BAD_COUNT
-        if row[COUNT] > row[LAST_OFFSET] - row[BASE_OFFSET] + 1:
+        if table[rows, COUNT] > table[rows, LAST_OFFSET] - table[rows, BASE_OFFSET] + 1:
             return rows, position, BAD_COUNT
         rows += 1
         position += size

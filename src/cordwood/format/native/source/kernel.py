@@ -37,6 +37,10 @@ def kernel(function: _F) -> _F:
 
 
 def inlined(function: _F) -> _F:
-    """Makes a part of kernels, which is compiled into each that calls it."""
-    compiled: _F = nb.njit(cache=True, nogil=True, inline="always")(function)
+    """Makes a part of kernels, which is compiled into each that calls it; it makes no arrays.
+
+    So it counts no references to arrays either: numba's counts are atomic, and in the loop over
+    records they would take as long as all else.
+    """
+    compiled: _F = nb.njit(cache=True, nogil=True, forceinline=True, _nrt=False)(function)
     return compiled

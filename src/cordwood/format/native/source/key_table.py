@@ -36,15 +36,21 @@ def _bytes_of(word, count):
     return word & ((np.uint64(1) << np.uint64(8 * count)) - np.uint64(1))
 
 
-@kernel
-def identify(buffer: Bytes, start: int, size: int, secrets: Words, out: Words) -> None:
-    """Writes the identity of the key `buffer[start:start + size]` to `out[0:3]`."""
+@inlined
+def identity_of(buffer, start, size, secrets):
+    """The three words of the identity of the key `buffer[start:start + size]`."""
     if size <= _SHORT_KEY:
-        out[0] = _bytes_of(load_u64(buffer, start), size)
-        out[1] = _bytes_of(load_u64(buffer, start + 8), max(size - 8, 0))
         tail = _bytes_of(load_u64(buffer, start + 16), max(size - 16, 0))
-        out[2] = (tail << np.uint64(8)) | np.uint64(size)
-        return
+        return (
+            _bytes_of(load_u64(buffer, start), size),
+            _bytes_of(load_u64(buffer, start + 8), max(size - 8, 0)),
+            (tail << np.uint64(8)) | np.uint64(size),
+        )
+    return _identity_of_long(buffer, start, size, secrets)
+
+
+@kernel
+def _identity_of_long(buffer, start, size, secrets):
     first, second, check = secrets[0], secrets[1], secrets[2] ^ np.uint64(size)
     done = 0
     while done < size:
@@ -57,9 +63,17 @@ def identify(buffer: Bytes, start: int, size: int, secrets: Words, out: Words) -
         check = multiply_fold(left ^ secrets[5] ^ check, (right ^ secrets[6]) + check)
         done += 16
     length = np.uint64(size)
-    out[0] = multiply_fold(first ^ length, secrets[7]) & secrets[8]
-    out[1] = multiply_fold(second ^ length, secrets[6]) & secrets[8]
-    out[2] = (multiply_fold(check ^ length, secrets[5]) << np.uint64(8)) | _LONG_TAG
+    return (
+        multiply_fold(first ^ length, secrets[7]) & secrets[8],
+        multiply_fold(second ^ length, secrets[6]) & secrets[8],
+        (multiply_fold(check ^ length, secrets[5]) << np.uint64(8)) | _LONG_TAG,
+    )
+
+
+@kernel
+def identify(buffer: Bytes, start: int, size: int, secrets: Words, out: Words) -> None:
+    """Writes the identity of the key `buffer[start:start + size]` to `out[0:3]`."""
+    out[0], out[1], out[2] = identity_of(buffer, start, size, secrets)
 
 
 @inlined
@@ -75,8 +89,9 @@ def find(table, first, second, third, home):
     mask = np.uint64(table.shape[0] - 1)
     slot = home & mask
     while True:
-        row = table[np.int64(slot)]
-        if row[3] == 0 or (row[0] == first and row[1] == second and row[2] == third):
+        if table[slot, 3] == 0 or (
+            table[slot, 0] == first and table[slot, 1] == second and table[slot, 2] == third
+        ):
             return np.int64(slot)
         slot = (slot + np.uint64(1)) & mask
 
@@ -86,10 +101,11 @@ def grow_table(table: Entries, slots: int, secrets: Words) -> Entries:
     """A copy of `table` with `slots` slots."""
     bigger = np.zeros((slots, SLOT_WORDS), dtype=np.uint64)
     for i in range(table.shape[0]):
-        row = table[i]
-        if row[3] != 0:
-            home = home_of(row[0], row[1], row[2], secrets)
-            bigger[find(bigger, row[0], row[1], row[2], home)] = row
+        if table[i, 3] != 0:
+            home = home_of(table[i, 0], table[i, 1], table[i, 2], secrets)
+            slot = find(bigger, table[i, 0], table[i, 1], table[i, 2], home)
+            for word in range(SLOT_WORDS):
+                bigger[slot, word] = table[i, word]
     return bigger
 
 
@@ -111,21 +127,20 @@ def split_table(table: Entries, shards: int, secrets: Words) -> tuple[Entries, I
     """
     counts = np.zeros(shards + 1, dtype=np.int64)
     for i in range(table.shape[0]):
-        row = table[i]
-        if row[3] != 0:
-            home = home_of(row[0], row[1], row[2], secrets)
+        if table[i, 3] != 0:
+            home = home_of(table[i, 0], table[i, 1], table[i, 2], secrets)
             counts[np.int64((home >> np.uint64(40)) % np.uint64(shards)) + 1] += 1
     starts = np.cumsum(counts)
     cursor = starts.copy()
     entries = np.empty((starts[shards], SLOT_WORDS), dtype=np.uint64)
     for i in range(table.shape[0]):
-        row = table[i]
-        if row[3] != 0:
-            home = home_of(row[0], row[1], row[2], secrets)
+        if table[i, 3] != 0:
+            home = home_of(table[i, 0], table[i, 1], table[i, 2], secrets)
             shard = np.int64((home >> np.uint64(40)) % np.uint64(shards))
-            target = entries[cursor[shard]]
-            target[0], target[1], target[2] = row[0], row[1], row[2]
-            target[3] = row[3] - np.uint64(1)
+            target = cursor[shard]
+            for word in range(SLOT_WORDS):
+                entries[target, word] = table[i, word]
+            entries[target, 3] -= np.uint64(1)
             cursor[shard] += 1
     return entries, starts
 
@@ -137,17 +152,16 @@ def split_entries(
     """The first `count` entries by shard, in order within each; returns as `split_table` does."""
     counts = np.zeros(shards + 1, dtype=np.int64)
     for i in range(count):
-        row = entries[i]
-        home = home_of(row[0], row[1], row[2], secrets)
+        home = home_of(entries[i, 0], entries[i, 1], entries[i, 2], secrets)
         counts[np.int64((home >> np.uint64(40)) % np.uint64(shards)) + 1] += 1
     starts = np.cumsum(counts)
     cursor = starts.copy()
     out = np.empty((count, SLOT_WORDS), dtype=np.uint64)
     for i in range(count):
-        row = entries[i]
-        home = home_of(row[0], row[1], row[2], secrets)
+        home = home_of(entries[i, 0], entries[i, 1], entries[i, 2], secrets)
         shard = np.int64((home >> np.uint64(40)) % np.uint64(shards))
-        out[cursor[shard]] = row
+        for word in range(SLOT_WORDS):
+            out[cursor[shard], word] = entries[i, word]
         cursor[shard] += 1
     return out, starts
 
@@ -174,16 +188,17 @@ def merge_entries(
     ahead = min(16, entries.shape[0])
     for i in range(entries.shape[0]):
         if i + ahead < entries.shape[0]:
-            far = entries[i + ahead]
-            prefetch(table, np.int64(home_of(far[0], far[1], far[2], secrets) & mask))
-        row = entries[i]
-        slot = find(table, row[0], row[1], row[2], home_of(row[0], row[1], row[2], secrets))
-        taken = table[slot]
-        if taken[3] != 0:
-            dead[count] = row[3]
+            far = i + ahead
+            home = home_of(entries[far, 0], entries[far, 1], entries[far, 2], secrets)
+            prefetch(table, np.int64(home & mask))
+        home = home_of(entries[i, 0], entries[i, 1], entries[i, 2], secrets)
+        slot = find(table, entries[i, 0], entries[i, 1], entries[i, 2], home)
+        if table[slot, 3] != 0:
+            dead[count] = entries[i, 3]
             count += 1
         elif insert:
-            taken[0], taken[1], taken[2] = row[0], row[1], row[2]
-            taken[3] = 1
+            for word in range(SLOT_WORDS - 1):
+                table[slot, word] = entries[i, word]
+            table[slot, 3] = 1
             used[0] += 1
     return count

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from cordwood.format.native.source.kernel import Bytes, kernel
+from cordwood.format.native.source.kernel import Bytes, inlined, kernel
 
 _I8, _I32, _I64, _I128 = (ir.IntType(bits) for bits in (8, 32, 64, 128))
 
@@ -81,6 +81,26 @@ def load_u64(typing_context, array, position):
 
 
 @intrinsic
+def copy_bytes(typing_context, target, target_position, source, source_position, count):
+    """Copies bytes from one uint8 array to another one, unchecked; the ranges do not overlap."""
+
+    def build(context, builder, signature, args):
+        into, into_position, from_, from_position, size = args
+        into = context.make_array(signature.args[0])(context, builder, into)
+        from_ = context.make_array(signature.args[2])(context, builder, from_)
+        cgutils.raw_memcpy(
+            builder,
+            builder.gep(into.data, [into_position]),
+            builder.gep(from_.data, [from_position]),
+            size,
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), build
+
+
+@intrinsic
 def multiply_fold(typing_context, left, right):
     """The upper and lower halves of the 128-bit product, combined by exclusive or."""
 
@@ -133,9 +153,50 @@ def _crc32c_by_table(buffer: Bytes, start: int, end: int) -> np.uint64:
     return crc ^ np.uint64(0xFFFFFFFF)
 
 
+# The instruction takes one cycle, and its result is there after three: three lanes keep it busy.
+_LANE_BYTES = 512
+
+
+def _lane_table() -> np.ndarray:
+    """What the CRC register becomes behind a lane of zeros, by each byte of it: uint64 (4, 256).
+
+    A register is the sum of its bits, and so is what becomes of it.
+    """
+    bits = np.uint64(1) << np.arange(32, dtype=np.uint64)
+    for _ in range(_LANE_BYTES):
+        bits = _TABLE[bits & np.uint64(0xFF)] ^ (bits >> np.uint64(8))
+    table = np.zeros((4, 256), dtype=np.uint64)
+    for bit, moved in enumerate(bits):
+        has_it = (np.arange(256) >> (bit % 8) & 1).astype(np.bool_)
+        table[bit // 8, has_it] ^= moved
+    return table
+
+
+_LANE_TABLE = _lane_table()
+
+
+@inlined
+def _behind_lane(crc):
+    """The register of a lane, moved behind the next lane."""
+    return (
+        _LANE_TABLE[0, np.int64(crc & np.uint64(0xFF))]
+        ^ _LANE_TABLE[1, np.int64((crc >> np.uint64(8)) & np.uint64(0xFF))]
+        ^ _LANE_TABLE[2, np.int64((crc >> np.uint64(16)) & np.uint64(0xFF))]
+        ^ _LANE_TABLE[3, np.int64(crc >> np.uint64(24))]
+    )
+
+
 def _crc32c_by_instruction(buffer: Bytes, start: int, end: int) -> np.uint64:
     crc = np.uint64(0xFFFFFFFF)
     position = start
+    while position + 3 * _LANE_BYTES <= end:
+        second = third = np.uint64(0)
+        for at in range(position, position + _LANE_BYTES, 8):
+            crc = _crc_step_64(crc, load_u64(buffer, at))
+            second = _crc_step_64(second, load_u64(buffer, at + _LANE_BYTES))
+            third = _crc_step_64(third, load_u64(buffer, at + 2 * _LANE_BYTES))
+        crc = _behind_lane(_behind_lane(crc) ^ second) ^ third
+        position += 3 * _LANE_BYTES
     while position + 8 <= end:
         crc = _crc_step_64(crc, load_u64(buffer, position))
         position += 8

@@ -31,7 +31,7 @@ from cordwood.format.native.rebuild import (
 )
 from cordwood.format.native.source.codecs import compress_records, decompress_records
 from cordwood.format.native.source.kernel import Actions, Bytes, Ints, Rows, inlined, kernel
-from cordwood.format.native.source.machine import crc32c
+from cordwood.format.native.source.machine import copy_bytes, crc32c
 from cordwood.format.native.source.survivor_bits import get_bit
 from cordwood.format.native.source.varints import put_varint, size_of_varint, varint
 
@@ -39,55 +39,32 @@ _HORIZON = 0x40
 _LOG_APPEND_TIME = 0x08
 
 
-@kernel
-def retained_records(
-    buffer: Bytes,
-    start: int,
-    end: int,
-    batch: Ints,
-    ordinal: int,
-    keep: Bytes,
-    horizon_ms: int,
-    stamp_horizon: bool,
-    out: Bytes,
-    out_start: int,
-    meta: Ints,
-) -> int:
-    """Writes the retained records of one batch, encoded again, to `out` from `out_start`.
-
-    Args:
-        batch: the batch's row.
-        horizon_ms: the delete horizon of the new batch, if `stamp_horizon`.
-        stamp_horizon: the new batch carries a delete horizon.
-        out: uint8, with space for the records and 10 bytes more for each.
-        meta: int64[3]; receives base timestamp, maximum timestamp and count of the new batch.
-
-    Returns:
-        The position in `out` after the last record, or -1 when the records are malformed.
-
-    Source: org.apache.kafka.common.record.MemoryRecordsBuilder.appendWithOffset.
-    """
-    append_time = (batch[ATTRIBUTES] & _LOG_APPEND_TIME) != 0
-    old_base = batch[BASE_TIMESTAMP]
+@inlined
+def _retain(
+    buffer, start, end, table, row, ordinal, keep, horizon_ms, stamp_horizon, out, out_start, meta
+):
+    """As `retained_records`."""
+    append_time = (table[row, ATTRIBUTES] & _LOG_APPEND_TIME) != 0
+    old_base = table[row, BASE_TIMESTAMP]
     base = horizon_ms
     have_base = stamp_horizon
     newest = np.int64(-1)
     kept = 0
     position = start
     target = out_start
-    for i in range(batch[COUNT]):
+    for i in range(table[row, COUNT]):
         length, position = varint(buffer, position, end)
         if position < 0 or length <= 0 or length > end - position:
-            return -1
+            return np.int64(-1)
         record_end = position + length
         if get_bit(keep, ordinal + i):
             time_delta, position = varint(buffer, position + 1, record_end)
             if position < 0:
-                return -1
+                return np.int64(-1)
             offset_delta, position = varint(buffer, position, record_end)
             if position < 0:
-                return -1
-            timestamp = batch[MAX_TIMESTAMP] if append_time else old_base + time_delta
+                return np.int64(-1)
+            timestamp = table[row, MAX_TIMESTAMP] if append_time else old_base + time_delta
             if not have_base:
                 base = timestamp
                 have_base = True
@@ -99,14 +76,60 @@ def retained_records(
             out[target] = 0
             target = put_varint(out, target + 1, time_delta)
             target = put_varint(out, target, offset_delta)
-            out[target : target + tail] = buffer[position:record_end]
+            copy_bytes(out, target, buffer, position, tail)
             target += tail
             kept += 1
         position = record_end
     meta[0] = base
-    meta[1] = batch[MAX_TIMESTAMP] if append_time else newest
+    meta[1] = table[row, MAX_TIMESTAMP] if append_time else newest
     meta[2] = kept
     return target
+
+
+@kernel
+def retained_records(
+    buffer: Bytes,
+    start: int,
+    end: int,
+    table: Rows,
+    row: int,
+    ordinal: int,
+    keep: Bytes,
+    horizon_ms: int,
+    stamp_horizon: bool,
+    out: Bytes,
+    out_start: int,
+    meta: Ints,
+) -> int:
+    """Writes the retained records of one batch, encoded again, to `out` from `out_start`.
+
+    Args:
+        table: of a block's batches.
+        row: the batch's.
+        horizon_ms: the delete horizon of the new batch, if `stamp_horizon`.
+        stamp_horizon: the new batch carries a delete horizon.
+        out: uint8, with space for the records and 10 bytes more for each.
+        meta: int64[3]; receives base timestamp, maximum timestamp and count of the new batch.
+
+    Returns:
+        The position in `out` after the last record, or -1 when the records are malformed.
+
+    Source: org.apache.kafka.common.record.MemoryRecordsBuilder.appendWithOffset.
+    """
+    return _retain(
+        buffer,
+        start,
+        end,
+        table,
+        row,
+        ordinal,
+        keep,
+        horizon_ms,
+        stamp_horizon,
+        out,
+        out_start,
+        meta,
+    )
 
 
 @inlined
@@ -132,7 +155,7 @@ def put_header(
     Base offset, leader epoch, last offset delta, producer and sequence are copied from the header
     at `source[source_position]`.
     """
-    out[position : position + HEADER_SIZE] = source[source_position : source_position + HEADER_SIZE]
+    copy_bytes(out, position, source, source_position, HEADER_SIZE)
     _put_be(out, position + 8, size - 12, 4)
     _put_be(out, position + 21, attributes, 2)
     _put_be(out, position + 27, base_timestamp, 8)
@@ -143,23 +166,21 @@ def put_header(
 
 
 @kernel
-def put_empty_batch(
-    buffer: Bytes, batch: Ints, source_position: int, out: Bytes, target: int
-) -> int:
+def put_empty_batch(buffer: Bytes, table: Rows, row: int, out: Bytes, target: int) -> int:
     """Writes the header of a batch without records; returns the position after it.
 
     Source: org.apache.kafka.common.record.DefaultRecordBatch.writeEmptyHeader.
     """
-    kept_bits = batch[ATTRIBUTES] & 0x38
+    kept_bits = table[row, ATTRIBUTES] & 0x38
     put_header(
         out,
         target,
         buffer,
-        source_position,
+        table[row, POSITION],
         HEADER_SIZE,
         kept_bits,
         np.int64(-1),
-        batch[MAX_TIMESTAMP],
+        table[row, MAX_TIMESTAMP],
         np.int64(0),
     )
     return target + HEADER_SIZE
@@ -213,10 +234,10 @@ def assemble(
         if target + size + GROWTH_PER_RECORD * kept[i] + HEADER_SIZE > out.shape[0]:
             return target, count, i, OUT_FULL
         if action == COPY:
-            out[target : target + size] = buffer[position : position + size]
+            copy_bytes(out, target, buffer, position, size)
             target += size
         elif action == EMPTY:
-            target = put_empty_batch(buffer, table[i], position, out, target)
+            target = put_empty_batch(buffer, table, i, out, target)
         else:
             source, begin, end = buffer, position + HEADER_SIZE, position + size
             into, into_start = out, target + HEADER_SIZE
@@ -231,11 +252,12 @@ def assemble(
                 if end + GROWTH_PER_RECORD * kept[i] > retained.shape[0]:
                     return start, count, i, SCRATCH_FULL
                 source, begin, into, into_start = plain, 0, retained, 0
-            after = retained_records(
+            after = _retain(
                 source,
                 begin,
                 end,
-                table[i],
+                table,
+                i,
                 ordinals[i],
                 keep,
                 horizons[i],

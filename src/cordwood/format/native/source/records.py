@@ -8,14 +8,33 @@ from __future__ import annotations
 import numpy as np
 
 from cordwood.format.native.batches import BASE_OFFSET, COUNT
+from cordwood.format.native.key_table import SLOT_WORDS
 from cordwood.format.native.records import BAD_RECORD, OK, TABLE_FULL
 from cordwood.format.native.source.kernel import Bytes, Entries, Ints, Rows, Words, inlined, kernel
-from cordwood.format.native.source.key_table import find, home_of, identify
+from cordwood.format.native.source.key_table import find, home_of, identity_of
 from cordwood.format.native.source.machine import prefetch
 from cordwood.format.native.source.survivor_bits import set_bit
 from cordwood.format.native.source.varints import varint
 
+# So many records are asked for in the table before the first of them is needed.
 _GROUP = 256
+# A group is uint64 (_GROUP, 5): three words of identity, the home slot, the ordinal.
+_HOME = 3
+_ORDINAL = 4
+_GROUP_WORDS = 5
+
+
+@inlined
+def _put(group, row, buffer, key_start, key_size, secrets, ordinal):
+    """Writes one record's row of a group; returns its home slot."""
+    first, second, third = identity_of(buffer, key_start, key_size, secrets)
+    home = home_of(first, second, third, secrets)
+    group[row, 0] = first
+    group[row, 1] = second
+    group[row, 2] = third
+    group[row, _HOME] = home
+    group[row, _ORDINAL] = np.uint64(ordinal)
+    return home
 
 
 @inlined
@@ -43,82 +62,47 @@ def _record_parts(buffer, position, record_end):
     return delta, key_start, key_size, value_size < 0
 
 
-@kernel
-def index_batch(
-    buffer: Bytes,
-    start: int,
-    end: int,
-    count: int,
-    base_offset: int,
-    first_dirty: int,
-    ordinal: int,
-    table: Entries,
-    used: Ints,
-    keyed: Bytes,
-    nulls: Bytes,
-    secrets: Words,
-) -> tuple[int, int]:
-    """Puts the keys of one batch's records into `table`: the newest ordinal of each.
+@inlined
+def _index_batch(
+    buffer, start, end, count, base_offset, first_dirty, ordinal, table, used, keyed, nulls,
+    secrets, group
+):  # fmt: skip
+    """`index_batches` for one batch; whether its records are well-formed.
 
-    Args:
-        buffer: uint8, with at least 24 readable bytes beyond `end`.
-        start: position of the first record.
-        end: position after the last record; the records must fill it exactly.
-        count: how many records.
-        base_offset: the batch's; deltas count from it.
-        first_dirty: records below this offset are only marked in `keyed`, not put into the table.
-        ordinal: of the batch's first record, in the bit arrays.
-        table: the key table; must have space for `count` more keys.
-        used: int64[1], number of used slots; updated.
-        keyed: uint8 bits; set where a record has a key.
-        nulls: uint8 bits; set where a record's value is null.
-        secrets: uint64[SECRETS + 1].
-
-    Returns:
-        (OK, 0) or (BAD_RECORD, position).
+    `ordinal` is that of its first record, in the bit arrays.
     """
-    ids = np.empty((_GROUP, 4), dtype=np.uint64)
-    ordinals = np.empty(_GROUP, dtype=np.int64)
     mask = np.uint64(table.shape[0] - 1)
     position = start
     pending = 0
     last_delta = np.int64(-1)
     for i in range(count):
-        record = position
         length, position = varint(buffer, position, end)
-        if position < 0 or length < 0 or length > end - position or length == 0:
-            return BAD_RECORD, record
+        if position < 0 or length <= 0 or length > end - position:
+            return False
         record_end = position + length
         delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
         if key_start < 0 or delta <= last_delta:
-            return BAD_RECORD, record
+            return False
         last_delta = delta
         if null:
             set_bit(nulls, ordinal + i)
         if key_size >= 0:
             set_bit(keyed, ordinal + i)
             if base_offset + delta >= first_dirty:
-                row = ids[pending]
-                identify(buffer, key_start, key_size, secrets, row)
-                home = home_of(row[0], row[1], row[2], secrets)
-                row[3] = home
-                ordinals[pending] = ordinal + i
+                home = _put(group, pending, buffer, key_start, key_size, secrets, ordinal + i)
                 prefetch(table, np.int64(home & mask))
                 pending += 1
         if pending == _GROUP or (i == count - 1 and pending > 0):
             for j in range(pending):
-                row = ids[j]
-                slot = find(table, row[0], row[1], row[2], row[3])
-                taken = table[slot]
-                if taken[3] == 0:
-                    taken[0], taken[1], taken[2] = row[0], row[1], row[2]
+                slot = find(table, group[j, 0], group[j, 1], group[j, 2], group[j, _HOME])
+                if table[slot, 3] == 0:
+                    for word in range(SLOT_WORDS - 1):
+                        table[slot, word] = group[j, word]
                     used[0] += 1
-                taken[3] = np.uint64(ordinals[j] + 1)
+                table[slot, 3] = group[j, _ORDINAL] + np.uint64(1)
             pending = 0
         position = record_end
-    if position != end:
-        return BAD_RECORD, position
-    return OK, 0
+    return position == end
 
 
 @kernel
@@ -136,23 +120,32 @@ def index_batches(
     nulls: Bytes,
     secrets: Words,
 ) -> tuple[int, int]:
-    """`index_batch` for the rows `first` to `last` (exclusive) of a batch table.
+    """Puts the keys of batches' records into `table`: the newest ordinal of each.
 
     Args:
-        spans: int64 of shape (rows, 2): where in `buffer` each batch's records start and end; a
-            start of -1 leaves the batch out.
-        ordinals: int64[rows], of each batch's first record.
+        buffer: uint8, with at least 24 readable bytes beyond the records.
+        batches: a batch table, of which the rows `first` to `last` (exclusive) are walked.
+        spans: int64 of shape (rows, 2): where in `buffer` each batch's records start and end,
+            which they must fill exactly; a start of -1 leaves the batch out.
+        first_dirty: records below this offset are only marked in `keyed`, not put into the table.
+        ordinals: int64[rows], of each batch's first record, in the bit arrays.
+        table: the key table.
+        used: int64[1], number of used slots; updated.
+        keyed: uint8 bits; set where a record has a key.
+        nulls: uint8 bits; set where a record's value is null.
+        secrets: uint64[SECRETS + 1].
 
     Returns:
         (OK, rows), (TABLE_FULL, row) when the table must grow before `row`, or (BAD_RECORD, row).
     """
+    group = np.empty((_GROUP, _GROUP_WORDS), dtype=np.uint64)
     for i in range(first, last):
         if spans[i, 0] < 0:
             continue
         count = batches[i, COUNT]
         if (used[0] + count) * 2 > table.shape[0]:
             return TABLE_FULL, i
-        status, _ = index_batch(
+        if not _index_batch(
             buffer,
             spans[i, 0],
             spans[i, 1],
@@ -165,10 +158,44 @@ def index_batches(
             keyed,
             nulls,
             secrets,
-        )
-        if status != OK:
+            group,
+        ):
             return BAD_RECORD, i
     return OK, last
+
+
+@inlined
+def _probe_batch(
+    buffer, start, end, count, base_offset, first_dirty, ordinal, table, keep, nulls, secrets, group
+):
+    """`probe_batches` for one batch; whether its records are well-formed."""
+    mask = np.uint64(table.shape[0] - 1)
+    position = start
+    pending = 0
+    last_delta = np.int64(-1)
+    for i in range(count):
+        length, position = varint(buffer, position, end)
+        if position < 0 or length <= 0 or length > end - position:
+            return False
+        record_end = position + length
+        delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
+        if key_start < 0 or delta <= last_delta:
+            return False
+        last_delta = delta
+        if null:
+            set_bit(nulls, ordinal + i)
+        if key_size >= 0 and base_offset + delta < first_dirty:
+            home = _put(group, pending, buffer, key_start, key_size, secrets, ordinal + i)
+            prefetch(table, np.int64(home & mask))
+            pending += 1
+        if pending == _GROUP or (i == count - 1 and pending > 0):
+            for j in range(pending):
+                slot = find(table, group[j, 0], group[j, 1], group[j, 2], group[j, _HOME])
+                if table[slot, 3] == 0:
+                    set_bit(keep, np.int64(group[j, _ORDINAL]))
+            pending = 0
+        position = record_end
+    return position == end
 
 
 @kernel
@@ -190,45 +217,60 @@ def probe_batches(
     The arguments are those of `index_batches`; `table` is read only. Records at or above
     `first_dirty` are walked and checked, and their bits in `keep` are left alone.
     """
-    mask = np.uint64(table.shape[0] - 1)
-    ids = np.empty((_GROUP, 4), dtype=np.uint64)
-    kept_ordinals = np.empty(_GROUP, dtype=np.int64)
+    group = np.empty((_GROUP, _GROUP_WORDS), dtype=np.uint64)
     for i in range(first, last):
-        position, end = spans[i, 0], spans[i, 1]
-        if position < 0:
+        if spans[i, 0] < 0:
             continue
-        pending = 0
-        last_delta = np.int64(-1)
-        count = batches[i, COUNT]
-        for r in range(count):
-            length, position = varint(buffer, position, end)
-            if position < 0 or length <= 0 or length > end - position:
-                return BAD_RECORD, i
-            record_end = position + length
-            delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
-            if key_start < 0 or delta <= last_delta:
-                return BAD_RECORD, i
-            last_delta = delta
-            if null:
-                set_bit(nulls, ordinals[i] + r)
-            if key_size >= 0 and batches[i, BASE_OFFSET] + delta < first_dirty:
-                row = ids[pending]
-                identify(buffer, key_start, key_size, secrets, row)
-                row[3] = home_of(row[0], row[1], row[2], secrets)
-                kept_ordinals[pending] = ordinals[i] + r
-                prefetch(table, np.int64(row[3] & mask))
-                pending += 1
-            if pending == _GROUP or (r == count - 1 and pending > 0):
-                for j in range(pending):
-                    row = ids[j]
-                    slot = find(table, row[0], row[1], row[2], row[3])
-                    if table[slot, 3] == 0:
-                        set_bit(keep, kept_ordinals[j])
-                pending = 0
-            position = record_end
-        if position != end:
+        if not _probe_batch(
+            buffer,
+            spans[i, 0],
+            spans[i, 1],
+            batches[i, COUNT],
+            batches[i, BASE_OFFSET],
+            first_dirty,
+            ordinals[i],
+            table,
+            keep,
+            nulls,
+            secrets,
+            group,
+        ):
             return BAD_RECORD, i
     return OK, last
+
+
+@inlined
+def _list_batch(
+    buffer, start, end, count, base_offset, until_offset, ordinal, entries, used, keyed, nulls,
+    secrets
+):  # fmt: skip
+    """`list_batches` for one batch; whether its records are well-formed."""
+    position = start
+    last_delta = np.int64(-1)
+    at = used[0]
+    for i in range(count):
+        length, position = varint(buffer, position, end)
+        if position < 0 or length <= 0 or length > end - position:
+            return False
+        record_end = position + length
+        delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
+        if key_start < 0 or delta <= last_delta:
+            return False
+        last_delta = delta
+        if null:
+            set_bit(nulls, ordinal + i)
+        if key_size >= 0:
+            set_bit(keyed, ordinal + i)
+            if base_offset + delta < until_offset:
+                first, second, third = identity_of(buffer, key_start, key_size, secrets)
+                entries[at, 0] = first
+                entries[at, 1] = second
+                entries[at, 2] = third
+                entries[at, 3] = np.uint64(ordinal + i)
+                at += 1
+        position = record_end
+    used[0] = at
+    return position == end
 
 
 @kernel
@@ -253,32 +295,24 @@ def list_batches(
     `index_batches`; TABLE_FULL means that `entries` has no space for the records of a row.
     """
     for i in range(first, last):
-        position, end = spans[i, 0], spans[i, 1]
-        if position < 0:
+        if spans[i, 0] < 0:
             continue
         count = batches[i, COUNT]
         if used[0] + count > entries.shape[0]:
             return TABLE_FULL, i
-        last_delta = np.int64(-1)
-        for r in range(count):
-            length, position = varint(buffer, position, end)
-            if position < 0 or length <= 0 or length > end - position:
-                return BAD_RECORD, i
-            record_end = position + length
-            delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
-            if key_start < 0 or delta <= last_delta:
-                return BAD_RECORD, i
-            last_delta = delta
-            if null:
-                set_bit(nulls, ordinals[i] + r)
-            if key_size >= 0:
-                set_bit(keyed, ordinals[i] + r)
-                if batches[i, BASE_OFFSET] + delta < until_offset:
-                    row = entries[used[0]]
-                    identify(buffer, key_start, key_size, secrets, row)
-                    row[3] = np.uint64(ordinals[i] + r)
-                    used[0] += 1
-            position = record_end
-        if position != end:
+        if not _list_batch(
+            buffer,
+            spans[i, 0],
+            spans[i, 1],
+            count,
+            batches[i, BASE_OFFSET],
+            until_offset,
+            ordinals[i],
+            entries,
+            used,
+            keyed,
+            nulls,
+            secrets,
+        ):
             return BAD_RECORD, i
     return OK, last
