@@ -65,6 +65,107 @@ class Indexed:
     keys: int
 
 
+class WholeCompaction:
+    """A compaction in one task: `index`, `rewrite`, `finish`; and `end`, whatever has happened.
+
+    Between `rewrite` and `finish` the last groups are made durable and put in place. A task that
+    has another compaction to do gathers its keys meanwhile.
+    """
+
+    def __init__(
+        self,
+        compaction: LogCompaction,
+        lanes: Sequence[Lane] = _ONE_LANE,
+        *,
+        fs: FileSystem = OS,
+    ) -> None:
+        """Takes a lane for each thread, and where the log is."""
+        self._compaction = compaction
+        self._lanes = lanes
+        self._fs = fs
+        self._survivors = Survivors(facts={})
+        self._publishers: list[Publisher] = []
+
+    def index(self, entries_max: int | None = None) -> Indexed:
+        """Finds out which records survive; writes nothing.
+
+        Args:
+            entries_max: how many keys each thread may hold; None for any number.
+
+        Raises:
+            TableFullError: there are more.
+            EngineError: the owner of the log gave up the compaction, or is gone.
+            CorruptError: a segment is damaged.
+            OSError: a segment cannot be read.
+        """
+        clock = SystemClock()
+        begun = clock.monotonic_s()
+        self._survivors = find_survivors(
+            self._compaction, self._lanes, entries_max=entries_max, fs=self._fs
+        )
+        return Indexed(elapsed_s=clock.monotonic_s() - begun, keys=self._survivors.keys)
+
+    def rewrite(self) -> None:
+        """Writes every group; returns when all but the last of each thread are in place.
+
+        Groups that stay as they are are announced, too.
+
+        Raises:
+            EngineError, CorruptError, OSError: as `index`.
+            NoSpaceError, StagingError: a staged file cannot be written.
+        """
+        compaction, survivors = self._compaction, self._survivors
+        specs = rewrite_specs(compaction, survivors)
+        directory = Path(compaction.directory)
+        for number in range(compaction.groups_done, len(compaction.groups)):
+            if number not in specs:
+                manifest = unchanged_manifest(compaction, compaction.group(number), survivors)
+                announce(directory, manifest, fs=self._fs)
+        numbers = sorted(specs)
+        shares = {}
+        for first, lane in enumerate(self._lanes[: len(numbers)]):
+            publisher = publisher_of(compaction, lane, fs=self._fs)
+            self._publishers.append(publisher)
+            shares[publisher] = [specs[number] for number in numbers[first :: len(self._lanes)]]
+
+        def publish(publisher: Publisher) -> None:
+            for spec in shares[publisher]:
+                publisher.publish(spec)
+
+        self._each(publish)
+
+    def finish(self) -> None:
+        """Returns when every group is in place. Raises as `rewrite`."""
+        self._each(Publisher.close)
+
+    def end(self) -> None:
+        """Returns when nothing more will be staged or announced."""
+        for publisher in self._publishers:
+            publisher.end()
+
+    def _each(self, step: Callable[[Publisher], None]) -> None:
+        """Does something with all publishers side by side.
+
+        Raises:
+            The first error: those after it say that the compaction was given up.
+        """
+        errors: list[Exception] = []
+
+        def attempt(publisher: Publisher) -> None:
+            try:
+                step(publisher)
+            except (CordwoodError, OSError) as error:
+                errors.append(error)
+                # The other threads wait for this one's groups: have them end.
+                with suppress(OSError, CordwoodError):
+                    directory = Path(self._compaction.directory)
+                    end_attempt(directory, self._compaction.attempt, fs=self._fs)
+
+        _side_by_side(attempt, self._publishers)
+        if errors:
+            raise errors[0]
+
+
 def clean_whole(
     compaction: LogCompaction,
     lanes: Sequence[Lane] = _ONE_LANE,
@@ -72,51 +173,14 @@ def clean_whole(
     entries_max: int | None = None,
     fs: FileSystem = OS,
 ) -> Indexed:
-    """Compacts: every group is announced, also one that stays as it is.
-
-    Args:
-        compaction: what is to be done.
-        lanes: one for each thread.
-        entries_max: how many keys each thread may hold; None for any number.
-        fs: where the log is.
-
-    Raises:
-        TableFullError: there are more; nothing was staged.
-        EngineError: the owner of the log gave up the compaction, or is gone.
-        CorruptError: a segment is damaged.
-        NoSpaceError, StagingError: a staged file cannot be written.
-        OSError: a segment cannot be read.
-    """
-    clock = SystemClock()
-    begun = clock.monotonic_s()
-    survivors = find_survivors(compaction, lanes, entries_max=entries_max, fs=fs)
-    indexed = Indexed(elapsed_s=clock.monotonic_s() - begun, keys=survivors.keys)
-    specs = rewrite_specs(compaction, survivors)
-    directory = Path(compaction.directory)
-    for number in range(compaction.groups_done, len(compaction.groups)):
-        if number not in specs:
-            manifest = unchanged_manifest(compaction, compaction.group(number), survivors)
-            announce(directory, manifest, fs=fs)
-    numbers = sorted(specs)
-    work = [
-        (lane, [specs[number] for number in numbers[first :: len(lanes)]])
-        for first, lane in enumerate(lanes[: len(numbers)])
-    ]
-    errors: list[Exception] = []
-
-    def rewrite(work: tuple[Lane, list[RewriteSpec]]) -> None:
-        lane, groups = work
-        try:
-            publish_all(compaction, groups, lane, fs=fs)
-        except (CordwoodError, OSError) as error:
-            errors.append(error)
-            # The other threads wait for this one's groups: have them end.
-            with suppress(OSError, CordwoodError):
-                end_attempt(directory, compaction.attempt, fs=fs)
-
-    _side_by_side(rewrite, work)
-    if errors:
-        raise errors[0]  # those that come after it say that the compaction was given up
+    """All steps of a `WholeCompaction`, one after the other; raises as they do."""
+    work = WholeCompaction(compaction, lanes, fs=fs)
+    try:
+        indexed = work.index(entries_max)
+        work.rewrite()
+        work.finish()
+    finally:
+        work.end()
     return indexed
 
 
@@ -128,15 +192,20 @@ def publish_all(
     fs: FileSystem = OS,
 ) -> None:
     """Rewrites groups one after the other; returns when all are in place. Raises as `Publisher`."""
-    publisher = Publisher(
-        Path(compaction.directory), compaction.attempt, progress=lane.read, wrote=lane.wrote, fs=fs
-    )
+    publisher = publisher_of(compaction, lane, fs=fs)
     try:
         for spec in specs:
             publisher.publish(spec)
         publisher.close()
     finally:
         publisher.end()
+
+
+def publisher_of(compaction: LogCompaction, lane: Lane, *, fs: FileSystem = OS) -> Publisher:
+    """Publishes groups of a compaction."""
+    return Publisher(
+        Path(compaction.directory), compaction.attempt, progress=lane.read, wrote=lane.wrote, fs=fs
+    )
 
 
 def find_survivors(
@@ -146,7 +215,7 @@ def find_survivors(
     entries_max: int | None = None,
     fs: FileSystem = OS,
 ) -> Survivors:
-    """Index and probe; arguments and errors are those of `clean_whole`."""
+    """Index and probe; arguments and errors are those of `WholeCompaction.index`."""
     dirty = split_by_bytes(still_to_do(compaction, compaction.dirty), len(lanes)) or [()]
     clean = split_by_bytes(still_to_do(compaction, compaction.clean), len(lanes))
     walks = [walk_of(compaction, lane.read, fs=fs) for lane in lanes]

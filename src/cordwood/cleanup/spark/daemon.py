@@ -10,6 +10,7 @@ Source: pyspark.daemon; org.apache.spark.api.python.PythonWorkerFactory.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -59,16 +60,32 @@ def hand_over(path: str) -> bool:
         return True
 
 
+def load() -> None:
+    """Imports all that workers need."""
+    import pyspark.daemon  # noqa: PLC0415  # seconds, and not for a process that only waits
+    import pyspark.worker  # noqa: F401, PLC0415
+
+    import cordwood.cleanup.spark.worker  # noqa: F401, PLC0415
+
+    # It stays: a worker, which collects garbage after every task, need not look through it.
+    gc.collect()
+    gc.freeze()
+
+
+def serve() -> None:
+    """Forks workers for the virtual machine, until that ends."""
+    import pyspark.daemon  # noqa: PLC0415
+
+    pyspark.daemon.manager()
+
+
 def main() -> None:
     """Serves as Spark's daemon, unless a warm one does."""
     path = os.environ.get(WARM_DAEMON)
     if path and hand_over(path):
         return
-    import pyspark.daemon  # noqa: PLC0415  # not for a process that only waits
-
-    import cordwood.cleanup.spark.worker  # noqa: F401, PLC0415
-
-    pyspark.daemon.manager()
+    load()
+    serve()
 
 
 if __name__ == "__main__":

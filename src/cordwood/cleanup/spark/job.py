@@ -49,6 +49,9 @@ ENTRIES_MAX = 1_015_808
 #: Logs of up to so many bytes are never split.
 _WHOLE_BYTES = 64 << 20
 _CHUNK_BYTES_MAX = 2 << 30
+# A task that cleans whole logs has so much to do at least, as far as there are several for a slot.
+_TASK_BYTES_MIN = 1 << 30
+_WAVES_MAX = 4
 # A process with its libraries and buffers; what a key takes in a half-full table and in blocks.
 _PROCESS_BYTES = 220 << 20
 _BYTES_A_KEY = 120
@@ -222,7 +225,8 @@ class SparkCompactions:
     # ---- logs done by one task each
 
     def _run_whole(self, compactions: Sequence[LogCompaction], lanes: int, owner: Owner) -> None:
-        bins = _pack(compactions, 2 * self._slots if lanes == self._slots else lanes)
+        waves = self._waves(compactions) if lanes == self._slots else 1
+        bins = _pack(compactions, lanes * waves)
         plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
         fs = self._fs
 
@@ -239,6 +243,14 @@ class SparkCompactions:
                 owner.fail(name, failure_from_json(found))
             else:
                 owner.indexed(name, self._index_stats(dirty[name], **found["index"]))
+
+    def _waves(self, compactions: Sequence[LogCompaction]) -> int:
+        """How many tasks there are for each slot: more even out what they take longer than thought.
+
+        Where there is little to do, the wait between two tasks would take longer than that.
+        """
+        total = sum(r.size_bytes for r in compactions)
+        return min(_WAVES_MAX, max(1, total // (_TASK_BYTES_MIN * self._slots)))
 
     def _index_stats(
         self, bytes_read: int, *, elapsed_s: float, keys: int, cores: int = 1

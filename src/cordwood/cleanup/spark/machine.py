@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ JVM_HEAP = "1g"
 _GATEWAY: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _GATEWAY_S: Final = 600.0
 _LOOK_S: Final = 0.01
+_SOCKET_ADDRESS_BYTES: Final = 104
 #: What this process needs for a first job, and imports while the virtual machine starts.
 _IMPORTED_MEANWHILE: Final = ("pyspark", "cordwood.cleanup.spark.job")
 _OPENED: Final = (
@@ -333,12 +335,20 @@ def _settings(master: str, directory: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1" if master.startswith("local") else "localhost",
         "spark.python.worker.reuse": "true",
+        # Over TCP each task begins with a wait of 40 ms for a delayed acknowledgement.
+        "spark.python.unix.domain.socket.enabled": str(_takes_sockets(master, directory)).lower(),
         # Identities of keys are as good as random: compressing them costs and gains nothing.
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
         "spark.python.daemon.module": "cordwood.cleanup.spark.daemon",
         "spark.task.maxFailures": "4",
     }
+
+
+def _takes_sockets(master: str, directory: Path) -> bool:
+    """Whether Spark's sockets can be in the directory: their addresses have 104 bytes or more."""
+    longest = len(os.fsencode(directory)) + len("/.") + len(str(uuid.UUID(int=0))) + len(".sock")
+    return master.startswith("local") and longest < _SOCKET_ADDRESS_BYTES
 
 
 def _spark_home() -> Path:

@@ -14,7 +14,7 @@ import socket
 import sys
 from pathlib import Path
 
-from cordwood.cleanup.spark.daemon import WARM_DAEMON, socket_name
+from cordwood.cleanup.spark.daemon import WARM_DAEMON, load, serve, socket_name
 from cordwood.storage.filesystem import OS
 
 
@@ -68,16 +68,12 @@ def main() -> None:
             os.waitpid(child, 0)
             return
     listener = _bound(path)
-    import pyspark.daemon  # noqa: PLC0415  # seconds, for which nobody waits
-    import pyspark.worker  # noqa: PLC0415
-
-    import cordwood.cleanup.spark.worker  # noqa: F401, PLC0415
-
+    load()
     connection = _accepted(listener, path)
     if connection is not None:
         _take_over(connection)
         # The connection stays open as long as this process lives.
-        pyspark.daemon.manager()
+        serve()
 
 
 if __name__ == "__main__":

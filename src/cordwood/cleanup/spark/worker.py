@@ -42,23 +42,49 @@ def clean_whole(
 ) -> Iterator[Row]:
     """Index, probe and rewrite of some logs, one after the other, each on so many cores.
 
-    A log with more keys than `entries_max` for each core is left as it is.
+    While the last groups of a log are put in place, the keys of the next one are gathered. A log
+    with more keys than `entries_max` for each core is left as it is.
     """
+    before: Iterator[Row | None] = iter(())
     for value in json.loads(plan):
-        compaction = LogCompaction.from_json(value)
-        progress = [_progress(compaction, "clean", fs, sharing=cores) for _ in range(cores)]
-        lanes = [Lane(each, each.wrote) for each in progress]
-        try:
-            index = whole.clean_whole(compaction, lanes, entries_max=entries_max, fs=fs)
-            report = {"round": compaction.name, "index": asdict(index)}
-            yield Row(task, COUNT, json.dumps(report).encode())
-        except TableFullError as error:
-            yield Row(task, FULL, _failure(compaction.name, error))
-        except (CordwoodError, OSError) as error:
-            yield Row(task, ERROR, _failure(compaction.name, error))
-        finally:
-            for each in progress:
-                each.close()
+        steps = _clean_one(task, LogCompaction.from_json(value), cores, entries_max, fs)
+        yield from _next_step(steps)  # its keys
+        yield from _next_step(before)
+        yield from _next_step(steps)  # its groups
+        before = steps
+    yield from _next_step(before)
+
+
+def _next_step(steps: Iterator[Row | None]) -> Iterator[Row]:
+    """The rows of a compaction's next step."""
+    for row in steps:
+        if row is None:
+            return
+        yield row
+
+
+def _clean_one(
+    task: int, compaction: LogCompaction, cores: int, entries_max: int | None, fs: FileSystem
+) -> Iterator[Row | None]:
+    """The rows of one log; None after its keys are gathered, and after its groups are written."""
+    progress = [_progress(compaction, "clean", fs, sharing=cores) for _ in range(cores)]
+    work = whole.WholeCompaction(compaction, [Lane(each, each.wrote) for each in progress], fs=fs)
+    try:
+        index = work.index(entries_max)
+        yield None
+        work.rewrite()
+        yield None
+        work.finish()
+        report = {"round": compaction.name, "index": asdict(index)}
+        yield Row(task, COUNT, json.dumps(report).encode())
+    except TableFullError as error:
+        yield Row(task, FULL, _failure(compaction.name, error))
+    except (CordwoodError, OSError) as error:
+        yield Row(task, ERROR, _failure(compaction.name, error))
+    finally:
+        work.end()
+        for each in progress:
+            each.close()
 
 
 def _progress(
