@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -30,6 +31,8 @@ from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.trash import Trash
 
 _PASSES_MAX = 8
+# Threads that remove old segments: they wait for the disk.
+_REMOVERS = 2
 
 
 def clean(
@@ -58,9 +61,12 @@ def clean(
         EngineError: there is something to compact and the engine is unavailable.
     """
     started = clock.monotonic_s()
-    run = _Cleaning(request, clock, listener or Silence())
     log_dirs = open_log_dirs(request.log_dirs)
-    with locked(log_dirs, dry_run=request.dry_run) as locks:
+    with (
+        locked(log_dirs, dry_run=request.dry_run) as locks,
+        ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
+    ):
+        run = _Cleaning(request, clock, listener or Silence(), remover)
         places = find_places(log_dirs)
         run.report.warnings += missing_topics(
             {place.partition.topic_partition.topic for place in places}, request
@@ -85,14 +91,18 @@ def clean(
 class _Cleaning:
     """One call of `clean`."""
 
-    def __init__(self, request: CleanRequest, clock: Clock, listener: Listener) -> None:
+    def __init__(
+        self, request: CleanRequest, clock: Clock, listener: Listener, remover: Executor
+    ) -> None:
         self._request = request
         self._clock = clock
         self._listener = listener
         self._owners: list[OfflineOwner] = []
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
-        self._run = Run(request=request, clock=clock, report=self.report, trash=self.trash)
+        self._run = Run(
+            request=request, clock=clock, report=self.report, trash=self.trash, remover=remover
+        )
 
     # ---- pin
 

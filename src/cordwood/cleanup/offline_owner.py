@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,12 +42,16 @@ from cordwood.storage.trash import Trash
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What the partitions of a run share; `interrupted` are committers to be cleared at its end."""
+    """What the partitions of a run share.
+
+    `remover` removes old segments meanwhile; `interrupted` are committers to be cleared at the end.
+    """
 
     request: CleanRequest
     clock: Clock
     report: Report
     trash: Trash | None
+    remover: Executor
     interrupted: list[CompactionCommitter] = field(default_factory=list)
 
 
@@ -293,7 +298,9 @@ class OfflineOwner:
         self, compaction: LogCompaction, _: Captured | None = None
     ) -> CompactionCommitter:
         """As `LogOwner.committer`."""
-        placement = OfflinePlacement(Path(compaction.directory), dispose=self._run.trash)
+        placement = OfflinePlacement(
+            Path(compaction.directory), remover=self._run.remover, dispose=self._run.trash
+        )
         return CompactionCommitter(compaction, placement)
 
     def finish(self, committer: CompactionCommitter) -> None:

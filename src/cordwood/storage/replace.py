@@ -135,19 +135,12 @@ class CompactionJournal:
         return plan, intents
 
 
-def put_in_place(
-    staged: StagedSegment,
-    sources: Sequence[int],
-    *,
-    dispose: Dispose | None = None,
-    fs: FileSystem = OS,
-) -> None:
-    """Steps 2 to 5 for one group.
+def put_in_place(staged: StagedSegment, sources: Sequence[int], *, fs: FileSystem = OS) -> None:
+    """Steps 2 to 4 for one group; `dispose_deleted` is step 5.
 
     Args:
         staged: the new segment; its base offset is that of the first source.
         sources: base offsets of the segments it replaces, ascending.
-        dispose: what becomes of the files of the sources.
         fs: where they are.
     """
     assert sources[0] == staged.base_offset, f"{staged} begins with source {sources[0]}"
@@ -155,7 +148,6 @@ def put_in_place(
     directory = Path(staged.directory)
     mark_deleted(directory, sources, keep_first_snapshot=True, fs=fs)
     finish_swap(staged, suffixes, fs=fs)
-    dispose_deleted(directory, dispose, fs=fs)
 
 
 def swap_in(staged: StagedSegment, *, fs: FileSystem = OS) -> list[str]:

@@ -14,6 +14,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.storage.replace import (
     CompactionJournal,
     StagedSegment,
+    dispose_deleted,
     put_in_place,
     recover_directory,
 )
@@ -261,6 +262,7 @@ def staged(directory: Path) -> StagedSegment:
 
 def test_a_group_takes_the_place_of_its_sources(directory: Path) -> None:
     put_in_place(staged(directory), GROUP)
+    dispose_deleted(directory)
     assert_new(directory)
     # The snapshot at the first base stays; there is none. That of the second goes with it.
     assert sorted(p.name for p in directory.glob("*.snapshot")) == [
@@ -271,7 +273,8 @@ def test_a_group_takes_the_place_of_its_sources(directory: Path) -> None:
 
 def test_sources_go_to_the_trash_under_their_own_names(directory: Path, tmp_path: Path) -> None:
     before = content(directory)
-    put_in_place(staged(directory), GROUP, dispose=Trash(tmp_path / "trash"))
+    put_in_place(staged(directory), GROUP)
+    dispose_deleted(directory, Trash(tmp_path / "trash"))
     assert_new(directory)
     kept = content(tmp_path / "trash" / "log-0")
     assert kept == {
