@@ -24,6 +24,7 @@ from cordwood.model.clock import SystemClock, pause
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
+from support.whole_compaction import clean_whole
 
 _POLL_S = 0.001
 
@@ -58,7 +59,7 @@ class InProcessEngine:
 
         def work() -> None:
             try:
-                whole.clean_whole(planned, [whole.Lane(go_on)], fs=self.fs)
+                clean_whole(planned, [whole.Lane(go_on)], fs=self.fs)
             except (CordwoodError, OSError) as error:
                 errors.append(error)
 

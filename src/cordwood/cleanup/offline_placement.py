@@ -70,7 +70,11 @@ class OfflinePlacement:
             removal.result()
 
     def end(self) -> None:
-        """Forgets the journal."""
+        """Forgets the journal, and returns when all old segments are removed.
+
+        Raises:
+            OSError, CordwoodError: one cannot be removed; the next run does it.
+        """
         if self._begun:
             self._journal.end()
         self._await_removal()

@@ -166,24 +166,6 @@ class WholeCompaction:
             raise errors[0]
 
 
-def clean_whole(
-    compaction: LogCompaction,
-    lanes: Sequence[Lane] = _ONE_LANE,
-    *,
-    entries_max: int | None = None,
-    fs: FileSystem = OS,
-) -> Indexed:
-    """All steps of a `WholeCompaction`, one after the other; raises as they do."""
-    work = WholeCompaction(compaction, lanes, fs=fs)
-    try:
-        indexed = work.index(entries_max)
-        work.rewrite()
-        work.finish()
-    finally:
-        work.end()
-    return indexed
-
-
 def publish_all(
     compaction: LogCompaction,
     specs: Sequence[RewriteSpec],

@@ -11,11 +11,12 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.survivors import TableFullError
-from cordwood.cleanup.whole import Lane, clean_whole, find_survivors
+from cordwood.cleanup.whole import Lane, find_survivors
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import StagingError
 from cordwood.storage.filesystem import OS
 from support.log_builder import NOW_MS, LogBuilder
+from support.whole_compaction import clean_whole
 
 KEYS = 9_000
 

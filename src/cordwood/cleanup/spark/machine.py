@@ -336,7 +336,7 @@ def _settings(master: str, directory: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1" if master.startswith("local") else "localhost",
         "spark.python.worker.reuse": "true",
         # Over TCP each task begins with a wait of 40 ms for a delayed acknowledgement.
-        "spark.python.unix.domain.socket.enabled": str(_takes_sockets(master, directory)).lower(),
+        "spark.python.unix.domain.socket.enabled": str(takes_sockets(master, directory)).lower(),
         # Identities of keys are as good as random: compressing them costs and gains nothing.
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
@@ -345,7 +345,7 @@ def _settings(master: str, directory: Path) -> dict[str, str]:
     }
 
 
-def _takes_sockets(master: str, directory: Path) -> bool:
+def takes_sockets(master: str, directory: Path) -> bool:
     """Whether Spark's sockets can be in the directory: their addresses have 104 bytes or more."""
     longest = len(os.fsencode(directory)) + len("/.") + len(str(uuid.UUID(int=0))) + len(".sock")
     return master.startswith("local") and longest < _SOCKET_ADDRESS_BYTES

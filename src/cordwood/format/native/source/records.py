@@ -38,28 +38,32 @@ def _put(group, row, buffer, key_start, key_size, secrets, ordinal):
 
 
 @inlined
-def _record_parts(buffer, position, record_end):
-    """(offset delta, start of the key, size of the key, value is null) of a record's body.
+def _record(buffer, position, end):
+    """(end, offset delta, start of the key, size of the key, value is null) of a record.
 
-    The start of the key is -1 when the body is malformed. `position` is that of the attributes.
+    The end is -1 when the record is malformed, or ends after `end`.
     """
-    malformed = np.int64(-1)
+    malformed = np.int64(-1), np.int64(0), np.int64(0), np.int64(0), False
+    length, position = varint(buffer, position, end)
+    if position < 0 or length <= 0 or length > end - position:
+        return malformed
+    record_end = position + length
     _, position = varint(buffer, position + 1, record_end)
     if position < 0:
-        return np.int64(0), malformed, np.int64(0), False
+        return malformed
     delta, position = varint(buffer, position, record_end)
     if position < 0:
-        return np.int64(0), malformed, np.int64(0), False
+        return malformed
     key_size, position = varint(buffer, position, record_end)
     if position < 0 or key_size > record_end - position:
-        return np.int64(0), malformed, np.int64(0), False
+        return malformed
     key_start = position
     if key_size > 0:
         position += key_size
     value_size, position = varint(buffer, position, record_end)
     if position < 0 or value_size > record_end - position:
-        return np.int64(0), malformed, np.int64(0), False
-    return delta, key_start, key_size, value_size < 0
+        return malformed
+    return record_end, delta, key_start, key_size, value_size < 0
 
 
 @inlined
@@ -76,12 +80,8 @@ def _index_batch(
     pending = 0
     last_delta = np.int64(-1)
     for i in range(count):
-        length, position = varint(buffer, position, end)
-        if position < 0 or length <= 0 or length > end - position:
-            return False
-        record_end = position + length
-        delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
-        if key_start < 0 or delta <= last_delta:
+        position, delta, key_start, key_size, null = _record(buffer, position, end)
+        if position < 0 or delta <= last_delta:
             return False
         last_delta = delta
         if null:
@@ -101,7 +101,6 @@ def _index_batch(
                     used[0] += 1
                 table[slot, 3] = group[j, _ORDINAL] + np.uint64(1)
             pending = 0
-        position = record_end
     return position == end
 
 
@@ -174,12 +173,8 @@ def _probe_batch(
     pending = 0
     last_delta = np.int64(-1)
     for i in range(count):
-        length, position = varint(buffer, position, end)
-        if position < 0 or length <= 0 or length > end - position:
-            return False
-        record_end = position + length
-        delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
-        if key_start < 0 or delta <= last_delta:
+        position, delta, key_start, key_size, null = _record(buffer, position, end)
+        if position < 0 or delta <= last_delta:
             return False
         last_delta = delta
         if null:
@@ -194,7 +189,6 @@ def _probe_batch(
                 if table[slot, 3] == 0:
                     set_bit(keep, np.int64(group[j, _ORDINAL]))
             pending = 0
-        position = record_end
     return position == end
 
 
@@ -249,12 +243,8 @@ def _list_batch(
     last_delta = np.int64(-1)
     at = used[0]
     for i in range(count):
-        length, position = varint(buffer, position, end)
-        if position < 0 or length <= 0 or length > end - position:
-            return False
-        record_end = position + length
-        delta, key_start, key_size, null = _record_parts(buffer, position, record_end)
-        if key_start < 0 or delta <= last_delta:
+        position, delta, key_start, key_size, null = _record(buffer, position, end)
+        if position < 0 or delta <= last_delta:
             return False
         last_delta = delta
         if null:
@@ -268,7 +258,6 @@ def _list_batch(
                 entries[at, 2] = third
                 entries[at, 3] = np.uint64(ordinal + i)
                 at += 1
-        position = record_end
     used[0] = at
     return position == end
 

@@ -1,0 +1,121 @@
+"""A task that cleans several logs: the keys of one are gathered while another is put in place."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup.cleanable import plan_cleanable
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.spark import worker
+from cordwood.cleanup.spark.machine import takes_sockets
+from cordwood.cleanup.spark.runner import Row
+from cordwood.cleanup.supervise import begin_all, supervise
+from cordwood.cleanup.whole import WholeCompaction
+from cordwood.model.config import LogConfig
+from cordwood.storage.filesystem import OS
+from support.log_builder import NOW_MS, LogBuilder
+
+LOGS = 3
+
+
+class Renaming:
+    """A `Placement` that only notes the groups; the manifests are removed by the committer."""
+
+    def __init__(self) -> None:
+        self.placed: list[int] = []
+
+    def require_wanted(self) -> None:
+        pass
+
+    def place(self, _: LogCompaction, number: int, __: object) -> None:
+        self.placed.append(number)
+
+    def end(self) -> None:
+        pass
+
+
+def compaction_of(directory: Path) -> LogCompaction:
+    log = LogBuilder(directory.name)
+    for number in range(40):
+        log.batch([(b"%d" % (n % 7), b"value") for n in range(number, number + 20)])
+        if number % 10 == 9:
+            log.roll()
+    log.write(directory)
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1)
+    captured = log.capture(directory, config)
+    plan = plan_compaction(captured.view, plan_cleanable(captured.view, now_ms=NOW_MS, force=True))
+    found = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
+    return replace(found, attempt="one")
+
+
+def rows_of(compactions: list[LogCompaction]) -> tuple[list[Row], list[Renaming]]:
+    """The rows of a task for all of them, and what was put in place meanwhile."""
+    placements = [Renaming() for _ in compactions]
+    committers = [
+        CompactionCommitter(compaction, placement)
+        for compaction, placement in zip(compactions, placements, strict=True)
+    ]
+    assert begin_all(committers) == committers
+    rows: list[Row] = []
+    plan = json.dumps([compaction.to_json() for compaction in compactions])
+    task = threading.Thread(target=lambda: rows.extend(worker.clean_whole(0, plan, 1, None, OS)))
+    task.start()
+    supervise(committers, task.is_alive)
+    task.join()
+    return rows, placements
+
+
+def names(rows: list[Row], kind: int) -> list[str]:
+    return [json.loads(row.payload)["round"] for row in rows if row.kind == kind]
+
+
+def test_every_log_is_put_in_place_and_answered_once(tmp_path: Path) -> None:
+    compactions = [compaction_of(tmp_path / f"t-{number}") for number in range(LOGS)]
+    rows, placements = rows_of(compactions)
+    assert names(rows, worker.COUNT) == [each.name for each in compactions]
+    assert len(rows) == LOGS
+    for compaction, placement in zip(compactions, placements, strict=True):
+        assert placement.placed == list(range(len(compaction.groups)))
+
+
+@pytest.mark.parametrize("damaged", range(LOGS))
+def test_a_damaged_log_does_not_hold_up_the_others(tmp_path: Path, damaged: int) -> None:
+    compactions = [compaction_of(tmp_path / f"t-{number}") for number in range(LOGS)]
+    path = Path(compactions[damaged].segments[-1].path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 0xFF
+    path.write_bytes(data)
+    rows, placements = rows_of(compactions)
+    assert names(rows, worker.ERROR) == [compactions[damaged].name]
+    others = [each.name for each in compactions if each is not compactions[damaged]]
+    assert names(rows, worker.COUNT) == others
+    assert not placements[damaged].placed
+
+
+def test_the_next_log_is_indexed_before_the_last_groups_of_one_are_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    for step in ("index", "rewrite", "finish"):
+        inner = getattr(WholeCompaction, step)
+
+        def noted(self: object, *given: object, step: str = step, inner: object = inner) -> object:
+            steps.append(step)
+            return inner(self, *given)  # type: ignore[operator]
+
+        monkeypatch.setattr(WholeCompaction, step, noted)
+    rows_of([compaction_of(tmp_path / f"t-{number}") for number in range(2)])
+    assert steps == ["index", "rewrite", "index", "finish", "rewrite", "finish"]
+
+
+def test_sockets_are_in_the_directory_where_their_addresses_fit() -> None:
+    assert takes_sockets("local[2]", Path("/tmp/cordwood-12345678"))
+    assert not takes_sockets("local[2]", Path("/tmp") / ("d" * 70))
+    assert not takes_sockets("spark://host:7077", Path("/tmp/cordwood"))
