@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-stalls help setup lock run test compiled compat nightly lint format bench bench-cold bench-log bench-broker
+.PHONY: bench-stalls help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -37,6 +37,8 @@ bench: compiled   ## compare with Kafka's own cleaner
 	@$(COMPILED) benchmarks/bench_clean.py
 bench-cold: compiled  ## time single commands from a shell beside a Kafka that is started for it
 	@$(COMPILED) benchmarks/bench_cold.py
+bench-large: compiled  ## time the cleaning of 40 GB beside plain reads and writes
+	@$(COMPILED) benchmarks/bench_large.py
 bench-log: compiled  ## compare the log with plain files, and with Kafka's start
 	@$(COMPILED) benchmarks/bench_log.py
 bench-broker: compiled  ## compare the broker with Kafka, by Kafka's own performance tools

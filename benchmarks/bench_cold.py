@@ -35,7 +35,6 @@ _WHOLE_MB = 1500  # of the log that a `Shape` makes if nothing is said
 _QUICK_MB = 2
 _PROGRAM_S_MAX = 300
 _ARCHIVE_S_MAX = 180
-_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 class Bench:
@@ -106,7 +105,7 @@ class Bench:
         for _ in range(self.turns):
             copy = self.copy(source, "ours")
             with empty_cache(self.work / "cache") as cache:
-                is_dropped = drop_page_cache()
+                is_dropped = measure.drop_page_cache()
                 seconds, _ = run_cold(copy)
                 started = time.monotonic()
                 wait_for_archive(cache)
@@ -154,16 +153,6 @@ def empty_cache(directory: Path) -> Iterator[Path]:
         else:
             os.environ["CORDWOOD_CACHE_DIR"] = before
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def drop_page_cache() -> bool:
-    """Has files read from disk again, as after a start; returns False where that is not allowed."""
-    os.sync()
-    try:
-        _DROP_CACHES.write_text("3")
-    except OSError:
-        return False
-    return True
 
 
 def wait_for_archive(cache: Path) -> None:

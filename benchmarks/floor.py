@@ -14,7 +14,7 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """Seconds: both reads from the page cache, the write, and its fsync."""
+    """Seconds: both reads, the write, and its fsync."""
 
     read_twice: float
     write: float

@@ -22,6 +22,7 @@ from typing import Any
 _TICKS = os.sysconf("SC_CLK_TCK")
 RESULTS = Path(__file__).resolve().parent / "results"
 _INTERVAL_S = 0.1
+_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 @dataclass(slots=True)
@@ -159,6 +160,16 @@ def _sample_until_end_of_input(root: int) -> Peaks:
         peaks.together = max(peaks.together, sum(now.values()))
         if select.select([sys.stdin], [], [], _INTERVAL_S)[0]:
             return peaks
+
+
+def drop_page_cache() -> bool:
+    """Has files read from disk again, as after a start; returns False where that is not allowed."""
+    os.sync()
+    try:
+        _DROP_CACHES.write_text("3")
+    except OSError:
+        return False
+    return True
 
 
 def machine() -> dict[str, Any]:

@@ -10,7 +10,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -399,3 +399,29 @@ def test_the_benchmark_of_single_commands_measures_both_sides(tmp_path: Path) ->
     assert [row["other_name"] for row in (whole, cleaner)] == ["Kafka", "cleaner"]
     assert whole["other"] > cleaner["other"], "the start of Kafka is counted"
     assert all(figure > 0 for row in (demo, trivial) for figure in row["ours"])
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_of_a_large_log_measures_memory_and_both_sides(tmp_path: Path) -> None:
+    _, document = _run_benchmark("bench_large.py", "--quick", work=tmp_path)
+    seconds, speed = document["rows"]
+    assert seconds["other_name"] == "plain"
+    assert seconds["ours"] > seconds["other"] > [0.0]
+    assert speed["ours"][0] * seconds["ours"][0] == pytest.approx(400, rel=0.1), "MB"
+    assert document["peak_bytes"]["together"] >= document["peak_bytes"]["workers"] > 0
+
+
+def test_what_a_terminal_shows_of_the_time_left_is_understood(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench_large = load("bench_large")
+    monkeypatch.setattr(bench_large, "time", SimpleNamespace(monotonic=lambda: 30.0))
+    screen = bench_large.Screen(10.0)
+    row = b"\r\x1b[2Kall compactions  \x1b[35m\xe2\x94\x81 21% 1.8 GB/s 0:00:02 0:01:07 left\r\n"
+    for piece in (row[:20], row[20:], row.replace(b" 0:01:07 left", b"")):
+        screen.take(piece)
+    said = bench_large.Said(at_s=20.0, percent=21, left_s=67)
+    assert screen.said == [said]
+    watched = bench_large.Watched(seconds=100.0, said=[said], peaks=None)
+    assert list(bench_large.misses(watched)) == [(said, pytest.approx(13 / 80))]

@@ -376,6 +376,8 @@ class Publisher:
 class ProgressFile:
     """Counts the bytes a task has worked through, in a file that its driver looks at.
 
+    The file stays when the task ends, so that the driver counts what was done.
+
     With `bytes_per_s` it makes the task wait when what it has read and written is ahead of its
     time. A task that was slow to begin, or had to wait, does not go faster afterwards. A task whose
     compaction is given up meanwhile ends.
@@ -440,9 +442,14 @@ class ProgressFile:
         require_wanted(self._directory, self._attempt, fs=self._fs)
 
     def close(self) -> None:
-        """Removes the file; what cannot be removed goes with the staged files."""
-        with suppress(OSError, NoSpaceError):
-            self._fs.remove(self._path)
+        """Reports the rest. The file goes with the other staged ones, at once if nobody looks."""
+        try:
+            self._require_wanted()
+        except EngineError:
+            with suppress(OSError, NoSpaceError):
+                self._fs.remove(self._path)
+        else:
+            write_progress(self._path, self._bytes, fs=self._fs)
 
 
 def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:

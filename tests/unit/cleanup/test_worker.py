@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.announcements import end_attempt, progress_bytes
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction import plan_compaction
@@ -83,6 +84,24 @@ def test_every_log_is_put_in_place_and_answered_once(tmp_path: Path) -> None:
     assert len(rows) == LOGS
     for compaction, placement in zip(compactions, placements, strict=True):
         assert placement.placed == list(range(len(compaction.groups)))
+
+
+def test_the_progress_of_a_log_stays_when_it_is_done(tmp_path: Path) -> None:
+    compactions = [compaction_of(tmp_path / f"t-{number}") for number in range(LOGS)]
+    rows_of(compactions)
+    for compaction in compactions:
+        read = progress_bytes(Path(compaction.directory), "clean", fs=OS)
+        assert read == 2 * compaction.size_bytes, "once for its keys, once to copy what survives"
+
+
+def test_no_progress_is_left_behind_by_a_task_that_was_given_up(tmp_path: Path) -> None:
+    compaction = compaction_of(tmp_path / "t-0")
+    directory = Path(compaction.directory)
+    end_attempt(directory, compaction.attempt, fs=OS)
+    plan = json.dumps([compaction.to_json()])
+    rows = list(worker.clean_whole(0, plan, 1, None, OS))
+    assert names(rows, worker.ERROR) == [compaction.name]
+    assert not list(directory.glob("cordwood.clean.*"))
 
 
 @pytest.mark.parametrize("damaged", range(LOGS))
