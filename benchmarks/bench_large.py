@@ -42,7 +42,7 @@ _COMMAND_S_MAX = 3600
 _LEFT_S_MIN = 5.0
 _NEAR = 0.2
 _ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-_ROW = re.compile(r"all compactions\s.*?(\d+)%.*?(\d+):(\d\d):(\d\d) left")
+_ROW = re.compile(r"all compactions\s.*?(\d+)%(?:.*?(\d+):(\d\d):(\d\d) left)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,10 @@ class Said:
 
 @dataclass(slots=True, kw_only=True)
 class Watched:
-    """A command that ended: its seconds, what it said, the memory of its processes."""
+    """A command that ended: its seconds, those to the end of its compactions, and what it said."""
 
     seconds: float
+    compacted_s: float
     said: list[Said]
     peaks: measure.Peaks
 
@@ -69,6 +70,7 @@ class Screen:
 
     started: float
     said: list[Said] = field(default_factory=list)
+    complete_s: float | None = None
     rest: bytes = b""
 
     def take(self, data: bytes) -> None:
@@ -76,11 +78,15 @@ class Screen:
         *lines, self.rest = re.split(rb"[\r\n]+", self.rest + data)
         for line in lines:
             found = _ROW.search(_ESCAPE.sub(b"", line).decode(errors="replace"))
-            if found:
-                percent, hours, minutes, seconds = map(int, found.groups())
+            if not found:
+                continue
+            at_s = time.monotonic() - self.started
+            percent, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+            if found[2] is not None:
                 left_s = hours * 3600 + minutes * 60 + seconds
-                at_s = time.monotonic() - self.started
                 self.said.append(Said(at_s=at_s, percent=percent, left_s=left_s))
+            elif percent == 100 and self.complete_s is None:
+                self.complete_s = at_s
 
 
 def run_watched(log_dir: Path) -> Watched:
@@ -121,7 +127,12 @@ def run_watched(log_dir: Path) -> Watched:
     os.close(ours)
     if process.returncode != 0:
         raise RuntimeError(f"cordwood clean failed with {process.returncode}")
-    return Watched(seconds=seconds, said=screen.said, peaks=peaks)
+    return Watched(
+        seconds=seconds,
+        compacted_s=screen.complete_s or seconds,
+        said=screen.said,
+        peaks=peaks,
+    )
 
 
 def plain_seconds(log_dir: Path, work: Path, share: float) -> float:
@@ -144,7 +155,7 @@ def plain_seconds(log_dir: Path, work: Path, share: float) -> float:
 def misses(watched: Watched) -> Iterator[tuple[Said, float]]:
     """(what was said, by which share of the time left it was wrong), while enough time is left."""
     for said in watched.said:
-        left_s = watched.seconds - said.at_s
+        left_s = watched.compacted_s - said.at_s
         if left_s >= _LEFT_S_MIN:
             yield said, abs(said.left_s - left_s) / left_s
 

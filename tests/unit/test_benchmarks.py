@@ -419,9 +419,12 @@ def test_what_a_terminal_shows_of_the_time_left_is_understood(
     monkeypatch.setattr(bench_large, "time", SimpleNamespace(monotonic=lambda: 30.0))
     screen = bench_large.Screen(10.0)
     row = b"\r\x1b[2Kall compactions  \x1b[35m\xe2\x94\x81 21% 1.8 GB/s 0:00:02 0:01:07 left\r\n"
-    for piece in (row[:20], row[20:], row.replace(b" 0:01:07 left", b"")):
+    for piece in (row[:20], row[20:]):
         screen.take(piece)
+    assert "complete_s=None" in repr(screen)
+    screen.take(row.replace(b" 0:01:07 left", b"").replace(b" 21%", b"100%"))
+    assert screen.complete_s == 20.0
     said = bench_large.Said(at_s=20.0, percent=21, left_s=67)
     assert screen.said == [said]
-    watched = bench_large.Watched(seconds=100.0, said=[said], peaks=None)
+    watched = bench_large.Watched(seconds=102.0, compacted_s=100.0, said=[said], peaks=None)
     assert list(bench_large.misses(watched)) == [(said, pytest.approx(13 / 80))]

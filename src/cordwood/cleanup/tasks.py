@@ -446,10 +446,18 @@ class ProgressFile:
         try:
             self._require_wanted()
         except EngineError:
-            with suppress(OSError, NoSpaceError):
-                self._fs.remove(self._path)
+            self._remove()
         else:
             write_progress(self._path, self._bytes, fs=self._fs)
+
+    def discard(self) -> None:
+        """Takes back what was reported: the work is done again from its beginning."""
+        self._bytes = 0
+        self._remove()
+
+    def _remove(self) -> None:
+        with suppress(OSError, NoSpaceError):
+            self._fs.remove(self._path)
 
 
 def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:

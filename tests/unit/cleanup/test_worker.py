@@ -24,6 +24,7 @@ from cordwood.storage.filesystem import OS
 from support.log_builder import NOW_MS, LogBuilder
 
 LOGS = 3
+KEYS = 7
 
 
 class Renaming:
@@ -42,10 +43,10 @@ class Renaming:
         pass
 
 
-def compaction_of(directory: Path) -> LogCompaction:
+def compaction_of(directory: Path, keys: int = KEYS, batches: int = 40) -> LogCompaction:
     log = LogBuilder(directory.name)
-    for number in range(40):
-        log.batch([(b"%d" % (n % 7), b"value") for n in range(number, number + 20)])
+    for number in range(batches):
+        log.batch([(b"%d" % (n % keys), b"value") for n in range(20 * number, 20 * number + 20)])
         if number % 10 == 9:
             log.roll()
     log.write(directory)
@@ -56,7 +57,9 @@ def compaction_of(directory: Path) -> LogCompaction:
     return replace(found, attempt="one")
 
 
-def rows_of(compactions: list[LogCompaction]) -> tuple[list[Row], list[Renaming]]:
+def rows_of(
+    compactions: list[LogCompaction], entries_max: int = 1_000
+) -> tuple[list[Row], list[Renaming]]:
     """The rows of a task for all of them, and what was put in place meanwhile."""
     placements = [Renaming() for _ in compactions]
     committers = [
@@ -66,7 +69,9 @@ def rows_of(compactions: list[LogCompaction]) -> tuple[list[Row], list[Renaming]
     assert begin_all(committers) == committers
     rows: list[Row] = []
     plan = json.dumps([compaction.to_json() for compaction in compactions])
-    task = threading.Thread(target=lambda: rows.extend(worker.clean_whole(0, plan, 1, None, OS)))
+    task = threading.Thread(
+        target=lambda: rows.extend(worker.clean_whole(0, plan, 1, entries_max, OS))
+    )
     task.start()
     supervise(committers, task.is_alive)
     task.join()
@@ -94,12 +99,26 @@ def test_the_progress_of_a_log_stays_when_it_is_done(tmp_path: Path) -> None:
         assert read == 2 * compaction.size_bytes, "once for its keys, once to copy what survives"
 
 
+def test_after_a_log_of_too_many_keys_only_those_that_fit_for_certain_are_done(
+    tmp_path: Path,
+) -> None:
+    many = compaction_of(tmp_path / "t-0", keys=8_000, batches=400)
+    unknown = compaction_of(tmp_path / "t-1", batches=400)
+    few = compaction_of(tmp_path / "t-2")
+    before = compaction_of(tmp_path / "t-3", batches=400)
+    rows, placements = rows_of([before, many, unknown, few], entries_max=3_000)
+    assert names(rows, worker.COUNT) == ["t-3", "t-2"]
+    assert names(rows, worker.FULL) == ["t-0", "t-1"]
+    assert [bool(each.placed) for each in placements] == [True, False, False, True]
+    assert not progress_bytes(tmp_path / "t-0", "clean", fs=OS), "it is read again"
+
+
 def test_no_progress_is_left_behind_by_a_task_that_was_given_up(tmp_path: Path) -> None:
     compaction = compaction_of(tmp_path / "t-0")
     directory = Path(compaction.directory)
     end_attempt(directory, compaction.attempt, fs=OS)
     plan = json.dumps([compaction.to_json()])
-    rows = list(worker.clean_whole(0, plan, 1, None, OS))
+    rows = list(worker.clean_whole(0, plan, 1, 1_000, OS))
     assert names(rows, worker.ERROR) == [compaction.name]
     assert not list(directory.glob("cordwood.clean.*"))
 

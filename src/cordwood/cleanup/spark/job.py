@@ -185,7 +185,7 @@ class SparkCompactions:
         whole, split = self._sort(compactions)
         if whole:
             with _telling(whole, owner):
-                self._run_whole(whole, lanes, owner)
+                split += self._run_whole(whole, lanes, owner)
         for compaction in split:
             with _telling([compaction], owner):
                 cores = min(self._cores, lanes)
@@ -217,32 +217,39 @@ class SparkCompactions:
         split: list[LogCompaction] = []
         for compaction in compactions:
             size = compaction.size_bytes
-            fits = records_max(compaction.dirty) <= self._limits.entries_max
             small = size <= self._limits.whole_bytes or size * self._slots <= total
-            (whole if fits and small else split).append(compaction)
+            (whole if small else split).append(compaction)
         return whole, split
 
     # ---- logs done by one task each
 
-    def _run_whole(self, compactions: Sequence[LogCompaction], lanes: int, owner: Owner) -> None:
+    def _run_whole(
+        self, compactions: Sequence[LogCompaction], lanes: int, owner: Owner
+    ) -> list[LogCompaction]:
+        """The logs whose keys do not fit the memory of a task; nothing of them was changed."""
         waves = self._waves(compactions) if lanes == self._slots else 1
         bins = _pack(compactions, lanes * waves)
         plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
-        fs = self._fs
+        entries_max, fs = self._limits.entries_max, self._fs
 
         def run(task: int) -> Iterator[Row]:
-            return worker.clean_whole(task, plans[task], 1, None, fs)
+            return worker.clean_whole(task, plans[task], 1, entries_max, fs)
 
         total = 2 * sum(r.size_bytes for r in compactions)
         owner.begin([r.name for r in compactions], "clean", total, 0)
-        dirty = {r.name: sum(s.size_bytes for s in r.dirty) for r in compactions}
+        by_name = {r.name: r for r in compactions}
+        full = []
         for row in self._rows(len(plans), run):
             found = json.loads(row.payload)
-            name = found["round"]
-            if row.kind == worker.ERROR:
-                owner.fail(name, failure_from_json(found))
+            compaction = by_name[found["round"]]
+            if row.kind == worker.FULL:
+                full.append(compaction)
+            elif row.kind == worker.ERROR:
+                owner.fail(compaction.name, failure_from_json(found))
             else:
-                owner.indexed(name, self._index_stats(dirty[name], **found["index"]))
+                dirty = sum(s.size_bytes for s in compaction.dirty)
+                owner.indexed(compaction.name, self._index_stats(dirty, **found["index"]))
+        return full
 
     def _waves(self, compactions: Sequence[LogCompaction]) -> int:
         """How many tasks there are for each slot: more even out what they take longer than thought.
@@ -501,19 +508,17 @@ class _Watched(CommittersOwner):
     ) -> None:
         super().__init__(committers)
         self._fs = fs
-        self._directories = {c.compaction.name: Path(c.compaction.directory) for c in committers}
         self._watch = watch
         self._clock = SystemClock()
         self._shown_at = self._begun_s = 0.0
         self._phase: tuple[Sequence[str], str, int, int] | None = None
-        self._sizes = {c.compaction.name: c.compaction.size_bytes for c in committers}
-        self._begun: set[str] = set()
+        self._committers = {c.compaction.name: c for c in committers}
+        self._size_bytes = sum(c.compaction.size_bytes for c in committers)
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """As `Owner.begin`; the phase before is over."""
         self.end()
         self._phase = names, phase, total, done
-        self._begun.update(names)
         self._begun_s = self._clock.monotonic_s()
 
     def show(self) -> None:
@@ -522,31 +527,34 @@ class _Watched(CommittersOwner):
         if phase is not None and now - self._shown_at > _SHOW_S:
             self._shown_at = now
             names, what, total, done = phase
-            directories = {self._directories[name] for name in names}
+            directories = {Path(self._committers[name].compaction.directory) for name in names}
             counted = sum(progress_bytes(each, what, fs=self._fs) for each in directories)
-            self._report(names, what, min(done + counted, total), total)
+            done = min(done + counted, total)
+            self._watch.report(_title(names), what, done, total)
+            self._report_overall(names, what, done / total if total else 1.0)
 
     def end(self) -> None:
         """Reports that the present phase is over."""
         if self._phase is not None:
             names, what, total, _ = self._phase
-            self._report(names, what, total, total)
+            self._watch.report(_title(names), what, total, total)
             self._watch.ended(what, self._clock.monotonic_s() - self._begun_s)
 
     def finish(self) -> None:
         """Reports that all compactions are over: one that changes nothing ends with its index."""
         self.end()
-        size_bytes = sum(self._sizes.values())
-        self._watch.overall(size_bytes, size_bytes)
+        self._watch.overall(self._size_bytes, self._size_bytes)
 
-    def _report(self, names: Sequence[str], phase: str, done: int, total: int) -> None:
-        self._watch.report(_title(names), phase, done, total)
+    def _report_overall(self, names: Sequence[str], phase: str, share: float) -> None:
         before, part = _PARTS[phase]
-        share = before + part * (done / total if total else 1.0)
-        # The engine begins a compaction when those before it are done.
-        complete = sum(self._sizes[name] for name in self._begun.difference(names))
-        now = share * sum(self._sizes[name] for name in names)
-        self._watch.overall(complete + int(now), sum(self._sizes.values()))
+        present = set(names)
+        done_bytes = 0.0
+        for name, committer in self._committers.items():
+            if name in present:
+                done_bytes += (before + part * share) * committer.compaction.size_bytes
+            elif committer.done or committer.result.error is not None:
+                done_bytes += committer.compaction.size_bytes
+        self._watch.overall(int(done_bytes), self._size_bytes)
 
 
 def _title(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,12 +19,14 @@ from cordwood.cleanup.run_directory import RunDirectory
 from cordwood.cleanup.spark.machine import JVM_HEAP, Machine, find_java
 from cordwood.cleanup.spark.runner import DataFrameRunner, RddRunner, Runner
 from cordwood.model.errors import EngineError
+from cordwood.storage.filesystem import OS
 
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS_MAX = 20
 # What a driver and a worker take at least: their libraries, their buffers, and a small table.
 _DRIVER_BYTES = 150 << 20
 _WORKER_BYTES = 300 << 20
+_GROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 
 
 @contextmanager
@@ -160,8 +162,14 @@ def _quiet() -> Iterator[None]:
 
 
 def default_memory_bytes() -> int:
-    """Memory for all Python processes together by default: 512 MiB a core, at least 1 GiB."""
-    return max(1 << 30, (os.cpu_count() or 1) << 29)
+    """Memory for all Python processes together by default, 1 GiB or more.
+
+    It is 1 GiB a core, but at most a quarter of what the machine, or the control group, has.
+    """
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):  # of an older kernel, or "max"
+        memory_bytes = min(memory_bytes, int(OS.read_bytes(_GROUP_MEMORY)))
+    return max(1 << 30, min((os.cpu_count() or 1) << 30, memory_bytes // 4))
 
 
 def fitting(master: str, memory_bytes: int) -> str:

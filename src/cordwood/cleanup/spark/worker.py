@@ -18,7 +18,7 @@ import numpy as np
 from cordwood.cleanup import tasks, whole
 from cordwood.cleanup.announcements import end_attempt
 from cordwood.cleanup.compaction_values import SegmentSource, failure_to_json
-from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.log_compaction import LogCompaction, records_max
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.spark.runner import Block, Row
 from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, TableFullError, merge
@@ -38,17 +38,26 @@ def _failure(name: str, error: Exception) -> bytes:
 
 
 def clean_whole(
-    task: int, plan: str, cores: int, entries_max: int | None, fs: FileSystem
+    task: int, plan: str, cores: int, entries_max: int, fs: FileSystem
 ) -> Iterator[Row]:
     """Index, probe and rewrite of some logs, one after the other, each on so many cores.
 
     While the last groups of a log are put in place, the keys of the next one are gathered. A log
-    with more keys than `entries_max` for each core is left as it is.
+    with more keys than `entries_max` for each core is left as it is; after it, so is every log
+    that may have more by its offsets: to find out takes as long as to gather the keys.
     """
     before: Iterator[Row | None] = iter(())
+    is_full = False
     for value in json.loads(plan):
-        steps = _clean_one(task, LogCompaction.from_json(value), cores, entries_max, fs)
-        yield from _next_step(steps)  # its keys
+        compaction = LogCompaction.from_json(value)
+        if is_full and records_max(compaction.dirty) > entries_max:
+            error = TableFullError(f"it may have more than {entries_max} keys")
+            yield Row(task, FULL, _failure(compaction.name, error))
+            continue
+        steps = _clean_one(task, compaction, cores, entries_max, fs)
+        for row in _next_step(steps):  # its keys
+            is_full |= row.kind == FULL
+            yield row
         yield from _next_step(before)
         yield from _next_step(steps)  # its groups
         before = steps
@@ -64,7 +73,7 @@ def _next_step(steps: Iterator[Row | None]) -> Iterator[Row]:
 
 
 def _clean_one(
-    task: int, compaction: LogCompaction, cores: int, entries_max: int | None, fs: FileSystem
+    task: int, compaction: LogCompaction, cores: int, entries_max: int, fs: FileSystem
 ) -> Iterator[Row | None]:
     """The rows of one log; None after its keys are gathered, and after its groups are written."""
     progress = [_progress(compaction, "clean", fs, sharing=cores) for _ in range(cores)]
@@ -78,6 +87,8 @@ def _clean_one(
         report = {"round": compaction.name, "index": asdict(index)}
         yield Row(task, COUNT, json.dumps(report).encode())
     except TableFullError as error:
+        for each in progress:
+            each.discard()
         yield Row(task, FULL, _failure(compaction.name, error))
     except (CordwoodError, OSError) as error:
         yield Row(task, ERROR, _failure(compaction.name, error))
