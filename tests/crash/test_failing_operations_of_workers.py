@@ -24,7 +24,6 @@ SOME = [
     (Site("write", "t-N/N.log.*.staged"), "ENOSPC"),
     (Site("sync", "t-N/N.log.*.staged"), "EIO"),
     (Site("create", "t-N/cordwood.clean.*.staged"), "EACCES"),
-    (Site("remove", "t-N/cordwood.clean.*.staged"), "EACCES"),
 ]
 
 
