@@ -27,6 +27,7 @@ from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
 from cordwood.broker.fetch_sessions import FetchSessionCache
+from cordwood.broker.group_cluster import GroupCluster
 from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
@@ -245,6 +246,7 @@ class Node:
             GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
             thread,
             of_groups,
+            GroupCluster(metadata),
             SystemRng(),
         )
         replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)

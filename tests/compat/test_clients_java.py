@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from support.stock_clients.availability import nothing_missing
-from support.stock_clients.base import StockClientError
 from support.stock_clients.contract import checks_for, run_check
 from support.stock_clients.neutral import Neutral
 from support.stock_clients.program import JAVA_LACKS, ProgramClient, java_client
@@ -33,9 +31,4 @@ def test_the_java_client_does_with_the_newer_group_protocol(
     check: str, java: ProgramClient, neutral: Neutral
 ) -> None:
     java.settings = {"group.protocol": "consumer"}
-    if neutral.serves("consumer_group_heartbeat"):
-        run_check(check, java, neutral)
-    else:
-        # KIP-848: a broker that has only the classic protocol does not name the API.
-        with pytest.raises(StockClientError, match=r"Set group\.protocol=classic"):
-            java.consume_group(neutral.topic(), f"group-{uuid.uuid4()}", 1)
+    run_check(check, java, neutral)

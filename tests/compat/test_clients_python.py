@@ -8,12 +8,17 @@ import pytest
 
 from support.stock_clients.aiokafka import AiokafkaClient
 from support.stock_clients.base import StockClient
-from support.stock_clients.confluent import ConfluentClient
+from support.stock_clients.confluent import ConfluentClient, ConfluentConsumerProtocolClient
 from support.stock_clients.contract import checks_for, run_check
 from support.stock_clients.kafka_python import KafkaPythonClient
 from support.stock_clients.neutral import Neutral
 
-CLIENTS = (ConfluentClient, KafkaPythonClient, AiokafkaClient)
+CLIENTS = (
+    ConfluentClient,
+    ConfluentConsumerProtocolClient,
+    KafkaPythonClient,
+    AiokafkaClient,
+)
 
 # What the clients' own libraries warn of is theirs.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -25,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("default")
         pytest.param(kind, check, id=f"{kind.name}-{check}")
         for kind in CLIENTS
         for check in checks_for(kind.lacks)
+        if kind is not ConfluentConsumerProtocolClient or "group" in check
     ],
 )
 def test_a_client_in_python_does(

@@ -12,10 +12,13 @@ import queue
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cordwood.broker.group_cluster import GroupCluster
 from cordwood.broker.group_metadata_log import GroupMetadataLog
+from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import (
@@ -44,6 +47,7 @@ from cordwood.format.record import Record
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
@@ -145,9 +149,7 @@ class GroupBroker:
             clock=self.clock, resources=ResourceCache(OS), verify_transactions=False
         )
         counts = {**({topic: partitions} if partitions else {}), **(topics or {})}
-        self.image = MetadataImage(
-            topics=PersistentMap({name: _topic(name, count) for name, count in counts.items()})
-        )
+        self.image = _image({name: _topic(name, count) for name, count in counts.items()})
 
     def log(self, topic: str, index: int) -> PartitionLog:
         """The log of a partition of the topic for groups."""
@@ -194,11 +196,22 @@ class GroupBroker:
 
     def recreate(self, name: str) -> None:
         """Deletes a topic and makes one of the same name."""
-        self.image = MetadataImage(topics=self.image.topics.changed({name: _topic(name, 1)}))
+        self.create(name, 1)
+
+    def create(self, name: str, partitions: int) -> None:
+        """Makes a topic, in place of one that has the name."""
+        self.image = _image({**self.image.topics, name: _topic(name, partitions)}, self.image)
 
     def delete(self, name: str) -> None:
         """Deletes a topic."""
-        self.image = MetadataImage(topics=self.image.topics.changed({}, gone={name}))
+        left = {each: topic for each, topic in self.image.topics.items() if each != name}
+        self.image = _image(left, self.image)
+
+    def configure(self, group: str, **settings: str) -> None:
+        """Sets settings of a group; an underscore stands for a dot."""
+        values = {name.replace("_", "."): value for name, value in settings.items()}
+        configs = self.image.configs.changed({(ConfigResource.GROUP, group): values})
+        self.image = replace(self.image, configs=configs)
 
     def records(self, index: int = 0) -> list[Record]:
         """All records of a partition of the topic for groups, without markers."""
@@ -217,6 +230,16 @@ class GroupBroker:
         self._logs.clear()
 
 
+def _image(topics: Mapping[str, TopicImage], before: MetadataImage | None = None) -> MetadataImage:
+    known = before or MetadataImage()
+    return replace(
+        known,
+        topics=PersistentMap(dict(topics)),
+        topic_names=PersistentMap({topic.topic_id: name for name, topic in topics.items()}),
+        next_offset=known.next_offset + 10,
+    )
+
+
 def _topic(name: str, partitions: int) -> TopicImage:
     return TopicImage(
         name=name,
@@ -233,7 +256,7 @@ class GroupRun:
         self.timers = broker.timers
         chosen = GroupSettings(**settings)
         log = GroupMetadataLog(broker, broker, chosen.topic_codec)
-        self.groups = GroupCoordinator(log, broker, chosen, FixedRng(0))
+        self.groups = GroupCoordinator(log, broker, chosen, GroupCluster(broker), FixedRng(0))
 
     def join(self, member_id: str = "", *, group: str = "g", **fields: Any) -> list[JoinAnswer]:
         """Asks to join; the list is empty while the answer is waited for."""
@@ -253,6 +276,28 @@ class GroupRun:
         )
         self.groups.join(request, answers.append)
         return answers
+
+    def beat(
+        self, member_id: str, epoch: int, *, group: str = "g", **fields: Any
+    ) -> HeartbeatAnswer:
+        """A heartbeat of a member of the consumer protocol, whose answer comes at once."""
+        request = HeartbeatRequest(
+            **{
+                "group_id": group,
+                "member_id": member_id,
+                "member_epoch": epoch,
+                "client": Client("client", "/127.0.0.1"),
+                **fields,
+            }
+        )
+        answers: list[HeartbeatAnswer] = []
+        self.groups.consumer_heartbeat(request, answers.append)
+        return only(answers)
+
+    def enter(self, member_id: str, *topics: str, **fields: Any) -> HeartbeatAnswer:
+        """A member of the consumer protocol joins, and subscribes to topics."""
+        given = {"rebalance_timeout_ms": 60_000, "owned": (), "topics": topics, **fields}
+        return self.beat(member_id, 0, **given)
 
     def sync(
         self,

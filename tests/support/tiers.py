@@ -86,6 +86,14 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/unit/broker/configs/test_values_as_recorded.py",
     ),
     "groups": ("tests/unit/broker/groups/test_as_recorded.py",),
+    "consumer groups": (
+        "tests/compat/test_consumer_groups_kafka.py::"
+        "test_members_of_both_protocols_are_answered_as_by_kafka",
+    ),
+    "assignors": (
+        "tests/compat/test_assignors_kafka.py::"
+        "test_random_groups_get_the_assignments_of_kafka[1200]",
+    ),
     "metrics": ("tests/unit/surfaces/metrics/test_served.py",),
     "Spark": (
         "tests/spark/test_engines.py::"

@@ -116,6 +116,8 @@ class BrokerMetadataPublisher:
         if deleted:
             self._delete(deleted)
             self._groups.on_topics_deleted([topic.name for topic in deleted])
+        if old is not None:
+            self._groups.on_topics_changed(new.changed_topics(old))
         led: list[_ToLead] = []
         for name, topic in in_steps(new.topics.items(), every=64):
             known = before.get(name)

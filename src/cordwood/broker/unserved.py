@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 _TRANSACTIONS = "there is no transaction coordinator: FindCoordinator refuses a transactional id"
-_CONSUMER = "groups use the classic protocol; clients fall back to it or report an error (KIP-848)"
 _SHARE = "share groups are not supported (KIP-932)"
 _STREAMS = "streams groups are not supported; Kafka Streams uses classic groups (KIP-1071)"
 _QUORUM = "this node is the whole quorum; no voter joins or leaves"
@@ -31,8 +30,6 @@ UNSERVED: Final[Mapping[int, str]] = {
     62: _BETWEEN_BROKERS,
     63: _BETWEEN_BROKERS,
     67: _BETWEEN_BROKERS,
-    68: _CONSUMER,
-    69: _CONSUMER,
     70: _BETWEEN_BROKERS,
     71: _TELEMETRY,
     72: _TELEMETRY,

@@ -53,11 +53,15 @@ class Answer(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """A timer event that is due after `delay_ms`; it replaces the timer with the same key."""
+    """A timer event that is due after `delay_ms`.
+
+    It replaces the timer with the same key, or with `if_absent` is not set if there is one.
+    """
 
     key: Hashable
     delay_ms: int
     event: object
+    if_absent: bool = False
 
 
 class CancelTimer(NamedTuple):

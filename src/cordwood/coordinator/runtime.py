@@ -352,6 +352,8 @@ class CoordinatorRuntime(Generic[S, E, R]):
     def _set_timers(self, active: _Partition[S], effects: Effects[R]) -> None:
         for timer in effects.timers:
             if isinstance(timer, SetTimer):
+                if timer.if_absent and timer.key in active.timers:
+                    continue
                 due = partial(self._due, active, timer.event)
                 active.timers.set(timer.key, timer.delay_ms, due)
             else:

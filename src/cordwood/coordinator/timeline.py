@@ -56,6 +56,8 @@ class Timeline:
     def __init__(self) -> None:
         self._deltas: deque[_Delta] = deque()
         self._open: _Delta | None = None
+        self.change_id = 0
+        """Of the change that has begun last; 0 before the first one."""
 
     @property
     def uncommitted_count(self) -> int:
@@ -70,6 +72,7 @@ class Timeline:
     def begin(self) -> None:
         """Begins a change: it can be reverted, and is seen by readers of later offsets only."""
         assert self._open is None, "a change has not ended"
+        self.change_id += 1
         self._open = _Delta()
         self._deltas.append(self._open)
 

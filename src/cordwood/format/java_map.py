@@ -1,18 +1,21 @@
-"""A map that yields its entries in the order in which java.util.HashMap does.
+"""A map and a set that yield what they contain in the order in which java.util.HashMap does.
 
-Kafka writes producer snapshots, and its tools print results, in the order of a HashMap's entries:
-the order of the buckets, and within a bucket the order of insertion. The number of buckets never
-shrinks, so the order depends on all entries that the map ever contained.
+Kafka writes producer snapshots and the assignments of groups, and its tools print results, in the
+order of a HashMap's entries: the order of the buckets, and within a bucket the order of insertion.
+The number of buckets never shrinks, so the order depends on all entries that the map ever
+contained, and on the capacity that it was created with.
 
-Source: java.util.HashMap.putVal, computeIfAbsent, removeNode, resize, treeifyBin (JDK 17).
+Source: java.util.HashMap.putVal, computeIfAbsent, removeNode, resize, treeifyBin, tableSizeFor;
+HashSet (JDK 17: from JDK 19 on, a copy of 12, 24, 48 ... keys has half as many buckets).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar, overload
+from uuid import UUID
 
-K = TypeVar("K", int, str)
+K = TypeVar("K", int, str, UUID)
 V = TypeVar("V")
 D = TypeVar("D")
 
@@ -24,7 +27,9 @@ _TREEIFY_BUCKETS_MIN = 64
 
 
 class JavaHashMap(Mapping[K, V]):
-    """Keys that are Longs (an int of 64 bits) or Strings, to values.
+    """Keys that are Longs (an int of 64 bits), Strings or Kafka's Uuids, to values.
+
+    An Integer that is not negative has the hash of the Long.
 
     Differs: in a table of 64 buckets or more, a bucket of nine keys is no tree here, and keeps the
     order in which keys were put; Java moves a tree's root to the front.
@@ -32,14 +37,16 @@ class JavaHashMap(Mapping[K, V]):
 
     __slots__ = ("_bucket_count", "_first_rank", "_last_rank", "_ranks", "_values")
 
-    def __init__(self) -> None:
+    def __init__(self, initial_capacity: int | None = None) -> None:
+        """An empty map, as `new HashMap()` or `new HashMap(initial_capacity)` creates it."""
         self._values: dict[K, V] = {}
         # Of two keys in a bucket, the one of lower rank comes first.
         self._ranks: dict[K, int] = {}
         self._first_rank = 0
         self._last_rank = 0
-        # Invariant: 0 before the first key, then a power of two that never falls.
-        self._bucket_count = 0
+        # Invariant: 0 before the first key if no capacity was given, otherwise a power of two that
+        # never falls.
+        self._bucket_count = 0 if initial_capacity is None else _table_size(initial_capacity)
 
     def copy(self) -> JavaHashMap[K, V]:
         """A map of the same entries in the same order, also after the same changes."""
@@ -137,11 +144,84 @@ class JavaHashMap(Mapping[K, V]):
         return sum(spread_hash(other) & mask == bucket for other in self._values) >= keys_max
 
 
-def spread_hash(key: int | str) -> int:
-    """`HashMap.hash` of a Long or a String, as an unsigned number of 32 bits."""
-    return spread_bits(
-        (key ^ (key >> 32)) & 0xFFFFFFFF if isinstance(key, int) else string_hash(key)
-    )
+class JavaHashSet(Collection[K]):
+    """Keys in the order of java.util.HashSet, with the difference that `JavaHashMap` has."""
+
+    __slots__ = ("_bucket_count", "_hashes")
+
+    def __init__(self, initial_capacity: int = _BUCKETS_FIRST) -> None:
+        """An empty set, as `new HashSet(initial_capacity)` creates it."""
+        # The spread hash of each key. A key is never put before others of its bucket, so the order
+        # of insertion is the order in each bucket.
+        self._hashes: dict[K, int] = {}
+        self._bucket_count = _table_size(initial_capacity)
+
+    @classmethod
+    def of(cls, keys: Iterable[K], size: int) -> JavaHashSet[K]:
+        """The set that `new HashSet(collection)` creates of a collection that says it has `size`.
+
+        Source: HashSet(Collection) of JDK 17.
+        """
+        found = cls(max(capacity_for(size), _BUCKETS_FIRST))
+        for key in keys:
+            found.add(key)
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._hashes
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys, in Java's order."""
+        mask = self._bucket_count - 1
+        hashes = self._hashes
+        return iter(sorted(hashes, key=lambda key: hashes[key] & mask))
+
+    def add(self, key: K) -> None:
+        """Adds a key, behind those of its bucket.
+
+        Source: HashMap.put.
+        """
+        hashes = self._hashes
+        if key in hashes:
+            return
+        spread = spread_hash(key)
+        crowded = False
+        if len(hashes) >= _TREEIFY_KEYS and self._bucket_count < _TREEIFY_BUCKETS_MIN:
+            mask = self._bucket_count - 1
+            bucket = spread & mask
+            crowded = sum(each & mask == bucket for each in hashes.values()) >= _TREEIFY_KEYS
+        hashes[key] = spread
+        if crowded:
+            self._bucket_count *= 2
+        if len(hashes) > self._bucket_count * 3 // 4:
+            self._bucket_count *= 2
+
+    def discard(self, key: K) -> None:
+        """Removes a key if it is there. The table does not shrink."""
+        self._hashes.pop(key, None)
+
+
+def capacity_for(size: int) -> int:
+    """The initial capacity with which Java code creates a table for so many keys.
+
+    Source: the expression `(int) (size / 0.75f + 1)`; HashMap.putMapEntries has it too.
+    """
+    return size * 4 // 3 + 1
+
+
+def _table_size(capacity: int) -> int:
+    """The number of buckets of a table of this initial capacity: a power of two."""
+    return 1 << max(capacity - 1, 0).bit_length()
+
+
+def spread_hash(key: int | str | UUID) -> int:
+    """`HashMap.hash` of a Long, a String or a Uuid, as an unsigned number of 32 bits."""
+    if isinstance(key, int):
+        return spread_bits((key ^ (key >> 32)) & 0xFFFFFFFF)
+    return spread_bits(string_hash(key) if isinstance(key, str) else uuid_hash(key))
 
 
 def spread_bits(hash_code: int) -> int:
@@ -156,6 +236,15 @@ def string_hash(text: str) -> int:
     for high, low in zip(encoded[::2], encoded[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     return value
+
+
+def uuid_hash(uuid: UUID) -> int:
+    """`hashCode` of Kafka's Uuid, as an unsigned number of 32 bits.
+
+    Source: org.apache.kafka.common.Uuid.hashCode.
+    """
+    halves = uuid.int ^ (uuid.int >> 64)
+    return (halves ^ (halves >> 32)) & 0xFFFFFFFF
 
 
 def absolute_hash(text: str) -> int:

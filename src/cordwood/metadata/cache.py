@@ -58,3 +58,11 @@ class MetadataCache:
         if kraft_version:
             found[KRAFT_VERSION] = kraft_version
         return found
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether the cluster serves groups of the consumer protocol (KIP-848).
+
+        Source: org.apache.kafka.server.common.GroupVersion.
+        """
+        return self.image.features.get("group.version", 0) >= 1

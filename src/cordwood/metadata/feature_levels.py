@@ -26,7 +26,12 @@ KNOWN_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 #: Features supported above level 0: the broker registers with them and advertises them.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     name: KNOWN_FEATURES[name]
-    for name in ("metadata.version", "kraft.version", "eligible.leader.replicas.version")
+    for name in (
+        "metadata.version",
+        "kraft.version",
+        "eligible.leader.replicas.version",
+        "group.version",
+    )
 }
 
 #: Levels that a cluster formatted here begins with, in the order written: the highest that are
@@ -34,6 +39,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 DEFAULT_FEATURES: Final[Mapping[str, int]] = {
     "metadata.version": 30,
     "eligible.leader.replicas.version": 1,
+    "group.version": 1,
 }
 
 

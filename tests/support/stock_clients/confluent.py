@@ -41,6 +41,7 @@ class ConfluentClient:
         "reset_by_duration": "librdkafka knows earliest, latest and error",
     }
     cannot_write: Mapping[str, str] = {}
+    group_protocol = "classic"
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._common: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
@@ -168,6 +169,7 @@ class ConfluentClient:
             "enable.auto.commit": False,
             "auto.offset.reset": "error" if reset == "none" else reset,
             "fetch.wait.max.ms": 100,
+            "group.protocol": self.group_protocol,
         }
 
     def _offset(self, consumer: Consumer, topic: str, start: Start) -> int:
@@ -205,3 +207,10 @@ def _record(message: Message) -> StockRecord:
         offset=message.offset(),
         partition=message.partition(),
     )
+
+
+class ConfluentConsumerProtocolClient(ConfluentClient):
+    """The same, with members of the consumer protocol (KIP-848)."""
+
+    name = "confluent-kafka-consumer-protocol"
+    group_protocol = "consumer"

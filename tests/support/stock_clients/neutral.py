@@ -16,7 +16,7 @@ from cordwood.format.record_batch import iter_batches
 from support.kafka import poll_until
 from support.stock_clients.base import READ_SECONDS_MAX, Codec, Start, StockRecord
 from support.stock_clients.confluent import ConfluentClient
-from support.wire import API_KEYS, Wire
+from support.wire import Wire
 
 _TICK_SECONDS: Final = 0.1
 _HEARTBEAT_MS: Final = 200
@@ -59,11 +59,6 @@ class Neutral:
     def read(self, topic: str, count: int, *, start: int = 0) -> list[StockRecord]:
         """`count` records from an offset on."""
         return self.client.consume(topic, Start("offset", start), count)
-
-    def serves(self, api: str) -> bool:
-        """True if the broker names an API, such as `consumer_group_heartbeat`."""
-        with self._wire() as wire:
-            return API_KEYS[api] in wire.versions()
 
     def stored_codecs(self, topic: str, before: int) -> set[str]:
         """The codecs of the batches as they are stored, of those that begin before an offset."""

@@ -29,6 +29,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.broker.group_cluster import GroupCluster
 from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
 from cordwood.coordinator.group import events, records
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
@@ -52,6 +53,7 @@ from cordwood.coordinator.group.offset_requests import (
 from cordwood.coordinator.group.records import CoordinatorRecord, GroupRecord, OffsetRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.timeline import Timeline
+from cordwood.metadata.image import MetadataImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotCoordinatorError
 
@@ -80,12 +82,20 @@ def parse(text: str) -> tuple[list[str], list[Case]]:
     return blocks[0], cases
 
 
+class NoMetadata:
+    """The metadata of a cluster without topics."""
+
+    image = MetadataImage()
+
+
 class Run:
     """A state machine, the timers it has set, and the records it has written."""
 
     def __init__(self) -> None:
         numbers = itertools.count(1)
-        self.machine = GroupStateMachine(GroupSettings(), lambda: str(next(numbers)))
+        self.machine = GroupStateMachine(
+            GroupSettings(), GroupCluster(NoMetadata()), lambda: str(next(numbers))
+        )
         self.timeline = Timeline()
         self.state = self.machine.new_state(0, self.timeline)
         self.written: list[CoordinatorRecord] = []
@@ -101,7 +111,7 @@ class Run:
         if name == "advance":
             yield from self.advance(int(operands[0]))
         elif name == "group":
-            yield from described(self.state.groups.get(GROUP))
+            yield from described(self.state.classic_group(GROUP))
         elif name == "reload":
             yield from self.reloaded()
         else:
@@ -128,6 +138,7 @@ class Run:
         self.timeline.end(len(self.written))
         self.timeline.commit(len(self.written))
         for group in self.state.groups.values():
+            assert isinstance(group, ClassicGroup), group.group_id
             group.check_invariants()
         yield from described_records(effects)
         yield from self.timed(effects)
@@ -164,7 +175,7 @@ class Run:
             found = records.decode(*records.encode(record))
             assert found is not None
             self.machine.replay(state, found, number)
-        yield from described(state.groups.get(GROUP))
+        yield from described(state.classic_group(GROUP))
 
 
 class NamedReply(ReplyTo[Any]):
@@ -346,7 +357,7 @@ class Schedule:
         """One event; `number` chooses a member, and the append fails if `luck` is 0."""
         name = f"r{len(self.asked)}"
         member = self.members[number % len(self.members)] if self.members else "nobody"
-        group = self.run.state.groups.get(GROUP)
+        group = self.run.state.classic_group(GROUP)
         generation = 0 if group is None else group.generation_id
         assigned = (
             "" if group is None else ",".join(f"{m.member_id}:{name}" for m in group.members())
@@ -398,7 +409,7 @@ class Schedule:
             self.run.machine.replay(loaded, found, number)
         live = self.run.state
         assert loaded.offsets.of_group(GROUP) == live.offsets.of_group(GROUP)
-        group, stored = live.groups.get(GROUP), loaded.groups.get(GROUP)
+        group, stored = live.classic_group(GROUP), loaded.classic_group(GROUP)
         if group is None or group.state is not GroupState.STABLE:
             return
         assert stored is not None

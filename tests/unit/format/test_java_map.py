@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.format.java_map import JavaHashMap
+from cordwood.format.java_map import JavaHashMap, JavaHashSet, capacity_for, uuid_hash
 
-# The orders expected of Longs are those that java.util.HashMap of JDK 17 gave.
+# The orders expected of Longs, Integers and Uuids are those that java.util.HashMap and HashSet of
+# JDK 17 gave.
 
 
 def order(keys: list[str]) -> list[str]:
@@ -131,6 +133,84 @@ def test_an_eighth_key_computed_in_a_bucket_doubles_a_small_table() -> None:
     assert list(found) == [1000, 1064, 1032, 1096, 1016, 1080, 1048, 1112]
 
 
+UUIDS = [
+    UUID(int=most << 64 | least)
+    for most, least in [
+        *((1, 0), (0, 1), (0x1234567800000000, 0), (0, 2**64 - 1)),
+        *((2**64 - 1, 5), (1 << 63, 17), (33, 0), (7, 16)),
+    ]
+]
+
+
+def test_a_uuid_has_the_hash_of_kafkas() -> None:
+    assert list(map(uuid_hash, UUIDS)) == [1, 1, 305419896, 0, 5, 2147483665, 33, 23]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [
+        *((each, [3, 0, 1, 5, 6, 4, 7, 2]) for each in (None, 0, 1, 2, 3, 8, 11)),
+        (64, [3, 0, 1, 4, 2, 5, 7, 6]),
+    ],
+)
+def test_a_map_may_have_more_buckets_from_the_start(
+    capacity: int | None, expected: list[int]
+) -> None:
+    found: JavaHashMap[UUID, int] = JavaHashMap(capacity)
+    for number, uuid in enumerate(UUIDS):
+        found.put(uuid, number)
+    assert list(found.values()) == expected
+    assert list(found.copy().values()) == expected
+
+
+def test_keys_are_computed_in_the_smallest_map() -> None:
+    found: JavaHashMap[int, int] = JavaHashMap(0)
+    for key in (0, 16, 32, 48):
+        found.compute_if_absent(key, lambda: 0)
+    assert list(found) == [48, 32, 16, 0]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [
+        *((each, [64, 32, 1, 34, 2, 3]) for each in (0, 1, 2, 3, 4, 5, 8, 16)),
+        (33, [64, 1, 2, 3, 32, 34]),
+    ],
+)
+def test_a_set_may_have_more_buckets_from_the_start(capacity: int, expected: list[int]) -> None:
+    found: JavaHashSet[int] = JavaHashSet(capacity)
+    for key in (64, 3, 34, 2, 1, 32, 3):
+        found.add(key)
+    assert list(found) == expected
+    assert len(found) == 6
+    assert 34 in found
+    assert 4 not in found
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(12, list(range(20, 32))), (13, [32, *range(20, 32)])]
+)
+def test_the_copy_of_a_set_has_buckets_for_its_size(size: int, expected: list[int]) -> None:
+    assert list(JavaHashSet.of(range(20, 20 + size), size)) == expected
+
+
+def test_a_copy_has_the_buckets_that_the_size_asks_for() -> None:
+    assert list(JavaHashSet.of([17, 2], 2)) == [17, 2]
+    assert list(JavaHashSet.of([17, 2], 12)) == [2, 17]
+    assert [capacity_for(size) for size in (0, 1, 2, 3, 12, 100)] == [1, 2, 3, 5, 17, 134]
+
+
+def test_a_ninth_key_in_a_bucket_doubles_a_small_table_of_a_set() -> None:
+    found: JavaHashSet[int] = JavaHashSet()
+    for key in range(128, -1, -16):
+        found.add(key)
+    assert list(found) == [128, 96, 64, 32, 0, 112, 80, 48, 16]
+    found.discard(32)
+    found.discard(33)
+    found.add(32)
+    assert list(found) == [128, 96, 64, 0, 32, 112, 80, 48, 16]
+
+
 KEYS = st.one_of(
     st.integers(0, 60), st.integers(0, 12).map(lambda n: 16 * n), st.integers(-(2**63), 2**63 - 1)
 )
@@ -170,12 +250,17 @@ class PlainHashMap:
 @given(st.lists(st.tuples(st.booleans(), KEYS), max_size=120))
 def test_the_order_is_that_of_a_plain_table(steps: list[tuple[bool, int]]) -> None:
     found: JavaHashMap[int, int] = JavaHashMap()
+    keys: JavaHashSet[int] = JavaHashSet()
     plain = PlainHashMap()
     for is_put, key in steps:
         if is_put:
             found.put(key, 0)
+            keys.add(key)
             plain.put(key)
         else:
             found.remove(key)
+            keys.discard(key)
             plain.remove(key)
-    assert list(found) == [key for bucket in plain.table for key in bucket]
+    expected = [key for bucket in plain.table for key in bucket]
+    assert list(found) == expected
+    assert list(keys) == expected

@@ -35,7 +35,7 @@ class Change:
         """A group that may be changed; None if there is no such classic group."""
         found = self._copies.get(group_id)
         if found is None:
-            known = self.shard.groups.get(group_id)
+            known = self.shard.classic_group(group_id)
             if known is not None:
                 found = self._put(known.copy())
         return found
@@ -51,6 +51,11 @@ class Change:
 
     # ---- effects
 
+    def discard(self) -> None:
+        """Drops the records and timers: the request is refused."""
+        self._records.clear()
+        self._timers.clear()
+
     def write(self, record: CoordinatorRecord) -> None:
         """Appends a record, and replays it."""
         self._records.append(record)
@@ -59,9 +64,14 @@ class Change:
         """Answers a request when all records that the answer depends on are committed."""
         self._answers.append(Answer(reply_to, value))
 
-    def set_timer(self, key: Hashable, delay_ms: int, event: GroupEvent) -> None:
-        """Has an event happen after `delay_ms`, instead of the one set before for the key."""
-        self._timers.append(SetTimer(key, delay_ms, event))
+    def set_timer(
+        self, key: Hashable, delay_ms: int, event: GroupEvent, *, if_absent: bool = False
+    ) -> None:
+        """Has an event happen after `delay_ms`, instead of the one set before for the key.
+
+        With `if_absent` the one set before happens, if there is one.
+        """
+        self._timers.append(SetTimer(key, delay_ms, event, if_absent))
 
     def cancel_timer(self, key: Hashable) -> None:
         """Has the event of a timer not happen."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.coordinator.group.member import (
     JoinReply,
     JoinRequest,
@@ -75,6 +76,14 @@ class Leave(GroupEvent):
     group_id: str
     members: tuple[LeavingMember, ...]
     reply_to: ReplyTo[LeaveReply]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat(GroupEvent):
+    """ConsumerGroupHeartbeat."""
+
+    request: HeartbeatRequest
+    reply_to: ReplyTo[HeartbeatAnswer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +167,32 @@ class SessionExpired(GroupEvent):
 
     group_id: str
     member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSessionExpired(GroupEvent):
+    """A member of a consumer group has not sent in time what it had to."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevocationExpired(GroupEvent):
+    """A member has not given up partitions in time; unless its epoch is another by now."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveRegexes(GroupEvent):
+    """The regular expressions of a group are to be matched with the topics a client may know."""
+
+    group_id: str
+    regexes: frozenset[str]
+    may_describe: Callable[[str], bool] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

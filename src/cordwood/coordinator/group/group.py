@@ -125,6 +125,11 @@ class ClassicGroup:
         return self.state in states
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, and none is joining."""
+        return self.state is GroupState.EMPTY
+
+    @property
     def is_simple(self) -> bool:
         """True for one that has no members ever, only offsets.
 

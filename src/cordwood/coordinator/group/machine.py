@@ -13,6 +13,15 @@ from cordwood.coordinator.effects import Answer, Effects
 from cordwood.coordinator.group import events, offset_requests, records
 from cordwood.coordinator.group.answers import answers_at_unload, refused
 from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.consumer.classic_members import ClassicMembers
+from cordwood.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
+from cordwood.coordinator.group.consumer.member import (
+    JOIN_EPOCH,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+)
+from cordwood.coordinator.group.consumer.rebalance import Cluster, ConsumerRebalance
+from cordwood.coordinator.group.consumer.records import group_tombstones
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
@@ -29,6 +38,7 @@ from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.regular_expressions import compile_regular_expression
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -39,15 +49,17 @@ _Handler = Callable[[Change, Any], None]
 class GroupStateMachine:
     """The transitions of the groups and offsets of one partition."""
 
-    def __init__(self, settings: GroupSettings, unique_id: UniqueId) -> None:
+    def __init__(self, settings: GroupSettings, cluster: Cluster, unique_id: UniqueId) -> None:
         """`unique_id` makes a random uuid, for the ids of members."""
         self._settings = settings
+        self._cluster = cluster
         self._unique_id = unique_id
         self._handlers: Mapping[type[events.GroupEvent], _Handler] = {
             events.Join: self._join,
             events.Sync: self._sync,
             events.Heartbeat: self._heartbeat,
             events.Leave: self._leave,
+            events.ConsumerHeartbeat: self._consumer_heartbeat,
             events.Commit: self._commit,
             events.DeleteOffsets: self._delete_offsets,
             events.DeleteGroup: self._delete_group,
@@ -58,6 +70,9 @@ class GroupStateMachine:
             events.JoinsExpired: self._joins_expired,
             events.SyncsExpired: self._syncs_expired,
             events.SessionExpired: self._session_expired,
+            events.ConsumerSessionExpired: self._consumer_session_expired,
+            events.RevocationExpired: self._revocation_expired,
+            events.ResolveRegexes: self._resolve_regexes,
             events.AssignmentNotWritten: self._assignment_not_written,
             events.StaticMemberNotWritten: self._static_member_not_written,
             events.CommitNotWritten: self._commit_not_written,
@@ -99,10 +114,23 @@ class GroupStateMachine:
 
     def on_unloaded(self, state: GroupShard) -> Sequence[Answer]:
         """The members that wait have to look for their coordinator."""
-        return [answer for group in state.groups.values() for answer in answers_at_unload(group)]
+        return [
+            answer
+            for group in state.groups.values()
+            if isinstance(group, ClassicGroup)
+            for answer in answers_at_unload(group)
+        ]
 
     def _rebalance(self, change: Change) -> Rebalance:
         return Rebalance(self._settings, self._unique_id, change)
+
+    def _consumers(self, change: Change) -> ConsumerRebalance:
+        return ConsumerRebalance(self._settings.consumer, self._cluster, self._unique_id, change)
+
+    def _classic_members(self, change: Change) -> ClassicMembers:
+        return ClassicMembers(
+            self._settings, self._consumers(change), self._rebalance(change), change
+        )
 
     # ---- members
 
@@ -113,33 +141,66 @@ class GroupStateMachine:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             change.answer(reply_to, JoinAnswer(error_code=error))
             return
+        consumer_group = change.shard.consumer_group(group_id)
+        if consumer_group is not None and not consumer_group.is_empty:
+            try:
+                self._classic_members(change).join(consumer_group, request, reply_to)
+            except GroupRequestError as refusal:
+                change.discard()
+                change.answer(reply_to, JoinAnswer(error_code=refusal.code))
+            return
         group = change.group(group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
                 change.answer(reply_to, refused(request, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
+            if consumer_group is not None:
+                for record in group_tombstones(consumer_group, ()):
+                    change.write(record)
             # The next load of this partition must find the group.
             group = change.new_group(group_id)
             change.write(records.new_group_metadata(group))
         self._rebalance(change).join(group, request, reply_to)
 
     def _sync(self, change: Change, event: events.Sync) -> None:
-        group = change.group(event.request.group_id)
+        request = event.request
+        consumer_group = change.shard.consumer_group(request.group_id)
+        if consumer_group is not None and not consumer_group.is_empty:
+            try:
+                answer = self._classic_members(change).sync(consumer_group, request)
+            except GroupRequestError as error:
+                answer = SyncAnswer(error_code=error.code)
+            change.answer(event.reply_to, answer)
+            return
+        group = change.group(request.group_id)
         if group is None:
             change.answer(event.reply_to, SyncAnswer(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            self._rebalance(change).sync(group, event.request, event.reply_to)
+            self._rebalance(change).sync(group, request, event.reply_to)
 
     def _heartbeat(self, change: Change, event: events.Heartbeat) -> None:
         group = change.shard.groups.get(event.group_id)
         error: int = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is not None:
+        member_id, instance_id = event.member_id, event.group_instance_id
+        if isinstance(group, ClassicGroup):
             error = self._rebalance(change).heartbeat(
-                group, event.member_id, event.group_instance_id, event.generation_id
+                group, member_id, instance_id, event.generation_id
             )
+        elif group is not None:
+            try:
+                error = self._classic_members(change).heartbeat(
+                    group, member_id, instance_id, event.generation_id
+                )
+            except GroupRequestError as refusal:
+                error = refusal.code
         change.answer(event.reply_to, error)
 
     def _leave(self, change: Change, event: events.Leave) -> None:
+        consumer_group = change.shard.consumer_group(event.group_id)
+        if consumer_group is not None:
+            answer = self._classic_members(change).leave(consumer_group, event.members)
+            change.answer(event.reply_to, answer)
+            return
         group = change.group(event.group_id)
         if group is not None:
             self._rebalance(change).leave(group, event.members, event.reply_to)
@@ -150,6 +211,93 @@ class GroupStateMachine:
         ]
         change.answer(event.reply_to, LeaveReply(members=tuple(answers)))
 
+    # ---- members of the consumer protocol
+
+    def _consumer_heartbeat(self, change: Change, event: events.ConsumerHeartbeat) -> None:
+        request = event.request
+        try:
+            if request.member_epoch < JOIN_EPOCH:
+                group = self._known_consumer_group(change, request.group_id, "Group {} not found.")
+                answer = self._classic_members(change).leave_consumer(group, request)
+            else:
+                group = self._consumer_group_for(change, request)
+                answer = self._consumers(change).heartbeat(group, request)
+        except GroupRequestError as error:
+            change.discard()
+            answer = HeartbeatAnswer(error_code=error.code, error_message=str(error))
+        change.answer(event.reply_to, answer)
+
+    def _consumer_group_for(self, change: Change, request: HeartbeatRequest) -> ConsumerGroup:
+        """The group of a heartbeat: a new one, or one that was a classic group, if it joins.
+
+        Raises:
+            GroupRequestError: GROUP_ID_NOT_FOUND.
+
+        Source: getOrMaybeCreateConsumerGroup.
+        """
+        group_id = request.group_id
+        if request.member_epoch != JOIN_EPOCH:
+            return self._known_consumer_group(change, group_id, "Consumer group {} not found.")
+        known = change.shard.groups.get(group_id)
+        if isinstance(known, ConsumerGroup):
+            return known
+        if group_id in change.shard.other_groups:
+            raise _not_found(f"Group {group_id} is not a consumer group.")
+        if isinstance(known, ClassicGroup) and not known.is_empty:
+            group = change.group(group_id)
+            assert group is not None, group_id
+            return self._classic_members(change).upgrade(group)
+        if known is not None:
+            self._end_group(change, group_id)
+        return ConsumerGroup(group_id)
+
+    def _known_consumer_group(
+        self, change: Change, group_id: str, if_unknown: str
+    ) -> ConsumerGroup:
+        group = change.shard.consumer_group(group_id)
+        if group is None:
+            is_other = group_id in change.shard.groups or group_id in change.shard.other_groups
+            unknown = "Group {} is not a consumer group." if is_other else if_unknown
+            raise _not_found(unknown.format(group_id))
+        return group
+
+    def _consumer_session_expired(
+        self, change: Change, event: events.ConsumerSessionExpired
+    ) -> None:
+        self._fence(change, event.group_id, event.member_id)
+
+    def _revocation_expired(self, change: Change, event: events.RevocationExpired) -> None:
+        group = change.shard.consumer_group(event.group_id)
+        member = None if group is None else group.member(event.member_id)
+        if member is not None and member.member_epoch == event.member_epoch:
+            self._fence(change, event.group_id, event.member_id)
+
+    def _fence(self, change: Change, group_id: str, member_id: str) -> None:
+        """Source: consumerGroupFenceMemberOperation."""
+        group = change.shard.consumer_group(group_id)
+        member = None if group is None else group.member(member_id)
+        if group is not None and member is not None:
+            _LOG.info("[GroupId %s] Member %s fenced from the group.", group_id, member_id)
+            self._classic_members(change).fence(group, [member])
+
+    def _resolve_regexes(self, change: Change, event: events.ResolveRegexes) -> None:
+        """Source: TopicRegexResolver.resolveRegularExpressions."""
+        change.shard.resolving.discard(event.group_id)
+        group = change.shard.consumer_group(event.group_id)
+        if group is None:
+            return
+        topics = self._cluster.topics
+        names, may_describe = list(topics.names()), event.may_describe
+        found = {}
+        for regex in sorted(event.regexes):
+            pattern = compile_regular_expression(regex)
+            matched = (name for name in names if pattern.fullmatch(name) is not None)
+            visible = frozenset(
+                name for name in matched if may_describe is None or may_describe(name)
+            )
+            found[regex] = ResolvedRegex(visible, topics.version, change.now_ms)
+        self._consumers(change).put_resolved(group, found)
+
     # ---- offsets and groups that clients change
 
     def _commit(self, change: Change, event: events.Commit) -> None:
@@ -159,9 +307,9 @@ class GroupStateMachine:
         except GroupRequestError as error:
             change.answer(event.reply_to, error.code)
             return
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             self._keep_alive(change, group, request.member_id)
-        elif request.group_id not in change.shard.other_groups:
+        elif group is None and request.group_id not in change.shard.other_groups:
             change.new_group(request.group_id)
         change.on_failure = lambda error: events.CommitNotWritten(
             request=request, error=error, reply_to=event.reply_to
@@ -202,9 +350,13 @@ class GroupStateMachine:
         change.answer(event.reply_to, ErrorCode.NONE)
 
     def _end_group(self, change: Change, group_id: str) -> None:
-        change.write(records.group_tombstone(group_id))
         group = change.shard.groups.get(group_id)
         assert group is not None, group_id
+        if isinstance(group, ConsumerGroup):
+            for record in group_tombstones(group, ()):
+                change.write(record)
+            return
+        change.write(records.group_tombstone(group_id))
         self._rebalance(change).end(group)
 
     # ---- what happens without a request
@@ -232,7 +384,7 @@ class GroupStateMachine:
             count += len(expired)
             for key in expired:
                 change.write(OffsetRecord(key, None))
-            if has_none_left and group.state is GroupState.EMPTY:
+            if has_none_left and group.is_empty:
                 ended.append(group.group_id)
         for group_id in ended:
             self._end_group(change, group_id)
@@ -246,8 +398,11 @@ class GroupStateMachine:
         change.is_atomic = False
 
     def _groups_loaded(self, change: Change, _event: events.GroupsLoaded) -> None:
-        rebalance = self._rebalance(change)
+        rebalance, consumers = self._rebalance(change), self._consumers(change)
         for group in change.shard.groups.values():
+            if isinstance(group, ConsumerGroup):
+                consumers.resume(group)
+                continue
             rebalance.resume(group)
             if len(group) > self._settings.max_size:
                 changed = change.group(group.group_id)
@@ -294,7 +449,7 @@ class GroupStateMachine:
 
     def _commit_not_written(self, change: Change, event: events.CommitNotWritten) -> None:
         """Resets the session timeout: the request shows that the member is alive."""
-        group = change.shard.groups.get(event.request.group_id)
+        group = change.shard.classic_group(event.request.group_id)
         if group is not None:
             self._keep_alive(change, group, event.request.member_id)
         change.answer(event.reply_to, event.error.code)
@@ -302,3 +457,7 @@ class GroupStateMachine:
     def _keep_alive(self, change: Change, group: ClassicGroup, member_id: str) -> None:
         if group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             self._rebalance(change).keep_alive(group, member_id)
+
+
+def _not_found(why: str) -> GroupRequestError:
+    return GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, why)

@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey
-from cordwood.coordinator.group.shard import GroupShard
+from cordwood.coordinator.group.shard import Group, GroupShard
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
 
 _GROUP_NOT_FOUND_SINCE = 9
+_MEMBER_EPOCHS_SINCE = 9
 _NO_TIMESTAMP = -1
 
 Base = Callable[[CommittedOffset], int]
@@ -84,8 +86,8 @@ class FetchedTopic(NamedTuple):
     partitions: tuple[FetchedOffset, ...]
 
 
-def require_commit(shard: GroupShard, request: CommitRequest) -> ClassicGroup | None:
-    """The group of a commit; None for a group of another protocol, or one that does not exist yet.
+def require_commit(shard: GroupShard, request: CommitRequest) -> Group | None:
+    """The group of a commit; None for a share or streams group, or one that does not exist yet.
 
     Raises:
         GroupRequestError: the client may not commit now, or not to this group.
@@ -96,7 +98,9 @@ def require_commit(shard: GroupShard, request: CommitRequest) -> ClassicGroup | 
             raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return None
     group = shard.groups.get(group_id)
-    if group is not None:
+    if isinstance(group, ConsumerGroup):
+        _validate_consumer_commit(group, request)
+    elif group is not None:
         _validate_commit(group, request)
     elif generation_id >= 0:
         if request.api_version >= _GROUP_NOT_FOUND_SINCE:
@@ -117,6 +121,29 @@ def _validate_commit(group: ClassicGroup, request: CommitRequest) -> None:
         raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise GroupRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _validate_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> None:
+    """Source: ConsumerGroup.validateOffsetCommit, createAssignmentEpochValidator."""
+    epoch = request.generation_id
+    if epoch < 0 and group.is_empty:
+        return
+    member = group.member(request.member_id)
+    if member is None:
+        raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+    is_classic = member.uses_classic_protocol
+    if not is_classic and request.api_version < _MEMBER_EPOCHS_SINCE:
+        raise GroupRequestError(ErrorCode.UNSUPPORTED_VERSION)
+    if epoch == member.member_epoch:
+        return
+    stale = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+    if epoch > member.member_epoch:
+        raise GroupRequestError(stale)
+    for topic in request.topics:
+        for partition in topic.partitions:
+            since = member.assignment_epoch(topic.topic_id, partition.partition)
+            if since is None or epoch < since:
+                raise GroupRequestError(stale)
 
 
 def offsets_to_commit(
@@ -204,8 +231,8 @@ def _fetched(
     return FetchedOffset(key.partition, found.offset, found.leader_epoch, found.metadata)
 
 
-def require_offset_delete(shard: GroupShard, group_id: str) -> ClassicGroup | None:
-    """The group whose offsets may be deleted; None for one of another protocol.
+def require_offset_delete(shard: GroupShard, group_id: str) -> Group | None:
+    """The group whose offsets may be deleted; None for a share or streams group.
 
     Raises:
         GroupRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -215,24 +242,25 @@ def require_offset_delete(shard: GroupShard, group_id: str) -> ClassicGroup | No
     group = shard.groups.get(group_id)
     if group is None:
         raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+    is_consumers = isinstance(group, ConsumerGroup) or group.uses_consumer_protocol
+    if not group.is_empty and not is_consumers:
         raise GroupRequestError(ErrorCode.NON_EMPTY_GROUP)
     return group
 
 
-def require_group_delete(shard: GroupShard, group_id: str) -> ClassicGroup:
+def require_group_delete(shard: GroupShard, group_id: str) -> Group:
     """The group that may be deleted.
 
     Raises:
-        GroupRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; UNSUPPORTED_VERSION for a group of
-            another protocol.
+        GroupRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; UNSUPPORTED_VERSION for a share or
+            streams group.
     """
     if group_id in shard.other_groups:
         raise GroupRequestError(ErrorCode.UNSUPPORTED_VERSION)
     group = shard.groups.get(group_id)
     if group is None:
         raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY:
+    if not group.is_empty:
         raise GroupRequestError(ErrorCode.NON_EMPTY_GROUP)
     return group
 
@@ -244,7 +272,7 @@ def all_offsets(shard: GroupShard, group_id: str) -> list[OffsetKey]:
 
 
 def expired_offsets(
-    shard: GroupShard, group: ClassicGroup, *, now_ms: int, retention_ms: int
+    shard: GroupShard, group: Group, *, now_ms: int, retention_ms: int
 ) -> tuple[list[OffsetKey], bool]:
     """The offsets whose time has come, and whether the group has none besides.
 
@@ -267,13 +295,13 @@ def expired_offsets(
     return expired, len(expired) == len(offsets) and not is_open
 
 
-def _expiry_base(group: ClassicGroup) -> Base | None:
+def _expiry_base(group: Group) -> Base | None:
     """The start of an offset's retention; None if the group's offsets do not expire now.
 
     In a group with members, offsets of subscribed topics do not expire. For an empty group the
     retention starts when it became empty; for a group that never had members, at each commit.
     """
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return _commit_timestamp
     if group.state is GroupState.EMPTY:
         since = group.state_timestamp_ms

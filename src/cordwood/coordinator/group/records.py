@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from cordwood.coordinator.group.consumer.records import CONSUMER_RECORD_TYPES, ConsumerRecord
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import Client, Member, Protocol
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
@@ -42,7 +43,7 @@ from cordwood.model.uuids import ZERO_UUID
 KeyValue = EncodedRecord
 
 _GROUP_METADATA_VERSION = 3
-_OTHER_PROTOCOLS = {3: "consumer", 11: "share", 17: "streams"}
+_OTHER_PROTOCOLS = {11: "share", 17: "streams"}
 """The protocol of a group, by the type of its first and its last record."""
 
 
@@ -73,7 +74,7 @@ class OtherGroupRecord(NamedTuple):
     protocol: str | None
 
 
-CoordinatorRecord = OffsetRecord | GroupRecord | OtherGroupRecord
+CoordinatorRecord = OffsetRecord | GroupRecord | ConsumerRecord | OtherGroupRecord
 
 
 def encode(record: CoordinatorRecord) -> KeyValue:
@@ -82,6 +83,8 @@ def encode(record: CoordinatorRecord) -> KeyValue:
         if record.offset is None:
             return offset_tombstone(record.key)
         return offset_commit(record.key, record.offset)
+    if isinstance(record, ConsumerRecord):
+        return KeyValue(*record.encoded())
     assert isinstance(record, GroupRecord), "records of other protocols are not written"
     if record.group is None:
         return KeyValue(_group_key(record.group_id), None)
@@ -113,6 +116,10 @@ def decode(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
         group_id = decoded_key.fields["group"]
         group = None if decoded is None else _group_of(group_id, decoded.fields)
         return GroupRecord(group_id=group_id, group=group)
+    if decoded_key.record_type in CONSUMER_RECORD_TYPES:
+        decoded = decode_group_value(decoded_key.record_type, value)
+        fields = None if decoded is None else decoded.fields
+        return ConsumerRecord.of(decoded_key.record_type, decoded_key.fields, fields)
     protocol = _OTHER_PROTOCOLS.get(decoded_key.record_type)
     if protocol is None:
         return None

@@ -10,16 +10,25 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.group import events, offset_requests
-from cordwood.coordinator.group.errors import error_of_append
+from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from cordwood.coordinator.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+)
+from cordwood.coordinator.group.consumer.rebalance import Cluster
+from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.events import DeletedOffsets
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from cordwood.coordinator.group.machine import GroupStateMachine
 from cordwood.coordinator.group.member import (
     JoinAnswer,
@@ -31,7 +40,7 @@ from cordwood.coordinator.group.member import (
 )
 from cordwood.coordinator.group.offset_requests import CommitRequest, FetchedTopic, FetchTopic
 from cordwood.coordinator.group.records import CoordinatorRecord
-from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.group.settings import ConsumerGroupSettings, GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, CoordinatorLog, CoordinatorRuntime, RuntimeHost
 from cordwood.format.java_map import absolute_hash
@@ -42,6 +51,7 @@ from cordwood.model.timers import Timer
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 
 A = TypeVar("A")
 Reply = Callable[[A], object]
@@ -74,9 +84,10 @@ class ListedGroup(NamedTuple):
 
 
 class GroupCounts(NamedTuple):
-    """Classic groups by their state, and committed offsets of all groups."""
+    """Classic and consumer groups by their state, and committed offsets of all groups."""
 
     groups: Mapping[GroupState, int]
+    consumer_groups: Mapping[ConsumerGroupState, int]
     offsets: int
 
 
@@ -87,19 +98,22 @@ class GroupCoordinator:
     Functions that only read return the committed state.
     """
 
-    def __init__(self, log: GroupLog, host: GroupHost, settings: GroupSettings, rng: Rng) -> None:
+    def __init__(
+        self, log: GroupLog, host: GroupHost, settings: GroupSettings, cluster: Cluster, rng: Rng
+    ) -> None:
         """Creates the coordinator; no partition is loaded yet.
 
         Args:
             log: the log that the groups are written to.
             host: clock, timers, and access to the thread that owns the broker's state.
             settings: limits, delays, retention.
+            cluster: its topics, and the settings of groups.
             rng: makes the ids of members.
         """
         self.settings = settings
         self._log = log
         self._host = host
-        machine = GroupStateMachine(settings, lambda: str(UUID(hex=rng.unique_id())))
+        machine = GroupStateMachine(settings, cluster, lambda: str(UUID(hex=rng.unique_id())))
         self._runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord] = (
             CoordinatorRuntime(machine, log, host, write_timeout_ms=settings.commit_timeout_ms)
         )
@@ -231,6 +245,27 @@ class GroupCoordinator:
         event = events.Leave(group_id=group_id, members=tuple(members), reply_to=reply_to)
         self._write(group_id, event)
 
+    def consumer_heartbeat(
+        self,
+        request: HeartbeatRequest,
+        reply: Reply[HeartbeatAnswer],
+        *,
+        needs_member_id: bool = True,
+    ) -> None:
+        """A member of a consumer group joins, shows that it is alive, or leaves.
+
+        With `needs_member_id` a member makes its id itself; without, it is given one.
+        """
+        error = heartbeat_error(request, self.settings.consumer, needs_member_id=needs_member_id)
+        if error is not None:
+            reply(error)
+            return
+        reply_to = ReplyTo(
+            reply, lambda error: HeartbeatAnswer(error_of_append(error), str(error) or None)
+        )
+        event = events.ConsumerHeartbeat(request=request, reply_to=reply_to)
+        self._write(request.group_id, event)
+
     # ---- offsets
 
     def commit(self, request: CommitRequest, reply: Reply[int]) -> None:
@@ -311,10 +346,12 @@ class GroupCoordinator:
             shards = self._runtime.read_all()
         except KafkaError:
             shards = []
-        states = Counter(
-            group.state for _, shard, at in shards for group in shard.groups.values(at)
+        groups = [group for _, shard, at in shards for group in shard.groups.values(at)]
+        return GroupCounts(
+            Counter(group.state for group in groups if isinstance(group, ClassicGroup)),
+            Counter(group.state for group in groups if isinstance(group, ConsumerGroup)),
+            sum(len(shard.offsets) for _, shard, _ in shards),
         )
-        return GroupCounts(dict(states), sum(len(shard.offsets) for _, shard, _ in shards))
 
     def describe(self, group_id: str) -> ClassicGroup | None:
         """A classic group; None if there is none of that name.
@@ -323,12 +360,29 @@ class GroupCoordinator:
             KafkaError: the group's partition is not loaded.
         """
         shard, at = self._read(group_id)
-        return shard.groups.get(group_id, at)
+        return shard.classic_group(group_id, at)
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroup:
+        """A group of the consumer protocol.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or the group's partition is not loaded.
+
+        Source: GroupMetadataManager.consumerGroup.
+        """
+        shard, at = self._read(group_id)
+        group = shard.consumer_group(group_id, at)
+        if group is None:
+            is_other = self.is_of_other_protocol(group_id) or shard.classic_group(group_id, at)
+            why = "is not a consumer group" if is_other else "not found"
+            raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+        return group
 
     def is_of_other_protocol(self, group_id: str) -> bool:
         """Whether the log has a group of that name that is not a classic one."""
         shard, at = self._read(group_id)
-        return shard.other_groups.get(group_id, at) is not None
+        is_consumer_group = shard.consumer_group(group_id, at) is not None
+        return is_consumer_group or shard.other_groups.get(group_id, at) is not None
 
     def delete_group(self, group_id: str, reply: Reply[int]) -> None:
         """Deletes an empty group and all its offsets; answers an error code."""
@@ -355,6 +409,22 @@ class GroupCoordinator:
                 break
         if partitions:
             self._host.call_soon(partial(self._expire_each, partitions))
+
+    def on_topics_changed(self, names: Collection[str]) -> None:
+        """Topics are new, deleted or changed: groups that subscribe to them look at them again.
+
+        Source: GroupMetadataManager.onMetadataUpdate.
+        """
+        if not names:
+            return
+        try:
+            shards = self._runtime.read_all()
+        except KafkaError:  # a group looks at the topics at the first heartbeat after its load
+            return
+        for _, shard, _ in shards:
+            for group in shard.groups.values():
+                if isinstance(group, ConsumerGroup) and any(map(group.is_subscribed_to, names)):
+                    group.request_refresh()
 
     def on_topics_deleted(self, names: Iterable[str]) -> None:
         """Deletes the offsets of deleted topics; there may be new topics with the same names.
@@ -396,9 +466,55 @@ def _code_of_heartbeat(error: KafkaError) -> int:
     return ErrorCode.NONE if is_loading else error_of_append(error)
 
 
+def heartbeat_error(
+    request: HeartbeatRequest, settings: ConsumerGroupSettings, *, needs_member_id: bool
+) -> HeartbeatAnswer | None:
+    """The answer to a ConsumerGroupHeartbeat whose fields contradict each other.
+
+    Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
+    """
+    epoch = request.member_epoch
+    needs_member_id |= epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    why = None
+    for is_checked, value, name in (
+        (needs_member_id, request.member_id, "MemberId"),
+        (True, request.group_id, "GroupId"),
+        (True, request.instance_id, "InstanceId"),
+        (True, request.rack_id, "RackId"),
+    ):
+        if why is None and is_checked and value is not None and not value.strip():
+            why = f"{name} can't be empty."
+    if why is None and epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms == -1:
+            why = "RebalanceTimeoutMs must be provided in first request."
+        elif request.owned != ():
+            why = "TopicPartitions must be empty when (re-)joining."
+        elif request.topics is None and request.regex is None:
+            why = (
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+                "(re-)joining."
+            )
+    elif why is None and epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        why = "InstanceId can't be null."
+    elif why is None and epoch < LEAVE_STATIC_EPOCH:
+        why = "MemberEpoch is invalid."
+    if why is not None:
+        return HeartbeatAnswer(ErrorCode.INVALID_REQUEST, why)
+    assignors = settings.assignors
+    if request.assignor is not None and request.assignor not in assignors:
+        return HeartbeatAnswer(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}.",
+        )
+    return None
+
+
 def _listed(shard: GroupShard, at: int) -> list[ListedGroup]:
-    classic = [
-        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+    known = [
+        ListedGroup(group.group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, CONSUMER)
+        if isinstance(group, ConsumerGroup)
+        else ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
         for group in shard.groups.values(at)
     ]
     # Nobody can be a member of the others here: their sessions have run out.
@@ -406,4 +522,4 @@ def _listed(shard: GroupShard, at: int) -> list[ListedGroup]:
         ListedGroup(group_id, kind, GroupState.EMPTY.value, kind)
         for group_id, kind in shard.other_groups.items(at)
     ]
-    return classic + others
+    return known + others

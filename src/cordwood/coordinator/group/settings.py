@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cordwood.format.compression import Codec
 
 _MS_PER_MINUTE = 60_000
 _CODECS = tuple(Codec)
+
+
+class MigrationPolicy(enum.Enum):
+    """Which groups move from one protocol to the other while they have members."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a classic group becomes a consumer group."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether a consumer group becomes a classic group."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupSettings:
+    """Settings of groups of the consumer protocol: Kafka's defaults; times in ms.
+
+    The first of the assignors is used where members ask for none.
+    """
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    regex_refresh_interval_ms: int = 600_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> ConsumerGroupSettings:
+        """From a broker's properties, parsed or as text; Kafka's defaults for those not there."""
+        given: dict[str, Any] = {
+            field: int(str(values[name]))
+            for field, name in _CONSUMER_PROPERTIES.items()
+            if values.get(name) is not None
+        }
+        assignors = values.get("group.consumer.assignors")
+        if assignors is not None:
+            names = assignors.split(",") if isinstance(assignors, str) else assignors
+            given["assignors"] = tuple(str(name).strip() for name in names)  # type: ignore[attr-defined]
+        policy = values.get("group.consumer.migration.policy")
+        if policy is not None:
+            given["migration_policy"] = MigrationPolicy(str(policy).lower())
+        return cls(**given)
+
+
+_CONSUMER_PROPERTIES: Mapping[str, str] = {
+    "session_timeout_ms": "group.consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+    "assignment_interval_ms": "group.consumer.assignment.interval.ms",
+    "regex_refresh_interval_ms": "group.consumer.regex.refresh.interval.ms",
+    "max_size": "group.consumer.max.size",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +91,7 @@ class GroupSettings:
     commit_timeout_ms: int = 5_000
     topic_partitions: int = 50
     topic_codec: Codec = Codec.NONE
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()
     new_member_join_timeout_ms: int = 300_000
     """The longest session that a new member has before the answer to its first JoinGroup."""
 
@@ -40,7 +104,7 @@ class GroupSettings:
             if values.get(name) is not None
         }
         codec = _CODECS[given.pop(_CODEC, Codec.NONE)]
-        return cls(**given, topic_codec=codec)
+        return cls(**given, topic_codec=codec, consumer=ConsumerGroupSettings.of(values))
 
 
 _CODEC = "topic_codec"

@@ -1,7 +1,6 @@
 """The groups and offsets of one partition of `__consumer_offsets`.
 
-Groups of other protocols (consumer, share and streams groups) are known by name only: their records
-stay in the log as they are.
+Share and streams groups are known by name only: their records stay in the log as they are.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.replay,
 GroupMetadataManager.replay, OffsetMetadataManager.replay.
@@ -9,6 +8,9 @@ GroupMetadataManager.replay, OffsetMetadataManager.replay.
 
 from __future__ import annotations
 
+from cordwood.coordinator.group.consumer import records as consumer_records
+from cordwood.coordinator.group.consumer.group import ConsumerGroup
+from cordwood.coordinator.group.consumer.records import ConsumerRecord, RecordType
 from cordwood.coordinator.group.group import ClassicGroup
 from cordwood.coordinator.group.offsets import OffsetStore
 from cordwood.coordinator.group.records import (
@@ -17,22 +19,46 @@ from cordwood.coordinator.group.records import (
     OffsetRecord,
     OtherGroupRecord,
 )
-from cordwood.coordinator.timeline import Timeline, TimelineMap
+from cordwood.coordinator.timeline import LATEST, Timeline, TimelineMap
+from cordwood.model.errors import CorruptError
+
+Group = ClassicGroup | ConsumerGroup
 
 
 class GroupShard:
-    """The coordinator's state of one partition."""
+    """The coordinator's state of one partition.
+
+    `resolving` are the groups whose regular expressions are being resolved; it is not in the log.
+    """
 
     def __init__(self, partition: int, timeline: Timeline) -> None:
         self.partition = partition
-        self.groups: TimelineMap[str, ClassicGroup] = TimelineMap(timeline)
+        self.groups: TimelineMap[str, Group] = TimelineMap(timeline)
         self.other_groups: TimelineMap[str, str] = TimelineMap(timeline)
         self.offsets = OffsetStore(timeline)
+        self.resolving: set[str] = set()
+        self._timeline = timeline
+
+    def classic_group(self, group_id: str, at: int = LATEST) -> ClassicGroup | None:
+        """A group of the classic protocol; None if there is none of that name."""
+        group = self.groups.get(group_id, at)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def consumer_group(self, group_id: str, at: int = LATEST) -> ConsumerGroup | None:
+        """A group of the consumer protocol; None if there is none of that name."""
+        group = self.groups.get(group_id, at)
+        return group if isinstance(group, ConsumerGroup) else None
 
     def replay(self, record: CoordinatorRecord, record_offset: int, producer_id: int) -> None:
-        """Applies a record that is in the log, of a transaction if `producer_id` is not -1."""
+        """Applies a record that is in the log, of a transaction if `producer_id` is not -1.
+
+        Raises:
+            CorruptError: it contradicts the records before it.
+        """
         if isinstance(record, OffsetRecord):
             self._replay_offset(record, record_offset, producer_id)
+        elif isinstance(record, ConsumerRecord):
+            self._replay_consumer(record)
         elif isinstance(record, GroupRecord):
             self._replay_group(record)
         else:
@@ -62,7 +88,42 @@ class GroupShard:
         if record.protocol is None:
             self.other_groups.remove(record.group_id)
             return
-        group = self.groups.get(record.group_id)
+        group = self.classic_group(record.group_id)
         if group is not None and group.is_simple:
             self.groups.remove(record.group_id)
         self.other_groups.put(record.group_id, record.protocol)
+
+    def _replay_consumer(self, record: ConsumerRecord) -> None:
+        group = self._consumer_group_for(record)
+        if group is None:
+            return
+        if record.record_type is RecordType.EPOCH and record.value is None:
+            consumer_records.require_removable(group)
+            self.groups.remove(record.group_id)
+        else:
+            consumer_records.replay(group, record)
+
+    def _consumer_group_for(self, record: ConsumerRecord) -> ConsumerGroup | None:
+        """The group of a record, to be changed; None if a tombstone has none.
+
+        A group is copied once in a change of the state: readers of what is committed have the old
+        one.
+
+        Source: GroupMetadataManager.getOrMaybeCreatePersistedConsumerGroup.
+        """
+        group_id, change_id = record.group_id, self._timeline.change_id
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.change_id == change_id:
+                return group
+            found = group.copy(change_id)
+        elif record.value is None:
+            # The group is gone, or a classic one has taken its place.
+            return None
+        elif group is None or group.is_simple:
+            self.other_groups.remove(group_id)
+            found = ConsumerGroup(group_id, change_id)
+        else:
+            raise CorruptError(f"a record of a consumer group is of the classic group {group_id}")
+        self.groups.put(group_id, found)
+        return found

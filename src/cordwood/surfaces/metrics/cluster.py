@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cordwood import __version__
+from cordwood.coordinator.group.consumer.group import ConsumerGroupState
 from cordwood.coordinator.group.group import GroupState
 from cordwood.surfaces.metrics.logs import min_isr
 from cordwood.surfaces.metrics.metric import Kind, Metric, Value
@@ -19,6 +20,7 @@ _RUNNING = 3  # org.apache.kafka.metadata.BrokerState
 _NONE_HERE = "Always 0: there is one broker."
 
 Number = Callable[[Snapshot], float]
+Counts = Callable[[Snapshot], dict[str, int]]
 
 
 def _gauge(mbean: str, text: str, number: Number) -> Metric:
@@ -69,6 +71,33 @@ def _groups(state: GroupState) -> Metric:
         f"Classic groups that are {state.value}.",
         lambda snapshot: snapshot.groups.groups.get(state, 0),
     )
+
+
+def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metric:
+    return Metric(
+        kind=Kind.GAUGE,
+        help=text,
+        read=lambda snapshot: [
+            Value({label: name}, count) for name, count in counts(snapshot).items()
+        ],
+        mbean="kafka.server:type=group-coordinator-metrics",
+        attribute=attribute,
+        labels=(label,),
+        given_name=f"kafka_server_group_coordinator_metrics_{attribute.replace('-', '_')}",
+    )
+
+
+def _by_protocol(snapshot: Snapshot) -> dict[str, int]:
+    groups = snapshot.groups
+    return {
+        "classic": sum(groups.groups.values()),
+        "consumer": sum(groups.consumer_groups.values()),
+    }
+
+
+def _by_state(snapshot: Snapshot) -> dict[str, int]:
+    counts = snapshot.groups.consumer_groups
+    return {state.value: counts.get(state, 0) for state in ConsumerGroupState}
 
 
 def _producers(snapshot: Snapshot) -> int:
@@ -241,6 +270,10 @@ CLUSTER: tuple[Metric, ...] = (
         lambda snapshot: sum(snapshot.groups.groups.values()),
     ),
     *(_groups(state) for state in GroupState),
+    _group_metric("group-count", "protocol", "Groups of each protocol.", _by_protocol),
+    _group_metric(
+        "consumer-group-count", "state", "Groups of the consumer protocol (KIP-848).", _by_state
+    ),
     _gauge(
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
         "Committed offsets of all groups.",

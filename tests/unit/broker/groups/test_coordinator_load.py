@@ -57,11 +57,10 @@ def end(broker: GroupBroker, producer_id: int, *, commit: bool) -> None:
     catch_up(log)
 
 
-def other_group(record_type: int, group_id: str = "g", *, gone: bool = False) -> KeyValue:
-    """The record that a group of another protocol begins or ends with."""
+def other_group(record_type: int, group_id: str = "g") -> KeyValue:
+    """The record that a group of another protocol begins with."""
     key = GROUP_RECORDS.encode_key(record_type, {"groupId": group_id})
-    value = None if gone else GROUP_RECORDS.encode_value(record_type, 0, {"epoch": 3})
-    return KeyValue(key, value)
+    return KeyValue(key, GROUP_RECORDS.encode_value(record_type, 0, {"epoch": 3}))
 
 
 def test_members_and_offsets_are_as_before_a_restart(broker: GroupBroker) -> None:
@@ -174,7 +173,7 @@ def test_records_of_unknown_types_are_left_alone(broker: GroupBroker) -> None:
     assert GroupRun(broker).offset() == 1
 
 
-@pytest.mark.parametrize(("record_type", "kind"), [(3, "consumer"), (11, "share"), (17, "streams")])
+@pytest.mark.parametrize(("record_type", "kind"), [(11, "share"), (17, "streams")])
 def test_groups_of_other_protocols_are_listed_and_not_touched(
     broker: GroupBroker, record_type: int, kind: str
 ) -> None:
@@ -194,7 +193,8 @@ def test_groups_of_other_protocols_are_listed_and_not_touched(
 
 
 def test_group_of_another_protocol_that_has_ended_can_be_joined(broker: GroupBroker) -> None:
-    write(broker, other_group(CONSUMER_GROUP), other_group(CONSUMER_GROUP, gone=True))
+    ends = [KeyValue(GROUP_RECORDS.encode_key(each, {"groupId": "g"}), None) for each in (6, 4, 3)]
+    write(broker, other_group(CONSUMER_GROUP), *ends)
     assert GroupRun(broker).stable()
 
 

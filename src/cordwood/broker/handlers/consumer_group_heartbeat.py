@@ -1,0 +1,77 @@
+"""ConsumerGroupHeartbeat (68), versions 0 and 1: a member of a consumer group (KIP-848).
+
+Versions: 1 regular expressions, and member ids that the client makes.
+
+Source: kafka.server.KafkaApis.handleConsumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
+from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
+from cordwood.coordinator.group.member import Client
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+_CLIENT_MAKES_IDS_SINCE = 1
+
+
+def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Response:
+    """Answers when what the member has changed is committed."""
+    if not context.broker.metadata.has_consumer_groups:
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    context.require_group(Operation.READ, request.group_id)
+    for topic in request.subscribed_topic_names or ():
+        if not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    answer = CoordinatorAnswer[HeartbeatAnswer](context)
+    context.broker.groups.consumer_heartbeat(
+        _question(context, request),
+        answer,
+        needs_member_id=context.api_version >= _CLIENT_MAKES_IDS_SINCE,
+    )
+    return answer.response(_fields)
+
+
+def _question(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HeartbeatRequest:
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    return HeartbeatRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        client=Client(context.client_id or "", f"/{context.client_host}"),
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topics=None if names is None else tuple(names),
+        regex=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=(
+            None
+            if owned is None
+            else tuple((each.topic_id, tuple(each.partitions)) for each in owned)
+        ),
+        may_describe=lambda topic: context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic),
+    )
+
+
+def _fields(answer: HeartbeatAnswer) -> Fields:
+    assignment = answer.assignment
+    return {
+        "error_code": answer.error_code,
+        "error_message": answer.error_message,
+        "member_id": answer.member_id,
+        "member_epoch": answer.member_epoch,
+        "heartbeat_interval_ms": answer.heartbeat_interval_ms,
+        "assignment": (
+            None
+            if assignment is None
+            else {"topic_partitions": [each._asdict() for each in assignment]}
+        ),
+    }
+
+
+API = Api(68, "ConsumerGroupHeartbeat", 0, 1, handle, parks=True)

@@ -1,0 +1,1 @@
+"""Assignors of consumer groups whose assignment the broker computes (KIP-848)."""

@@ -1,0 +1,421 @@
+"""A consumer group: its members, epochs, target assignment, and what follows from them.
+
+A group in the coordinator's state changes by records alone. Within one change of the state it is
+copied once (`GroupShard`), so that the change can be reverted.
+
+Source: org.apache.kafka.coordinator.group.modern.ModernGroup, consumer.ConsumerGroup,
+SubscriptionCount, TargetAssignmentMetadata.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
+from typing import NamedTuple
+from uuid import UUID
+
+from cordwood.coordinator.group.consumer.member import ConsumerMember, Epochs, MemberState
+from cordwood.coordinator.group.consumer.slot_map import SlotMap, slot_of
+from cordwood.coordinator.group.consumer.topics import Topics, group_hash
+from cordwood.format.java_map import JavaHashMap, capacity_for
+from cordwood.model.errors import CorruptError
+
+FIRST_EPOCH = 1
+NO_EPOCH = -1
+_ASSIGNOR_SLOTS = 2
+
+Target = Mapping[UUID, Collection[int]]
+"""The partitions that a member is to have, by topic id."""
+
+
+class ConsumerGroupState(enum.Enum):
+    """The state of a group, as tools show it."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matches, as of a version of the metadata and a time."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+class Subscribers(NamedTuple):
+    """How many members name a topic, and how many regular expressions match it."""
+
+    by_name: int = 0
+    by_regex: int = 0
+
+
+class Subscriptions:
+    """The topics of a group, and its regular expressions with the number of their members."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Subscribers] = {}
+        self.regexes: dict[str, int] = {}
+
+    def copy(self) -> Subscriptions:
+        """One that can be changed without changing this one."""
+        other = Subscriptions()
+        other.topics = self.topics.copy()
+        other.regexes = self.regexes.copy()
+        return other
+
+    def count_member(self, member: ConsumerMember, by: int) -> None:
+        """Counts a member that has come, or is gone if `by` is -1."""
+        for topic in member.topics:
+            self._count_topic(topic, by, 0)
+        if member.regex:
+            count = self.regexes.get(member.regex, 0) + by
+            if count > 0:
+                self.regexes[member.regex] = count
+            else:
+                self.regexes.pop(member.regex, None)
+
+    def count_resolved(self, topics: Iterable[str], by: int) -> None:
+        """Counts the topics of a regular expression that was resolved, or is not any more."""
+        for topic in topics:
+            self._count_topic(topic, 0, by)
+
+    def _count_topic(self, topic: str, by_name: int, by_regex: int) -> None:
+        before = self.topics.get(topic, Subscribers())
+        after = Subscribers(before.by_name + by_name, before.by_regex + by_regex)
+        if after.by_name > 0 or after.by_regex > 0:
+            self.topics[topic] = after
+        else:
+            self.topics.pop(topic, None)
+
+    def are_alike(self, member_count: int) -> bool:
+        """Whether all members subscribe to the same topics.
+
+        Source: ConsumerGroup.subscriptionType.
+        """
+        if not self.regexes:
+            return all(each.by_name == member_count for each in self.topics.values())
+        if next(iter(self.regexes.values())) != member_count:
+            return False
+        return all(each.by_regex == 1 and each.by_name <= 0 for each in self.topics.values())
+
+
+class ConsumerGroup:
+    """A group whose target assignment the coordinator computes."""
+
+    def __init__(self, group_id: str, change_id: int = 0) -> None:
+        """Empty.
+
+        Args:
+            group_id: its name.
+            change_id: the change of the state in which it was made, and may be changed.
+        """
+        self.group_id = group_id
+        self.change_id = change_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.has_partition_metadata = False
+        self.subscriptions = Subscriptions()
+        self.resolved: dict[str, ResolvedRegex] = {}
+        self.targets: dict[str, Target] = {}
+        self.target_owners: dict[UUID, dict[int, str]] = {}
+        self.classic_count = 0
+        # Not in the log; a change that is reverted may leave them as they are.
+        self.refresh_deadline_ms = 0
+        self.refresh_epoch = 0
+        self.is_resolving = False
+        self._members: SlotMap[ConsumerMember] = SlotMap()
+        self._static: dict[str, str] = {}
+        self._epochs: dict[UUID, dict[int, int]] = {}
+
+    def copy(self, change_id: int) -> ConsumerGroup:
+        """A group that can be changed without changing this one."""
+        other = copy(self)
+        other.change_id = change_id
+        other.subscriptions = self.subscriptions.copy()
+        other.resolved = self.resolved.copy()
+        other.targets = self.targets.copy()
+        other.target_owners = {topic: owners.copy() for topic, owners in self.target_owners.items()}
+        other._members = self._members.copy()
+        other._static = self._static.copy()
+        other._epochs = {topic: epochs.copy() for topic, epochs in self._epochs.items()}
+        return other
+
+    # ---- queries
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """Its state, which follows from its members and epochs.
+
+        Source: ConsumerGroup.maybeUpdateGroupState.
+        """
+        if not self._members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(each.is_reconciled_to(self.assignment_epoch) for each in self.members()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self._members
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._members
+
+    def members(self) -> Iterator[ConsumerMember]:
+        """The members; the group may change during the iteration."""
+        return iter([self._members[member_id] for member_id in self._members])
+
+    def member_ids(self) -> list[str]:
+        """The ids of its members."""
+        return list(self._members)
+
+    def member(self, member_id: str) -> ConsumerMember | None:
+        """The member of an id."""
+        return self._members.get(member_id)
+
+    def static_member_id(self, instance_id: str | None) -> str | None:
+        """The id that a static member has at present."""
+        return None if instance_id is None else self._static.get(instance_id)
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """The member of an instance id."""
+        member_id = self.static_member_id(instance_id)
+        return None if member_id is None else self._members.get(member_id)
+
+    def static_member_ids(self) -> Mapping[str, str]:
+        """Member ids by instance id."""
+        return self._static
+
+    def target(self, member_id: str | None) -> Target:
+        """The target assignment of a member; empty for one that has none."""
+        return {} if member_id is None else self.targets.get(member_id, {})
+
+    def partition_epoch(self, topic_id: UUID, partition: int) -> int:
+        """The epoch of the member that has a partition, or has still to give it up; else -1."""
+        return self._epochs.get(topic_id, {}).get(partition, NO_EPOCH)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to a topic, by name or by a regular expression."""
+        return topic in self.subscriptions.topics
+
+    def subscribers_of(self, regex: str) -> int:
+        """How many members subscribe to a regular expression."""
+        return self.subscriptions.regexes.get(regex, 0)
+
+    @property
+    def resolved_at_ms(self) -> int | None:
+        """When its regular expressions were resolved last; None if they never were."""
+        return next((each.timestamp_ms for each in self.resolved.values()), None)
+
+    @property
+    def resolved_version(self) -> int:
+        """The version of the metadata in which they were resolved; 0 if they never were."""
+        return next((each.version for each in self.resolved.values()), 0)
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The names of the topics that a member subscribes to; none for an unresolved expression.
+
+        Source: CurrentAssignmentBuilder.subscribedTopicIds.
+        """
+        resolved = self.resolved.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    @property
+    def preferred_assignor(self) -> str | None:
+        """The assignor that most members ask for; None if none asks for any.
+
+        Source: ConsumerGroup.preferredServerAssignor.
+        """
+        votes = self._votes()
+        return max(votes, key=votes.__getitem__, default=None)
+
+    def preferred_assignor_after(self, gone: ConsumerMember, come: ConsumerMember) -> str | None:
+        """The assignor that most members ask for, when one member takes the place of another.
+
+        Of those with as many votes it is the first in the order of Java's map.
+
+        Source: ConsumerGroup.computePreferredServerAssignor.
+        """
+        before = self._votes()
+        votes: JavaHashMap[str, int] = JavaHashMap(capacity_for(len(before)) if before else 16)
+        for name, count in before.items():
+            votes.put(name, count)
+        if gone.assignor is not None and gone.assignor in votes:
+            votes.put(gone.assignor, votes[gone.assignor] - 1)
+            if not votes[gone.assignor]:
+                votes.remove(gone.assignor)
+        if come.assignor is not None:
+            known = votes.compute_if_absent(come.assignor, int)
+            votes.put(come.assignor, known + 1)
+        return max(votes, key=votes.__getitem__, default=None)
+
+    def _votes(self) -> dict[str, int]:
+        """How many members ask for each assignor, in the order of Kafka's table of them."""
+        names = [each.assignor for each in self.members() if each.assignor is not None]
+        return {name: names.count(name) for name in sorted(set(names), key=_assignor_slot)}
+
+    def is_waiting_for_others(self, member: ConsumerMember) -> bool:
+        """Whether another member has still to give up a partition that a member is to have.
+
+        Source: ConsumerGroup.waitingOnUnreleasedPartition.
+        """
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        return any(
+            partition not in member.assigned.get(topic_id, {})
+            and self.partition_epoch(topic_id, partition) != NO_EPOCH
+            for topic_id, partitions in self.target(member.member_id).items()
+            for partition in partitions
+        )
+
+    def supports(self, protocol_type: str, names: Collection[str]) -> bool:
+        """Whether a member of the classic protocol with these protocols may join.
+
+        Source: ConsumerGroup.supportsClassicProtocols.
+        """
+        if protocol_type != "consumer":
+            return False
+        if self.is_empty:
+            return bool(names)
+        return any(
+            sum(any(each.name == name for each in m.protocols) for m in self.members())
+            == self.classic_count
+            for name in names
+        )
+
+    def hash_of(self, subscriptions: Subscriptions, topics: Topics) -> int:
+        """The hash of the topics that are subscribed to, and exist.
+
+        Source: ModernGroup.computeMetadataHash.
+        """
+        found = (topics.by_name(name) for name in subscriptions.topics)
+        return group_hash([topic for topic in found if topic is not None])
+
+    # ---- changes, by records
+
+    def put_member(self, member: ConsumerMember) -> None:
+        """Adds or replaces a member.
+
+        Raises:
+            CorruptError: it has a partition that another one has at the same epoch, or a later one.
+
+        Source: ConsumerGroup.updateMember.
+        """
+        self._count(self._members.get(member.member_id), -1)
+        self._members.put(member.member_id, member)
+        self._count(member, 1)
+        for assignment in (member.assigned, member.revoking):
+            self._add_epochs(assignment, member.member_epoch)
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        """Removes a member; does nothing if there is none."""
+        member = self._members.remove(member_id)
+        self._count(member, -1)
+        if member is not None and member.instance_id is not None:
+            self._static.pop(member.instance_id, None)
+
+    def _count(self, member: ConsumerMember | None, by: int) -> None:
+        if member is None:
+            return
+        self.subscriptions.count_member(member, by)
+        self.classic_count += by * member.uses_classic_protocol
+        if by < 0:
+            for assignment in (member.assigned, member.revoking):
+                self._remove_epochs(assignment, member.member_epoch)
+
+    def _add_epochs(self, assignment: Epochs, epoch: int) -> None:
+        for topic_id, partitions in assignment.items():
+            epochs = self._epochs.setdefault(topic_id, {})
+            for partition in partitions:
+                before = epochs.get(partition)
+                if before is not None and before >= epoch:
+                    raise CorruptError(
+                        f"group {self.group_id}: {topic_id}-{partition} is assigned at epoch "
+                        f"{epoch}, but still owned at epoch {before}"
+                    )
+                epochs[partition] = epoch
+
+    def _remove_epochs(self, assignment: Epochs, epoch: int) -> None:
+        for topic_id, partitions in assignment.items():
+            epochs = self._epochs.get(topic_id, {})
+            for partition in partitions:
+                if epochs.get(partition) == epoch:
+                    del epochs[partition]
+            if not epochs:
+                self._epochs.pop(topic_id, None)
+
+    def put_target(self, member_id: str, target: Target) -> None:
+        """Sets the target assignment of a member.
+
+        Source: ModernGroup.updateInvertedTargetAssignment.
+        """
+        self._disown(member_id, target)
+        for topic_id, partitions in target.items():
+            before = self.target(member_id).get(topic_id, ())
+            owners = self.target_owners.setdefault(topic_id, {})
+            for partition in partitions:
+                if partition not in before:
+                    owners[partition] = member_id
+        self.targets[member_id] = target
+
+    def remove_target(self, member_id: str) -> None:
+        """Removes the target assignment of a member."""
+        self._disown(member_id, {})
+        self.targets.pop(member_id, None)
+
+    def _disown(self, member_id: str, target: Target) -> None:
+        """Partitions that the member is not to have any more; another may have got them before."""
+        for topic_id, partitions in self.target(member_id).items():
+            kept = target.get(topic_id, ())
+            owners = self.target_owners.get(topic_id, {})
+            for partition in partitions:
+                if partition not in kept and owners.get(partition) == member_id:
+                    del owners[partition]
+            if not owners:
+                self.target_owners.pop(topic_id, None)
+
+    def put_resolved(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Sets the topics of a regular expression; None removes them."""
+        before = self.resolved.pop(regex, None)
+        if before is not None:
+            self.subscriptions.count_resolved(before.topics, -1)
+        if resolved is not None:
+            self.resolved[regex] = resolved
+            self.subscriptions.count_resolved(resolved.topics, 1)
+
+    # ---- not in the log
+
+    def refresh_at(self, deadline_ms: int, epoch: int) -> None:
+        """Has the topics be looked at again at a time, unless the epoch is lower by then."""
+        self.refresh_deadline_ms = deadline_ms
+        self.refresh_epoch = epoch
+
+    def request_refresh(self) -> None:
+        """Has the topics be looked at again at the next heartbeat: one of them has changed."""
+        self.refresh_at(0, 0)
+
+    def must_refresh(self, now_ms: int) -> bool:
+        """Whether it is time to look at the topics again.
+
+        Source: ModernGroup.hasMetadataExpired.
+        """
+        return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
+
+
+def _assignor_slot(name: str) -> int:
+    return slot_of(name, _ASSIGNOR_SLOTS)

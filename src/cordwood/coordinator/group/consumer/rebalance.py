@@ -1,0 +1,678 @@
+"""The transitions of a consumer group: heartbeats, members that leave, and timeouts.
+
+A function reads the group, and collects records, timers and an answer in a `Change`. The records
+change the group when they are replayed.
+
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager, the part of consumer groups
+(4.3.0); KIP-848.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
+
+from cordwood.coordinator.group import events
+from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.consumer.group import (
+    ConsumerGroup,
+    ResolvedRegex,
+    Subscriptions,
+    Target,
+)
+from cordwood.coordinator.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    Epochs,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    MemberState,
+    Owned,
+    TopicAssignment,
+)
+from cordwood.coordinator.group.consumer.reconcile import Reconciliation
+from cordwood.coordinator.group.consumer.records import (
+    ConsumerRecord,
+    RecordType,
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    regex_record,
+    target_record,
+    tombstone,
+)
+from cordwood.coordinator.group.consumer.target import new_target
+from cordwood.coordinator.group.consumer.topics import Topics
+from cordwood.coordinator.group.errors import GroupRequestError
+from cordwood.coordinator.group.settings import ConsumerGroupSettings
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import InvalidRegularExpressionError
+from cordwood.model.regular_expressions import compile_regular_expression
+
+_REFRESH_INTERVAL_MS: Final = 2**31 - 1
+_REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
+
+_LOG = logging.getLogger(__name__)
+
+
+class Cluster(Protocol):
+    """What groups need of the cluster's metadata."""
+
+    @property
+    def topics(self) -> Topics:
+        """The topics, at present."""
+
+    def group_config(self, group_id: str) -> Mapping[str, int]:
+        """The settings that a group has of its own."""
+
+
+class RegexChange(NamedTuple):
+    """What a heartbeat changes of a member's regular expression."""
+
+    has_changed: bool = False
+    is_resolved: bool = False
+
+
+class Goal(NamedTuple):
+    """The target assignment of a member, and its epoch."""
+
+    epoch: int
+    target: Target
+
+
+class ConsumerRebalance:
+    """Handles the events of consumer groups for one change of the state."""
+
+    def __init__(
+        self,
+        settings: ConsumerGroupSettings,
+        cluster: Cluster,
+        unique_id: Callable[[], str],
+        change: Change,
+    ) -> None:
+        """`unique_id` makes a random uuid, for the ids of members; `change` collects effects."""
+        self.settings = settings
+        self.topics = cluster.topics
+        self._cluster = cluster
+        self._unique_id = unique_id
+        self._change = change
+
+    def config(self, group_id: str, name: str, default: int) -> int:
+        """A setting of a group, or the broker's."""
+        return self._cluster.group_config(group_id).get(name, default)
+
+    def new_member_id(self) -> str:
+        """An id for a member that has none."""
+        return self._unique_id()
+
+    # ---- heartbeats
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatAnswer:
+        """A member joins, or shows that it is alive, and gets what has changed for it.
+
+        Raises:
+            GroupRequestError: the request is refused.
+
+        Source: GroupMetadataManager.consumerGroupHeartbeat.
+        """
+        group_id = group.group_id
+        self.require_room(group, request.member_id)
+        member_id = request.member_id or self._unique_id()
+        request = replace(request, member_id=member_id)
+        member = self._member_for(group, request)
+        updated = _updated(member, request)
+        names_changed = self.write_subscription(group_id, member, updated)
+        regex = self.update_regexes(group, member, updated, request.may_describe)
+        changed = names_changed or regex.has_changed
+        epoch, subscriptions = self.refresh(
+            group, member, updated, is_bumped=names_changed or regex.is_resolved
+        )
+        goal = self.update_target(group, member, updated, epoch, subscriptions)
+        updated = self.reconcile(
+            group, updated, goal, has_subscription_changed=changed, owned=request.owned
+        )
+        self.keep_alive(group_id, member_id)
+        is_told = (
+            request.member_epoch == JOIN_EPOCH
+            or request.is_full
+            or member.assigned != updated.assigned
+        )
+        return HeartbeatAnswer(
+            member_id=member_id,
+            member_epoch=updated.member_epoch,
+            heartbeat_interval_ms=self.config(
+                group_id, "consumer.heartbeat.interval.ms", self.settings.heartbeat_interval_ms
+            ),
+            assignment=_assignment_of(updated.assigned) if is_told else None,
+        )
+
+    def require_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Checks that a group is not full.
+
+        Raises:
+            GroupRequestError: GROUP_MAX_SIZE_REACHED.
+        """
+        most = self.settings.max_size
+        if len(group) >= most and (not member_id or member_id not in group):
+            raise GroupRequestError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+            )
+
+    def _member_for(self, group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember:
+        is_joining = request.member_epoch == JOIN_EPOCH
+        if request.instance_id is None:
+            member = self.dynamic_member(group, request.member_id, may_be_new=is_joining)
+            _require_epoch(member, request)
+            return member
+        if is_joining:
+            return self.join_static(group, request.member_id, request.instance_id)
+        member = require_static(group, request.member_id, request.instance_id)
+        _require_epoch(member, request)
+        return member
+
+    def dynamic_member(
+        self, group: ConsumerGroup, member_id: str, *, may_be_new: bool
+    ) -> ConsumerMember:
+        """The member of an id, or a new one.
+
+        Raises:
+            GroupRequestError: UNKNOWN_MEMBER_ID.
+        """
+        return (
+            ConsumerMember(member_id=member_id)
+            if (may_be_new and member_id not in group)
+            else require_member(group, member_id)
+        )
+
+    def join_static(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        instance_id: str,
+        *,
+        uses_classic_protocol: bool = False,
+    ) -> ConsumerMember:
+        """A static member that is new, or takes the place of the one that had its instance id.
+
+        Raises:
+            GroupRequestError: UNRELEASED_INSTANCE_ID.
+
+        Source: getOrMaybeSubscribeStaticConsumerGroupMember.
+        """
+        existing = group.static_member(instance_id)
+        if existing is None:
+            return self.dynamic_member(group, member_id, may_be_new=True)
+        is_consumer = not uses_classic_protocol and not existing.uses_classic_protocol
+        if is_consumer and existing.member_epoch != LEAVE_STATIC_EPOCH:
+            raise GroupRequestError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group "
+                f"because the instance id is owned by {existing.member_id} member.",
+            )
+        member = replace(existing, member_id=member_id, member_epoch=0, previous_epoch=0)
+        group_id = group.group_id
+        self.write_all(
+            [
+                *member_tombstones(group_id, existing.member_id),
+                member_record(group_id, member),
+                target_record(group_id, member_id, group.target(existing.member_id)),
+                current_record(group_id, member),
+            ]
+        )
+        return member
+
+    # ---- the steps of a heartbeat
+
+    def write_subscription(
+        self, group_id: str, member: ConsumerMember, updated: ConsumerMember
+    ) -> bool:
+        """Writes a member that has changed; returns whether the topics that it names have.
+
+        Source: hasMemberSubscriptionChanged.
+        """
+        if updated == member:
+            return False
+        self._change.write(member_record(group_id, updated))
+        return updated.topics != member.topics
+
+    def update_regexes(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        may_describe: Callable[[str], bool] | None,
+    ) -> RegexChange:
+        """Notices a changed regular expression, and has the group's be resolved if it is time.
+
+        Raises:
+            GroupRequestError: INVALID_REGULAR_EXPRESSION.
+
+        Source: maybeUpdateRegularExpressions.
+        """
+        old, new = member.regex, updated.regex
+        is_new = False
+        found = RegexChange()
+        if old != new:
+            found = RegexChange(has_changed=True)
+            if old and group.subscribers_of(old) == 1:
+                self._change.write(tombstone(RecordType.REGEX, group.group_id, old))
+            if new and not group.subscribers_of(new):
+                _require_regex(new)
+                is_new = True
+            elif not new or new in group.resolved:
+                found = RegexChange(has_changed=True, is_resolved=bool(new) or bool(old))
+        if is_new or group.subscriptions.regexes:
+            self._resolve_if_due(group, member, updated, is_new, may_describe)
+        return found
+
+    def _resolve_if_due(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        is_new: bool,
+        may_describe: Callable[[str], bool] | None,
+    ) -> None:
+        group_id, now_ms = group.group_id, self._change.now_ms
+        resolving = self._change.shard.resolving
+        at_ms = group.resolved_at_ms
+        if group_id in resolving:
+            return
+        if at_ms is not None and now_ms <= at_ms + _REGEX_REFRESH_INTERVAL_MIN_MS:
+            return
+        subscribed = Counter(group.subscriptions.regexes)
+        subscribed.subtract([member.regex] if member.regex else [])
+        subscribed.update([updated.regex] if updated.regex else [])
+        regexes = frozenset(regex for regex, count in subscribed.items() if count > 0)
+        is_due = (
+            is_new
+            or len(regexes) != len(group.resolved)
+            or group.resolved_version < self.topics.newest_topics_version
+            or at_ms is None
+            or now_ms > at_ms + self.settings.regex_refresh_interval_ms
+        )
+        if is_due and regexes:
+            resolving.add(group_id)
+            self._change.set_timer(
+                ("regex", group_id),
+                0,
+                events.ResolveRegexes(
+                    group_id=group_id,
+                    regexes=regexes,
+                    may_describe=may_describe,
+                ),
+            )
+
+    def refresh(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        *,
+        is_bumped: bool,
+    ) -> tuple[int, Subscriptions]:
+        """Raises the group's epoch if the topics have changed, or have to be assigned again.
+
+        Returns:
+            The group's epoch, and its subscriptions with the changed member.
+
+        Source: updateSubscriptionMetadata.
+        """
+        now_ms = self._change.now_ms
+        if not is_bumped and not group.must_refresh(now_ms):
+            return group.epoch, group.subscriptions
+        epoch = group.epoch
+        subscriptions = _subscriptions_after(group, member, updated)
+        metadata_hash = group.hash_of(subscriptions, self.topics)
+        if is_bumped or metadata_hash != group.metadata_hash:
+            epoch += 1
+            self._change.write(epoch_record(group.group_id, epoch, metadata_hash))
+            _log_epoch(group, epoch, metadata_hash)
+        group.refresh_at(now_ms + _REFRESH_INTERVAL_MS, epoch)
+        if group.has_partition_metadata:
+            self._change.write(tombstone(RecordType.PARTITION_METADATA, group.group_id))
+        return epoch, subscriptions
+
+    def update_target(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        epoch: int,
+        subscriptions: Subscriptions,
+    ) -> Goal:
+        """Computes the target assignment of a higher epoch, unless the last one is too new.
+
+        Source: maybeUpdateTargetAssignment.
+        """
+        if group.assignment_epoch >= epoch or not self._may_assign(group):
+            previous_id = group.static_member_id(updated.instance_id)
+            member_id = updated.member_id if updated.instance_id is None else previous_id
+            return Goal(group.assignment_epoch, group.target(member_id))
+        name = group.preferred_assignor_after(member, updated) or self.settings.assignors[0]
+        made, target = new_target(
+            group,
+            updated,
+            epoch=epoch,
+            assignor=name,
+            are_alike=subscriptions.are_alike(_count_after(group, updated)),
+            topics=self.topics,
+            now_ms=self._change.now_ms,
+        )
+        self.write_all(made)
+        _LOG.info(
+            "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor.",
+            group.group_id,
+            epoch,
+            name,
+        )
+        return Goal(epoch, target)
+
+    def _may_assign(self, group: ConsumerGroup) -> bool:
+        """Source: canComputeNextTargetAssignment."""
+        interval_ms = self.config(
+            group.group_id, "consumer.assignment.interval.ms", self.settings.assignment_interval_ms
+        )
+        last_ms = group.assignment_timestamp_ms
+        return not last_ms or not interval_ms or self._change.now_ms >= last_ms + interval_ms
+
+    def reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        goal: Goal,
+        *,
+        has_subscription_changed: bool,
+        owned: Owned | None,
+    ) -> ConsumerMember:
+        """Takes a member a step towards its target assignment.
+
+        Raises:
+            GroupRequestError: FENCED_MEMBER_EPOCH.
+
+        Source: maybeReconcile.
+        """
+        if not has_subscription_changed and member.is_reconciled_to(goal.epoch):
+            return member
+        names = group.topics_of(member)
+        found = (self.topics.by_name(name) for name in names)
+        updated = Reconciliation(
+            target_epoch=goal.epoch,
+            target=goal.target,
+            subscribed=frozenset(topic.topic_id for topic in found if topic is not None),
+            has_topics=bool(names),
+            has_subscription_changed=has_subscription_changed,
+            owned=owned,
+            partition_epoch=group.partition_epoch,
+        ).of(member)
+        if updated == member:
+            return member
+        self._change.write(current_record(group.group_id, updated))
+        if not updated.uses_classic_protocol:
+            self._watch_revocation(group.group_id, updated)
+        return updated
+
+    # ---- members that leave
+
+    def leave_for_a_while(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """A static member leaves, and its place is kept.
+
+        Source: consumerGroupStaticMemberGroupLeave.
+        """
+        gone = replace(
+            member,
+            member_epoch=LEAVE_STATIC_EPOCH,
+            revoking={},
+            assigned={
+                topic_id: dict.fromkeys(partitions, 0)
+                for topic_id, partitions in member.assigned.items()
+            },
+        )
+        self._change.write(current_record(group.group_id, gone))
+
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+        """Removes members, and has their partitions be assigned to others.
+
+        Source: consumerGroupFenceMembers.
+        """
+        if not members:
+            return
+        group_id = group.group_id
+        for member in members:
+            self.write_all(member_tombstones(group_id, member.member_id))
+        subscriptions = group.subscriptions.copy()
+        for member in members:
+            subscriptions.count_member(member, -1)
+        counts = Counter(member.regex for member in members if member.regex)
+        for regex, count in counts.items():
+            if group.subscribers_of(regex) == count:
+                self._change.write(tombstone(RecordType.REGEX, group_id, regex))
+                resolved = group.resolved.get(regex)
+                if resolved is not None:
+                    subscriptions.count_resolved(resolved.topics, -1)
+        metadata_hash = group.hash_of(subscriptions, self.topics)
+        self._change.write(epoch_record(group_id, group.epoch + 1, metadata_hash))
+        _log_epoch(group, group.epoch + 1, metadata_hash)
+        for member in members:
+            self.cancel_timers(group_id, member.member_id)
+
+    # ---- regular expressions
+
+    def put_resolved(self, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> None:
+        """Writes the topics of regular expressions; the epoch rises if they have changed.
+
+        Source: handleRegularExpressionsResult.
+        """
+        subscriptions = group.subscriptions.copy()
+        is_bumped = False
+        for regex, resolved in found.items():
+            if not group.subscribers_of(regex):
+                continue
+            before = group.resolved.get(regex)
+            topics = frozenset() if before is None else before.topics
+            if topics != resolved.topics:
+                is_bumped = True
+                subscriptions.count_resolved(topics, -1)
+                subscriptions.count_resolved(resolved.topics, 1)
+            self._change.write(regex_record(group.group_id, regex, resolved))
+        metadata_hash = group.hash_of(subscriptions, self.topics)
+        if is_bumped or metadata_hash != group.metadata_hash:
+            epoch = group.epoch + 1
+            self._change.write(epoch_record(group.group_id, epoch, metadata_hash))
+            _log_epoch(group, epoch, metadata_hash)
+            group.refresh_at(self._change.now_ms + _REFRESH_INTERVAL_MS, epoch)
+
+    # ---- timers
+
+    def keep_alive(
+        self, group_id: str, member_id: str, session_timeout_ms: int | None = None
+    ) -> None:
+        """The session of a member begins again."""
+        if session_timeout_ms is None:
+            session_timeout_ms = self.config(
+                group_id, "consumer.session.timeout.ms", self.settings.session_timeout_ms
+            )
+        event = events.ConsumerSessionExpired(group_id=group_id, member_id=member_id)
+        self._change.set_timer(session_key(group_id, member_id), session_timeout_ms, event)
+
+    def resume(self, group: ConsumerGroup) -> None:
+        """The sessions of all members begin: the group was loaded."""
+        for member in group.members():
+            self.keep_alive(group.group_id, member.member_id)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._watch_revocation(group.group_id, member)
+
+    def _watch_revocation(self, group_id: str, member: ConsumerMember) -> None:
+        key = revocation_key(group_id, member.member_id)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._change.cancel_timer(key)
+            return
+        event = events.RevocationExpired(
+            group_id=group_id, member_id=member.member_id, member_epoch=member.member_epoch
+        )
+        self._change.set_timer(key, member.rebalance_timeout_ms, event)
+
+    def cancel_timers(self, group_id: str, member_id: str) -> None:
+        """Nothing more is awaited of a member."""
+        for key in (session_key, revocation_key, rejoin_key, assignment_key):
+            self._change.cancel_timer(key(group_id, member_id))
+
+    def write_all(self, records: Collection[ConsumerRecord]) -> None:
+        """Appends records, and replays them."""
+        for record in records:
+            self._change.write(record)
+
+
+# ---- checks
+
+
+def require_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    """The member of an id; raises GroupRequestError: UNKNOWN_MEMBER_ID."""
+    member = group.member(member_id)
+    if member is None:
+        raise GroupRequestError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {member_id} is not a member of group {group.group_id}.",
+        )
+    return member
+
+
+def require_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """The member of an instance id, if it has this member id.
+
+    Raises:
+        GroupRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    member = group.static_member(instance_id)
+    if member is None:
+        raise GroupRequestError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
+        )
+    if member.member_id != member_id:
+        raise GroupRequestError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{member.member_id}.",
+        )
+    return member
+
+
+def _require_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+    """Source: throwIfConsumerGroupMemberEpochIsInvalid."""
+    epoch = request.member_epoch
+    if epoch in {JOIN_EPOCH, member.member_epoch}:
+        return
+    is_greater = epoch > member.member_epoch
+    if not is_greater and epoch == member.previous_epoch and _is_within(request.owned, member):
+        # The answer with the new epoch was lost.
+        return
+    which = "greater" if is_greater else "smaller"
+    raise GroupRequestError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {which} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.member_epoch}). The member must abandon all its "
+        "partitions and rejoin.",
+    )
+
+
+def _is_within(owned: Owned | None, member: ConsumerMember) -> bool:
+    if owned is None:
+        return False
+    return all(
+        topic_id in member.assigned and member.assigned[topic_id].keys() >= set(partitions)
+        for topic_id, partitions in owned
+    )
+
+
+def _require_regex(regex: str) -> None:
+    try:
+        compile_regular_expression(regex)
+    except InvalidRegularExpressionError as error:
+        reason = str(error).rpartition(": ")[2]
+        raise GroupRequestError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
+        ) from error
+
+
+# ---- values
+
+
+def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
+    """The member with what the request says."""
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if request.assignor is None else request.assignor,
+        topics=member.topics if request.topics is None else frozenset(request.topics),
+        regex=member.regex if request.regex is None else request.regex,
+        client=request.client,
+        classic=None,
+    )
+
+
+def _subscriptions_after(
+    group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
+) -> Subscriptions:
+    """Source: ConsumerGroup.computeSubscribedTopicNames, computeSubscribedRegularExpressions."""
+    subscriptions = group.subscriptions.copy()
+    old = member.regex
+    if old and old != updated.regex and group.subscribers_of(old) == 1 and old in group.resolved:
+        subscriptions.count_resolved(group.resolved[old].topics, -1)
+    subscriptions.count_member(member, -1)
+    subscriptions.count_member(updated, 1)
+    return subscriptions
+
+
+def _count_after(group: ConsumerGroup, updated: ConsumerMember) -> int:
+    is_known = updated.member_id in group or (
+        group.static_member_id(updated.instance_id) is not None
+    )
+    return len(group) + (not is_known)
+
+
+def _assignment_of(assigned: Epochs) -> tuple[TopicAssignment, ...]:
+    return tuple(
+        TopicAssignment(topic_id, tuple(partitions)) for topic_id, partitions in assigned.items()
+    )
+
+
+def _log_epoch(group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
+    _LOG.info(
+        "[GroupId %s] Bumped group epoch to %d with metadata hash %d.",
+        group.group_id,
+        epoch,
+        metadata_hash,
+    )
+
+
+# ---- timers
+
+
+def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """The timer of a member's session."""
+    return "session", group_id, member_id
+
+
+def revocation_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """The timer that ends the wait for a member to give up partitions."""
+    return "revocation", group_id, member_id
+
+
+def rejoin_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """The timer that ends the wait for a member of the classic protocol to join again."""
+    return "rejoin", group_id, member_id
+
+
+def assignment_key(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """The timer that ends the wait for a member of the classic protocol to send SyncGroup."""
+    return "assignment", group_id, member_id

@@ -1,0 +1,97 @@
+"""The target assignment of a group at a new epoch.
+
+Source: org.apache.kafka.coordinator.group.modern.TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from cordwood.coordinator.group.assignors.registry import ASSIGNORS
+from cordwood.coordinator.group.assignors.spec import (
+    GroupSpec,
+    MemberSpec,
+    PartitionAssignorError,
+    are_equal,
+)
+from cordwood.coordinator.group.consumer.group import ConsumerGroup, Target
+from cordwood.coordinator.group.consumer.member import ConsumerMember
+from cordwood.coordinator.group.consumer.records import (
+    ConsumerRecord,
+    target_epoch_record,
+    target_record,
+)
+from cordwood.coordinator.group.consumer.topics import Topics
+from cordwood.coordinator.group.errors import GroupRequestError
+from cordwood.format.java_map import JavaHashMap, JavaHashSet
+from cordwood.model.error_codes import ErrorCode
+
+
+def new_target(
+    group: ConsumerGroup,
+    updated: ConsumerMember,
+    *,
+    epoch: int,
+    assignor: str,
+    are_alike: bool,
+    topics: Topics,
+    now_ms: int,
+) -> tuple[list[ConsumerRecord], Target]:
+    """Assigns the partitions of all topics to the members.
+
+    Args:
+        group: as it is.
+        updated: the member whose heartbeat is handled; a static one may be in another's place.
+        epoch: of the new target assignment.
+        assignor: its name.
+        are_alike: whether all members subscribe to the same topics.
+        topics: those of the cluster.
+        now_ms: the time of the assignment.
+
+    Returns:
+        The records of what changes, and the target assignment of `updated`.
+
+    Raises:
+        GroupRequestError: UNKNOWN_SERVER_ERROR, the assignor failed.
+    """
+    members: JavaHashMap[str, MemberSpec] = JavaHashMap()
+    replaced = group.static_member_id(updated.instance_id)
+    for member in [*group.members(), updated]:
+        if member.member_id == replaced and replaced != updated.member_id:
+            continue
+        is_in_place = member is updated and replaced is not None
+        present = group.target(replaced if is_in_place else member.member_id)
+        members.put(member.member_id, _spec_of(group, member, present, topics))
+    spec = GroupSpec(members=members, is_homogeneous=are_alike, assigned=group.target_owners)
+
+    def partition_count(topic_id: object) -> int | None:
+        topic = topics.by_id(topic_id)  # type: ignore[arg-type]
+        return None if topic is None else topic.partition_count
+
+    try:
+        assigned = ASSIGNORS[assignor](spec, partition_count)
+    except PartitionAssignorError as error:
+        raise GroupRequestError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Failed to compute a new target assignment for epoch {epoch}: {error}",
+        ) from error
+    records = []
+    for member_id in members:
+        before = group.targets.get(member_id)
+        target = assigned.get(member_id, {})
+        if before is None or not are_equal(before, target):
+            records.append(target_record(group.group_id, member_id, target))
+    records.append(target_epoch_record(group.group_id, epoch, now_ms))
+    return records, assigned.get(updated.member_id, {})
+
+
+def _spec_of(
+    group: ConsumerGroup, member: ConsumerMember, target: Target, topics: Topics
+) -> MemberSpec:
+    names = group.topics_of(member)
+    found = (topics.by_name(name) for name in JavaHashSet.of(sorted(names), len(names)))
+    return MemberSpec(
+        subscribed_topic_ids=tuple(topic.topic_id for topic in found if topic is not None),
+        subscribed_name_count=len(names),
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        assignment=target,
+    )

@@ -1,0 +1,89 @@
+"""The topics of the cluster as groups see them, and hashes that tell whether they have changed.
+
+Source: org.apache.kafka.coordinator.group.Utils.computeTopicHash, computeGroupHash; hash4j's
+XXH3 of 64 bits.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+import xxhash
+
+_MAGIC = 0
+_SIGN = 1 << 63
+
+
+class TopicFacts(NamedTuple):
+    """A topic; `racks` has for each partition the racks of its replicas."""
+
+    name: str
+    topic_id: UUID
+    racks: tuple[tuple[str, ...], ...]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it has."""
+        return len(self.racks)
+
+
+class Topics(Protocol):
+    """The topics of a metadata image."""
+
+    @property
+    def version(self) -> int:
+        """The offset of the image in the metadata log."""
+
+    @property
+    def newest_topics_version(self) -> int:
+        """The version of the last image that had a new topic."""
+
+    def names(self) -> Collection[str]:
+        """The names of all topics."""
+
+    def by_name(self, name: str) -> TopicFacts | None:
+        """The topic of a name."""
+
+    def by_id(self, topic_id: UUID) -> TopicFacts | None:
+        """The topic of an id."""
+
+
+def topic_hash(topic: TopicFacts) -> int:
+    """A hash of its id, name, partitions and racks, as a signed number of 64 bits."""
+    parts = [struct.pack("<b", _MAGIC)]
+    parts += [struct.pack("<Q", half) for half in struct.unpack(">QQ", topic.topic_id.bytes)]
+    parts += [*_text(topic.name), struct.pack("<i", topic.partition_count)]
+    for partition, racks in enumerate(topic.racks):
+        parts.append(struct.pack("<i", partition))
+        for rack in sorted(racks, key=_java_order):
+            parts += [struct.pack("<i", _length(rack)), *_text(rack)]
+    return _hash(parts)
+
+
+def group_hash(topics: Iterable[TopicFacts]) -> int:
+    """A hash of the topics that a group subscribes to, as a signed number; 0 without topics."""
+    by_name = sorted(topics, key=lambda topic: _java_order(topic.name))
+    if not by_name:
+        return 0
+    return _hash([struct.pack("<q", topic_hash(topic)) for topic in by_name])
+
+
+def _text(text: str) -> list[bytes]:
+    return [_java_order(text, "utf-16-le"), struct.pack("<i", _length(text))]
+
+
+def _length(text: str) -> int:
+    """How many UTF-16 code units a text has."""
+    return len(_java_order(text)) // 2
+
+
+def _java_order(text: str, encoding: str = "utf-16-be") -> bytes:
+    return text.encode(encoding, "surrogatepass")
+
+
+def _hash(parts: Iterable[bytes]) -> int:
+    value = xxhash.xxh3_64_intdigest(b"".join(parts))
+    return value - 2 * _SIGN if value >= _SIGN else value
