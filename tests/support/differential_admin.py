@@ -546,10 +546,16 @@ def _delete_groups(world: World) -> Step:
 
 
 def _member(world: World) -> Step:
-    """No member joins: support.group_transcript compares groups that have members."""
+    """No member joins.
+
+    support.group_transcript and support.consumer_group_script compare groups that have members.
+    """
     rng = world.rng
     group = rng.choice((*GROUPS, "none", ""))
-    api = rng.choice(("heartbeat", "leave_group", "sync_group", "join_group"))
+    apis = ["heartbeat", "leave_group", "sync_group", "join_group"]
+    if world.serves("consumer_group_heartbeat"):
+        apis.append("consumer_group_heartbeat")
+    api = rng.choice(apis)
     values = {
         "group_id": group,
         "session_timeout": rng.choice((10_000, 0, 1 << 30)),
@@ -560,6 +566,9 @@ def _member(world: World) -> Step:
         "members": [{"member_id": "nobody"}],
         "protocol_type": "consumer",
         "protocol_name": "range",
+        "member_epoch": rng.choice((1, -1, -2, -3)),
+        "instance_id": rng.choice((None, "i", "")),
+        "topic_partitions": None,
     }
     return world.step(api, values)
 

@@ -27,6 +27,7 @@ _REPEATS_ALL: Final = {43, 45, 46, 50}
 _ASKED_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "coordinators": ("coordinator_keys",),
     "filter_results": ("filters",),
+    "groups": ("group_ids",),
     "partition_responses": ("partition_data",),
     "partition_result": ("partitions",),
     "partitions": ("partition_indexes",),

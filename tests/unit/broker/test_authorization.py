@@ -207,6 +207,20 @@ CASES = [
         [(Operation.DESCRIBE, G, "g"), (Operation.DESCRIBE, G, "h")],
         {DENIED_GROUP: 2},
     ),
+    Case(
+        68,
+        1,
+        {"group_id": "g", "member_id": "m", "member_epoch": 0},
+        [(Operation.READ, G, "g")],
+        {DENIED_GROUP: 1},
+    ),
+    Case(
+        69,
+        1,
+        {"group_ids": ["g", "h"]},
+        [(Operation.DESCRIBE, G, "g"), (Operation.DESCRIBE, G, "h")],
+        {DENIED_GROUP: 2},
+    ),
     Case(16, 4, {}, [cluster(Operation.DESCRIBE)], {}),
     Case(
         19,

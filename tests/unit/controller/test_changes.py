@@ -281,12 +281,16 @@ class TestFeatures:
         assert controller.image.features == levels
         cache = MetadataCache(lambda: controller.log.kraft_version)
         cache.on_metadata_update(MetadataUpdate(before=None, after=controller.image))
-        assert cache.finalized_features() == {"metadata.version": 30, "kraft.version": 1}
+        assert cache.finalized_features() == {
+            "metadata.version": 30,
+            "group.version": 1,
+            "kraft.version": 1,
+        }
         for update in (FeatureUpdate("transaction.version", 2), FeatureUpdate("share.version", 1)):
             with pytest.raises(InvalidUpdateVersionError, match="does not support this feature"):
                 controller.update_features([update])
-        controller.update_features([FeatureUpdate("group.version", 0, 2)])
-        assert controller.image.features == {"metadata.version": 30, "transaction.version": 2}
+        controller.update_features([FeatureUpdate("transaction.version", 0, 2)])
+        assert controller.image.features == {"metadata.version": 30, "group.version": 1}
 
     def test_with_eligible_leader_replicas_brokers_lose_their_own_min_insync_replicas(
         self, controller: Controller
@@ -310,7 +314,7 @@ class TestFeatures:
             ),
             ((ELR, 0, 9), "The controller does not support the given upgrade type."),
             ((ELR, 2, 1), "Local controller 1 only supports versions 0-1"),
-            (("group.version", 1, 1), "Local controller 1 does not support this feature."),
+            (("share.version", 1, 1), "Local controller 1 does not support this feature."),
             (("nope", 1, 1), "Local controller 1 does not support this feature."),
             (("nope", 0, 1), "Feature nope not found."),
             (("kraft.version", 0, 2), "Can't downgrade the version of this feature."),

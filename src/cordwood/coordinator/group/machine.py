@@ -23,6 +23,7 @@ from cordwood.coordinator.group.consumer.member import (
 from cordwood.coordinator.group.consumer.rebalance import Cluster, ConsumerRebalance
 from cordwood.coordinator.group.consumer.records import group_tombstones
 from cordwood.coordinator.group.errors import GroupRequestError
+from cordwood.coordinator.group.expiry import expired, forecast
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
@@ -374,17 +375,16 @@ class GroupStateMachine:
         shard = change.shard
         ended: list[str] = []
         count = 0
+        retention_ms = self._settings.offsets_retention_ms
         for group in shard.groups.values():
-            expired, has_none_left = offset_requests.expired_offsets(
-                shard,
-                group,
-                now_ms=change.now_ms,
-                retention_ms=self._settings.offsets_retention_ms,
-            )
-            count += len(expired)
-            for key in expired:
+            expiries = forecast(shard, group, retention_ms=retention_ms)
+            gone = expired(expiries, change.now_ms)
+            count += len(gone)
+            for key in gone:
                 change.write(OffsetRecord(key, None))
-            if has_none_left and group.is_empty:
+            has_none_left = len(gone) == len(expiries)
+            is_open = bool(shard.offsets.pending_of_group(group.group_id))
+            if has_none_left and not is_open and group.is_empty:
                 ended.append(group.group_id)
         for group_id in ended:
             self._end_group(change, group_id)

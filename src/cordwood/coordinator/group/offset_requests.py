@@ -3,12 +3,12 @@
 Nothing here changes the state.
 
 Source: org.apache.kafka.coordinator.group.OffsetMetadataManager, ClassicGroup.validateOffsetCommit,
-offsetExpirationCondition.
+ConsumerGroup.validateOffsetCommit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -25,8 +25,6 @@ from cordwood.model.uuids import ZERO_UUID
 _GROUP_NOT_FOUND_SINCE = 9
 _MEMBER_EPOCHS_SINCE = 9
 _NO_TIMESTAMP = -1
-
-Base = Callable[[CommittedOffset], int]
 
 
 class CommitPartition(NamedTuple):
@@ -269,51 +267,3 @@ def all_offsets(shard: GroupShard, group_id: str) -> list[OffsetKey]:
     """The offsets to delete with a group, pending transactional ones included."""
     committed = [key for key, _ in shard.offsets.of_group(group_id)]
     return list(dict.fromkeys([*committed, *shard.offsets.pending_of_group(group_id)]))
-
-
-def expired_offsets(
-    shard: GroupShard, group: Group, *, now_ms: int, retention_ms: int
-) -> tuple[list[OffsetKey], bool]:
-    """The offsets whose time has come, and whether the group has none besides.
-
-    Source: OffsetMetadataManager.cleanupExpiredOffsets.
-    """
-    offsets = shard.offsets.of_group(group.group_id)
-    is_open = bool(shard.offsets.pending_of_group(group.group_id))
-    if not offsets:
-        return [], not is_open
-    base = _expiry_base(group)
-    if base is None:
-        return [], False
-    expired = [
-        key
-        for key, offset in offsets
-        if not group.is_subscribed_to(key.topic)
-        and offset.is_expired(now_ms, base(offset), retention_ms)
-        and not shard.offsets.is_pending(key)
-    ]
-    return expired, len(expired) == len(offsets) and not is_open
-
-
-def _expiry_base(group: Group) -> Base | None:
-    """The start of an offset's retention; None if the group's offsets do not expire now.
-
-    In a group with members, offsets of subscribed topics do not expire. For an empty group the
-    retention starts when it became empty; for a group that never had members, at each commit.
-    """
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
-        return _commit_timestamp
-    if group.state is GroupState.EMPTY:
-        since = group.state_timestamp_ms
-        return _commit_timestamp if since is None else lambda _: since
-    if (
-        group.uses_consumer_protocol
-        and group.subscribed_topics is not None
-        and group.state is GroupState.STABLE
-    ):
-        return _commit_timestamp
-    return None
-
-
-def _commit_timestamp(offset: CommittedOffset) -> int:
-    return offset.commit_timestamp_ms

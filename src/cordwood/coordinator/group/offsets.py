@@ -40,15 +40,6 @@ class CommittedOffset(NamedTuple):
         """
         return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
-    def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
-        """Whether it has expired in a group that has been idle since `base_timestamp_ms`.
-
-        Source: OffsetExpirationConditionImpl.isOffsetExpired.
-        """
-        if self.expire_timestamp_ms != -1:
-            return now_ms >= self.expire_timestamp_ms
-        return now_ms - base_timestamp_ms >= retention_ms
-
 
 class OffsetKey(NamedTuple):
     """The group and the partition of an offset."""

@@ -114,6 +114,7 @@ def test_features_that_are_not_served_are_neither_advertised_nor_finalized(wire:
         "metadata.version": 30,
         "kraft.version": 1,
         "eligible.leader.replicas.version": 1,
+        "group.version": 1,
     }
     assert finalized == supported
 

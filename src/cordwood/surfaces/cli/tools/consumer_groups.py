@@ -5,7 +5,6 @@ Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (4.3.0).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from cordwood.client.admin import Admin, GroupFacts
@@ -13,7 +12,10 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.errors import RefusedError
 from cordwood.client.groups import Groups
 from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import InvalidRegularExpressionError
+from cordwood.model.regular_expressions import compile_regular_expression
 from cordwood.surfaces.cli.tools.group_describe import describe_groups
+from cordwood.surfaces.cli.tools.group_expiry import show_expiry
 from cordwood.surfaces.cli.tools.group_offsets import delete_offsets, reset_offsets
 from cordwood.surfaces.cli.tools.java_order import java_order
 from cordwood.surfaces.cli.tools.options import (
@@ -84,6 +86,7 @@ USAGE = Usage(
             OPTIONAL,
         ),
         Option("type", "With --list: show the type or filter by it.", "TYPE,...", OPTIONAL),
+        Option("expiry", "With --describe: when committed offsets expire, and why."),
         Option("verbose", "With --describe: more columns."),
         Option("dry-run", "With --reset-offsets: show what would be done."),
         Option("execute", "With --reset-offsets: do it."),
@@ -101,6 +104,7 @@ USAGE = Usage(
     examples="""\
   cordwood consumer-groups --bootstrap-server localhost:9092 --list
   cordwood consumer-groups --bootstrap-server localhost:9092 --describe --group billing
+  cordwood consumer-groups --bootstrap-server localhost:9092 --describe --group billing --expiry
   cordwood consumer-groups --bootstrap-server localhost:9092 --reset-offsets --group billing \\
     --topic orders --to-earliest --execute
 """,
@@ -147,6 +151,8 @@ def _body(options: Options, terminal: Terminal) -> int:
 def _act(options: Options, cluster: Cluster, terminal: Terminal) -> None:
     if options.has("list"):
         _list(options, cluster, terminal)
+    elif options.has("describe") and options.has("expiry"):
+        show_expiry(cluster, _group_ids(options, cluster), terminal, as_json=options.has("json"))
     elif options.has("describe"):
         describe_groups(options, cluster, _group_ids(options, cluster), terminal)
     elif options.has("delete"):
@@ -159,9 +165,10 @@ def _act(options: Options, cluster: Cluster, terminal: Terminal) -> None:
 
 def _validate(expression: str, terminal: Terminal) -> None:
     try:
-        re.compile(expression)
-    except re.error as error:
-        terminal.line(f"The regular expression `{expression}` is invalid: {error}.")
+        compile_regular_expression(expression)
+    except InvalidRegularExpressionError as error:
+        reason = str(error).rpartition(": ")[2]
+        terminal.line(f"The regular expression `{expression}` is invalid: {reason}.")
     else:
         terminal.line(f"The regular expression `{expression}` is valid.")
 
@@ -200,7 +207,7 @@ def _require_scope(options: Options, action: str) -> None:
 
 def _check_describe(options: Options) -> None:
     _require_scope(options, "describe")
-    if sum(map(options.has, ("members", "offsets", "state"))) > 1:
+    if sum(map(options.has, ("members", "offsets", "state", "expiry"))) > 1:
         raise UsageError(
             "Option [describe] takes at most one of these options: [members], [offsets], [state]"
         )
