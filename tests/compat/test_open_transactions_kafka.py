@@ -115,7 +115,7 @@ def test_a_transaction_that_kafka_left_open_is_aborted_here_and_kafka_agrees(
                     broker.log,
                 )
             assert stable(wire) == dict.fromkeys(TOPICS, (1, 3))
-            assert finalized(wire).keys().isdisjoint({"transaction.version", "group.version"})
+            assert finalized(wire).keys().isdisjoint({"transaction.version"})
             servers = ("--bootstrap-server", broker.bootstrap_servers)
             found, theirs = found_hanging(broker.bootstrap_servers, tools)
             assert sorted(found) == sorted(theirs)
