@@ -84,14 +84,30 @@ def new_target(
 
 
 def _spec_of(
-    group: ConsumerGroup, member: ConsumerMember, target: Target, topics: Topics
+    group: ConsumerGroup, member: ConsumerMember, present: Target, topics: Topics
 ) -> MemberSpec:
-    names = group.topics_of(member)
-    found = (topics.by_name(name) for name in JavaHashSet.of(sorted(names), len(names)))
+    names = _names_in_order(group, member)
+    found = (topics.by_name(name) for name in names)
     return MemberSpec(
         subscribed_topic_ids=tuple(topic.topic_id for topic in found if topic is not None),
         subscribed_name_count=len(names),
         instance_id=member.instance_id,
         rack_id=member.rack_id,
-        assignment=target,
+        assignment=present,
     )
+
+
+def _names_in_order(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
+    """The names of a member's topics; the larger of two sets comes first, without a merged order.
+
+    The records of both sets have them sorted.
+
+    Source: TargetAssignmentBuilder.newMemberSubscriptionAndAssignment, UnionSet.
+    """
+    named = JavaHashSet.of(sorted(member.topics), len(member.topics))
+    resolved = group.resolved.get(member.regex) if member.regex else None
+    if resolved is None:
+        return list(named)
+    matched = JavaHashSet.of(sorted(resolved.topics), len(resolved.topics))
+    large, small = (named, matched) if len(named) > len(matched) else (matched, named)
+    return [*large, *(name for name in small if name not in large)]

@@ -1,0 +1,51 @@
+"""The order of topics in the record of a target assignment, where Java's tables leave it open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from cordwood.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
+from cordwood.coordinator.group.consumer.member import ConsumerMember
+from cordwood.coordinator.group.consumer.target import new_target
+from cordwood.coordinator.group.consumer.topics import TopicFacts
+
+
+@dataclass(frozen=True)
+class FixedTopics:
+    """Topics of one partition each; all ids are in the same bucket of a small table."""
+
+    ids: dict[str, UUID]
+    version: int = 0
+    newest_topics_version: int = 0
+
+    def names(self) -> list[str]:
+        return list(self.ids)
+
+    def by_name(self, name: str) -> TopicFacts | None:
+        return TopicFacts(name, self.ids[name], ((),)) if name in self.ids else None
+
+    def by_id(self, topic_id: UUID) -> TopicFacts | None:
+        return next((self.by_name(name) for name in self.ids if self.ids[name] == topic_id), None)
+
+
+def assigned_topics(names: set[str], matched: set[str]) -> list[str]:
+    topics = FixedTopics({name: UUID(int=16 * ord(name)) for name in "abcd"})
+    group = ConsumerGroup("g")
+    group.put_resolved("x", ResolvedRegex(frozenset(matched), 0, 0))
+    member = ConsumerMember(member_id="m", topics=frozenset(names), regex="x")
+    _, target = new_target(
+        group, member, epoch=1, assignor="uniform", are_alike=True, topics=topics, now_ms=0
+    )
+    return [topic.name for topic in map(topics.by_id, target) if topic is not None]
+
+
+def test_larger_of_names_and_matches_comes_first() -> None:
+    # The first topic that is assigned comes last in its bucket.
+    assert assigned_topics({"a"}, {"b", "c"}) == ["a", "c", "b"]
+    assert assigned_topics({"b", "c"}, {"a"}) == ["a", "c", "b"]
+    assert assigned_topics({"d"}, {"a"}) == ["d", "a"]
+
+
+def test_topic_named_and_matched_is_assigned_once() -> None:
+    assert assigned_topics({"b"}, {"a", "b", "c"}) == ["c", "b", "a"]
