@@ -9,6 +9,7 @@ from cordwood.broker.configs.keys import (
     ConfigKey,
     Dynamic,
     broker_keys,
+    broker_name_of_group_setting,
     client_metrics_keys,
     group_keys,
 )
@@ -190,7 +191,7 @@ def _other_row(key: ConfigKey) -> str:
 
 
 def _group_row(key: ConfigKey) -> str:
-    broker = f"group.{key.name}"
+    broker = broker_name_of_group_setting(key.name)
     return _row((*_named(key), f"`{broker}`" if broker in broker_keys() else "-", key.doc))
 
 

@@ -104,6 +104,7 @@ _CLEANER_KEYS: Final = (
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.backoff.ms",
 )
+_GROUP_KEYS: Final = ("group.consumer.assignment.interval.ms",)
 _CONNECTION_KEYS: Final = (
     "max.connections",
     "max.connections.per.ip",
@@ -246,7 +247,7 @@ class Node:
             GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
             thread,
             of_groups,
-            GroupCluster(metadata),
+            GroupCluster(metadata, self._configs.own_group_integer),
             SystemRng(),
         )
         replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
@@ -463,7 +464,11 @@ class Node:
         def connections(_before: BrokerValues, values: BrokerValues) -> None:
             self.server.limits = _limits(values, self.settings)
 
+        def groups(_before: BrokerValues, values: BrokerValues) -> None:
+            broker.groups.settings = GroupSettings.of(values.all)
+
         broker.configs.subscribe(_CLEANER_KEYS, cleaner)
+        broker.configs.subscribe(_GROUP_KEYS, groups)
         broker.configs.subscribe(_CONNECTION_KEYS, connections)
 
     def _own_integers(self) -> dict[str, int]:

@@ -213,6 +213,11 @@ class GroupBroker:
         configs = self.image.configs.changed({(ConfigResource.GROUP, group): values})
         self.image = replace(self.image, configs=configs)
 
+    def group_setting(self, group: str, name: str) -> int | None:
+        """A setting that a group has of its own."""
+        text = self.image.configs.get((ConfigResource.GROUP, group), {}).get(name)
+        return None if text is None else int(text)
+
     def records(self, index: int = 0) -> list[Record]:
         """All records of a partition of the topic for groups, without markers."""
         log = self.log(GROUP_METADATA_TOPIC, index)
@@ -256,7 +261,8 @@ class GroupRun:
         self.timers = broker.timers
         chosen = GroupSettings(**settings)
         log = GroupMetadataLog(broker, broker, chosen.topic_codec)
-        self.groups = GroupCoordinator(log, broker, chosen, GroupCluster(broker), FixedRng(0))
+        cluster = GroupCluster(broker, broker.group_setting)
+        self.groups = GroupCoordinator(log, broker, chosen, cluster, FixedRng(0))
 
     def join(self, member_id: str = "", *, group: str = "g", **fields: Any) -> list[JoinAnswer]:
         """Asks to join; the list is empty while the answer is waited for."""

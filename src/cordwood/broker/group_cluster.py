@@ -6,13 +6,12 @@ GroupMetadataManager.onMetadataUpdate, GroupConfigManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Protocol
 from uuid import UUID
 
 from cordwood.coordinator.group.consumer.topics import TopicFacts
 from cordwood.metadata.image import MetadataImage, TopicImage
-from cordwood.model.config import ConfigResource
 
 
 class Metadata(Protocol):
@@ -26,9 +25,12 @@ class Metadata(Protocol):
 class GroupCluster:
     """The newest image of the metadata, as topics with their racks."""
 
-    def __init__(self, metadata: Metadata) -> None:
-        """Takes what holds the newest image."""
+    def __init__(
+        self, metadata: Metadata, setting_of_group: Callable[[str, str], int | None]
+    ) -> None:
+        """`metadata` holds the newest image; `setting_of_group` takes a group and a name."""
         self._metadata = metadata
+        self._setting_of_group = setting_of_group
         self._last = MetadataImage()
         self._newest_topics_version = -1
 
@@ -67,10 +69,9 @@ class GroupCluster:
         """The topic of an id."""
         return self._facts(self._metadata.image.topic_by_id(topic_id))
 
-    def group_config(self, group_id: str) -> Mapping[str, int]:
-        """The settings that a group has of its own, where they are numbers."""
-        values = self._metadata.image.configs.get((ConfigResource.GROUP, group_id), {})
-        return {name: int(value) for name, value in values.items() if value.isdecimal()}
+    def group_setting(self, group_id: str, name: str) -> int | None:
+        """The whole number that a group has of its own for a setting, or None."""
+        return self._setting_of_group(group_id, name)
 
     def _facts(self, topic: TopicImage | None) -> TopicFacts | None:
         if topic is None:

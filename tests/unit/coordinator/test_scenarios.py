@@ -93,9 +93,8 @@ class Run:
 
     def __init__(self) -> None:
         numbers = itertools.count(1)
-        self.machine = GroupStateMachine(
-            GroupSettings(), GroupCluster(NoMetadata()), lambda: str(next(numbers))
-        )
+        cluster = GroupCluster(NoMetadata(), lambda _group, _name: None)
+        self.machine = GroupStateMachine(GroupSettings(), cluster, lambda: str(next(numbers)))
         self.timeline = Timeline()
         self.state = self.machine.new_state(0, self.timeline)
         self.written: list[CoordinatorRecord] = []

@@ -17,6 +17,7 @@ from cordwood.broker.configs.keys import (
     Dynamic,
     Keys,
     broker_keys,
+    broker_name_of_group_setting,
     client_metrics_keys,
     dynamic_keys,
     group_keys,
@@ -232,10 +233,10 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.recorded(ConfigResource.GROUP, name)
     values = configs.group_values(name)
     entries = []
-    for each in _names_in("group"):
+    for each in (*_names_in("group"), *_internal_ones(group_keys(), texts)):
         key = group_keys()[each]
         text = _text(values[each])
-        broker_name = f"group.{each}"
+        broker_name = broker_name_of_group_setting(each)
         synonyms = _synonyms(configs, broker_name) if broker_name in broker_keys() else []
         if each in texts:
             synonyms.insert(0, (each, text, Level.GROUP))

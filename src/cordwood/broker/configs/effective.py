@@ -13,7 +13,14 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from cordwood.broker.configs.keys import Dynamic, broker_keys, dynamic_keys, group_keys
+from cordwood.broker.configs.keys import (
+    GROUP_BOUNDS,
+    Dynamic,
+    broker_keys,
+    broker_name_of_group_setting,
+    dynamic_keys,
+    group_keys,
+)
 from cordwood.broker.configs.loggers import LoggerLevels
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import (
@@ -87,11 +94,28 @@ class EffectiveConfigs:
             self._log_configs[topic] = found
         return found
 
-    def group_integer(self, group: str, name: str) -> int:
-        """The whole number of the setting `name` for `group`, the broker's if it has none."""
-        value = self.group_values(group)[name]
+    def own_group_integer(self, group: str, name: str) -> int | None:
+        """The whole number that `group` has of its own for the setting `name`, or None.
+
+        It is brought into the bounds that the broker sets, which may be others than those at
+        the time when the value was recorded.
+
+        Raises:
+            ConfigError: its record has a value that Kafka refuses.
+
+        Source: GroupConfig.evaluate.
+        """
+        text = self.recorded(ConfigResource.GROUP, group).get(name)
+        if text is None:
+            return None
+        value = group_keys()[name].parse(text)
         assert isinstance(value, int), name
-        return value
+        bound = GROUP_BOUNDS.get(name)
+        if bound is None:
+            return value
+        least = self.values.all.get(bound.format("min"))
+        most = self.values.integer(bound.format("max"))
+        return min(max(value, least) if isinstance(least, int) else value, most)
 
     def group_values(self, group: str) -> Mapping[str, Value | None]:
         """The values of all settings for `group`."""
@@ -101,7 +125,7 @@ class EffectiveConfigs:
             if name in texts:
                 values[name] = key.parse(texts[name])
             else:
-                values[name] = self.values.all.get(f"group.{name}", key.default)
+                values[name] = self.values.all.get(broker_name_of_group_setting(name), key.default)
         return values
 
     def recorded(self, kind: int, name: str) -> Texts:

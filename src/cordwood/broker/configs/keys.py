@@ -14,12 +14,30 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from typing import Final
 
+from cordwood.coordinator.group.settings import GROUP_OFFSETS_RETENTION
 from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.model.config_values import Kind, Rule, Value, format_value, parse_value
 
 _TABLE = "kafka_4_3.tsv"
 _COLUMNS = 8
+#: The names of a broker's settings that bound a setting of a group, with "min" or "max" in them.
+GROUP_BOUNDS: Final[Mapping[str, str]] = {
+    "consumer.heartbeat.interval.ms": "group.consumer.{}.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.{}.session.timeout.ms",
+    "consumer.assignment.interval.ms": "group.consumer.{}.assignment.interval.ms",
+    "share.heartbeat.interval.ms": "group.share.{}.heartbeat.interval.ms",
+    "share.session.timeout.ms": "group.share.{}.session.timeout.ms",
+    "share.record.lock.duration.ms": "group.share.{}.record.lock.duration.ms",
+    "share.delivery.count.limit": "group.share.{}.delivery.count.limit",
+    "share.partition.max.record.locks": "group.share.{}.partition.max.record.locks",
+    "share.assignment.interval.ms": "group.share.{}.assignment.interval.ms",
+    "streams.heartbeat.interval.ms": "group.streams.{}.heartbeat.interval.ms",
+    "streams.session.timeout.ms": "group.streams.{}.session.timeout.ms",
+    "streams.num.standby.replicas": "group.streams.{}.standby.replicas",
+    "streams.assignment.interval.ms": "group.streams.{}.assignment.interval.ms",
+}
 
 
 class Dynamic(StrEnum):
@@ -84,8 +102,25 @@ def topic_keys() -> Keys:
 
 @cache
 def group_keys() -> Keys:
-    """The settings of a group."""
-    return _tables()["group"]
+    """The settings of a group: Kafka's and Cordwood's own."""
+    own = ConfigKey(
+        name=GROUP_OFFSETS_RETENTION,
+        rule=Rule(kind=Kind.INT, at_least=-1),
+        default=None,
+        dynamic=Dynamic.CLUSTER,
+        internal=True,
+        doc="Minutes after which committed offsets of this group expire, in place of "
+        "offsets.retention.minutes. They never expire if it is -1.",
+    )
+    return {**_tables()["group"], own.name: own}
+
+
+def broker_name_of_group_setting(name: str) -> str:
+    """The setting of a broker whose value a group has that has none of its own.
+
+    Some settings of groups have no such setting; then no broker knows the name.
+    """
+    return "offsets.retention.minutes" if name == GROUP_OFFSETS_RETENTION else f"group.{name}"
 
 
 @cache

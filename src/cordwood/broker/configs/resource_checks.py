@@ -12,7 +12,12 @@ from typing import Final
 
 from cordwood.broker.configs.checks import require_ordered_lags
 from cordwood.broker.configs.effective import EffectiveConfigs
-from cordwood.broker.configs.keys import client_metrics_keys, group_keys, topic_keys
+from cordwood.broker.configs.keys import (
+    GROUP_BOUNDS,
+    client_metrics_keys,
+    group_keys,
+    topic_keys,
+)
 from cordwood.broker.configs.values import Texts, parse_texts, parse_topic
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
@@ -29,21 +34,6 @@ _ATTRIBUTES: Final = frozenset(
         "client_source_address",
         "client_source_port",
     }
-)
-_GROUP_BOUNDS: Final = (
-    ("consumer.heartbeat.interval.ms", "group.consumer.{}.heartbeat.interval.ms"),
-    ("consumer.session.timeout.ms", "group.consumer.{}.session.timeout.ms"),
-    ("consumer.assignment.interval.ms", "group.consumer.{}.assignment.interval.ms"),
-    ("share.heartbeat.interval.ms", "group.share.{}.heartbeat.interval.ms"),
-    ("share.session.timeout.ms", "group.share.{}.session.timeout.ms"),
-    ("share.record.lock.duration.ms", "group.share.{}.record.lock.duration.ms"),
-    ("share.delivery.count.limit", "group.share.{}.delivery.count.limit"),
-    ("share.partition.max.record.locks", "group.share.{}.partition.max.record.locks"),
-    ("share.assignment.interval.ms", "group.share.{}.assignment.interval.ms"),
-    ("streams.heartbeat.interval.ms", "group.streams.{}.heartbeat.interval.ms"),
-    ("streams.session.timeout.ms", "group.streams.{}.session.timeout.ms"),
-    ("streams.num.standby.replicas", "group.streams.{}.standby.replicas"),
-    ("streams.assignment.interval.ms", "group.streams.{}.assignment.interval.ms"),
 )
 
 
@@ -77,7 +67,7 @@ def require_group(configs: EffectiveConfigs, texts: Texts) -> None:
     if unknown:
         raise InvalidConfigError(f"Unknown group config name: {unknown[0]}")
     values = parse_texts(texts, group_keys())
-    for name, bound in _GROUP_BOUNDS:
+    for name, bound in GROUP_BOUNDS.items():
         if name.endswith("assignment.interval.ms") and name not in texts:
             continue
         least, most = bound.format("min"), bound.format("max")

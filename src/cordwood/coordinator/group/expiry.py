@@ -28,6 +28,7 @@ class Reason(enum.Enum):
     ACTIVE_GROUP = "the group has members"
     SUBSCRIBED_TOPIC = "a member subscribes to the topic"
     OPEN_TRANSACTION = "an open transaction may change it"
+    NO_RETENTION = "the retention time of the group is unlimited"
 
 
 class Expiry(NamedTuple):
@@ -44,8 +45,11 @@ class _Rule(NamedTuple):
     reason: Reason
 
 
-def forecast(shard: GroupShard, group: Group, *, retention_ms: int) -> list[Expiry]:
-    """When each committed offset of a group expires, if nothing changes until then."""
+def forecast(shard: GroupShard, group: Group, *, retention_ms: int | None) -> list[Expiry]:
+    """When each committed offset of a group expires, if nothing changes until then.
+
+    A `retention_ms` of None has no limit. Offsets with an expiry timestamp expire nevertheless.
+    """
     rule = _rule_of(group)
     return [
         _expiry(shard, group, rule, key, offset, retention_ms)
@@ -68,7 +72,7 @@ def _expiry(
     rule: _Rule | None,
     key: OffsetKey,
     offset: CommittedOffset,
-    retention_ms: int,
+    retention_ms: int | None,
 ) -> Expiry:
     if rule is None:
         return Expiry(key, offset, None, Reason.ACTIVE_GROUP)
@@ -78,6 +82,8 @@ def _expiry(
         return Expiry(key, offset, None, Reason.OPEN_TRANSACTION)
     if offset.expire_timestamp_ms != -1:
         return Expiry(key, offset, offset.expire_timestamp_ms, Reason.EXPIRY_TIMESTAMP)
+    if retention_ms is None:
+        return Expiry(key, offset, None, Reason.NO_RETENTION)
     return Expiry(key, offset, rule.base(offset) + retention_ms, rule.reason)
 
 

@@ -35,7 +35,11 @@ from cordwood.coordinator.group.member import (
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.rebalance import Rebalance, UniqueId
 from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
-from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.group.settings import (
+    GROUP_OFFSETS_RETENTION,
+    GroupSettings,
+    retention_ms_of,
+)
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.model.error_codes import ErrorCode
@@ -52,7 +56,7 @@ class GroupStateMachine:
 
     def __init__(self, settings: GroupSettings, cluster: Cluster, unique_id: UniqueId) -> None:
         """`unique_id` makes a random uuid, for the ids of members."""
-        self._settings = settings
+        self.settings = settings
         self._cluster = cluster
         self._unique_id = unique_id
         self._handlers: Mapping[type[events.GroupEvent], _Handler] = {
@@ -123,14 +127,14 @@ class GroupStateMachine:
         ]
 
     def _rebalance(self, change: Change) -> Rebalance:
-        return Rebalance(self._settings, self._unique_id, change)
+        return Rebalance(self.settings, self._unique_id, change)
 
     def _consumers(self, change: Change) -> ConsumerRebalance:
-        return ConsumerRebalance(self._settings.consumer, self._cluster, self._unique_id, change)
+        return ConsumerRebalance(self.settings.consumer, self._cluster, self._unique_id, change)
 
     def _classic_members(self, change: Change) -> ClassicMembers:
         return ClassicMembers(
-            self._settings, self._consumers(change), self._rebalance(change), change
+            self.settings, self._consumers(change), self._rebalance(change), change
         )
 
     # ---- members
@@ -375,8 +379,10 @@ class GroupStateMachine:
         shard = change.shard
         ended: list[str] = []
         count = 0
-        retention_ms = self._settings.offsets_retention_ms
+        of_broker = self.settings.offsets_retention_ms
         for group in shard.groups.values():
+            minutes = self._cluster.group_setting(group.group_id, GROUP_OFFSETS_RETENTION)
+            retention_ms = retention_ms_of(minutes, of_broker)
             expiries = forecast(shard, group, retention_ms=retention_ms)
             gone = expired(expiries, change.now_ms)
             count += len(gone)
@@ -404,7 +410,7 @@ class GroupStateMachine:
                 consumers.resume(group)
                 continue
             rebalance.resume(group)
-            if len(group) > self._settings.max_size:
+            if len(group) > self.settings.max_size:
                 changed = change.group(group.group_id)
                 assert changed is not None
                 rebalance.shrink(changed)

@@ -110,14 +110,24 @@ class GroupCoordinator:
             cluster: its topics, and the settings of groups.
             rng: makes the ids of members.
         """
-        self.settings = settings
         self._log = log
         self._host = host
         machine = GroupStateMachine(settings, cluster, lambda: str(UUID(hex=rng.unique_id())))
+        self._machine = machine
         self._runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord] = (
             CoordinatorRuntime(machine, log, host, write_timeout_ms=settings.commit_timeout_ms)
         )
         self._expiry: Timer | None = None
+
+    @property
+    def settings(self) -> GroupSettings:
+        """The settings of the broker that groups obey, at present."""
+        return self._machine.settings
+
+    @settings.setter
+    def settings(self, settings: GroupSettings) -> None:
+        """Those that can be changed at run time take effect at the next event."""
+        self._machine.settings = settings
 
     # ---- partitions
 

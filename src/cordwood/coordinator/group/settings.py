@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from cordwood.format.compression import Codec
 
 _MS_PER_MINUTE = 60_000
+#: Cordwood's own setting of a group, which goes before the broker's offsets.retention.minutes.
+GROUP_OFFSETS_RETENTION: Final = "cordwood.offsets.retention.minutes"
 _CODECS = tuple(Codec)
 
 
@@ -62,7 +64,21 @@ class ConsumerGroupSettings:
         policy = values.get("group.consumer.migration.policy")
         if policy is not None:
             given["migration_policy"] = MigrationPolicy(str(policy).lower())
-        return cls(**given)
+        settings = cls(**given)
+        return replace(settings, assignment_interval_ms=_assignment_interval(settings, values))
+
+
+def _assignment_interval(settings: ConsumerGroupSettings, values: Mapping[str, object]) -> int:
+    """In its bounds: a value recorded earlier may be outside of those that hold now.
+
+    Source: GroupCoordinatorConfig.clampDynamicConfigs.
+    """
+    interval = settings.assignment_interval_ms
+    least = values.get("group.consumer.min.assignment.interval.ms")
+    most = values.get("group.consumer.max.assignment.interval.ms")
+    if least is not None:
+        interval = max(interval, int(str(least)))
+    return interval if most is None else min(interval, int(str(most)))
 
 
 _CONSUMER_PROPERTIES: Mapping[str, str] = {
@@ -105,6 +121,16 @@ class GroupSettings:
         }
         codec = _CODECS[given.pop(_CODEC, Codec.NONE)]
         return cls(**given, topic_codec=codec, consumer=ConsumerGroupSettings.of(values))
+
+
+def retention_ms_of(group_minutes: int | None, broker_ms: int) -> int | None:
+    """How long the offsets of a group are retained, in ms; None without limit.
+
+    `group_minutes` is the group's own setting: -1 without limit, None if it has none.
+    """
+    if group_minutes is None:
+        return broker_ms
+    return None if group_minutes < 0 else group_minutes * _MS_PER_MINUTE
 
 
 _CODEC = "topic_codec"

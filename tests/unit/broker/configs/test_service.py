@@ -126,10 +126,43 @@ def test_a_group_has_the_brokers_settings_where_it_has_none() -> None:
         {"group.consumer.session.timeout.ms": "46000"},
         {(GROUP, "g"): {"consumer.heartbeat.interval.ms": "6000"}},
     )
-    assert service.group_integer("g", "consumer.session.timeout.ms") == 46000
-    assert service.group_integer("g", "consumer.heartbeat.interval.ms") == 6000
-    assert service.group_integer("other", "consumer.heartbeat.interval.ms") == 5000
-    assert service.group_values("g")["share.auto.offset.reset"] == "latest"
+    values = service.group_values("g")
+    assert values["consumer.session.timeout.ms"] == 46000
+    assert values["consumer.heartbeat.interval.ms"] == 6000
+    assert values["share.auto.offset.reset"] == "latest"
+    assert service.group_values("other")["consumer.heartbeat.interval.ms"] == 5000
+
+
+def test_own_setting_of_a_group_is_brought_into_the_brokers_bounds() -> None:
+    names = ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms", "share.isolation")
+    service = service_of(
+        {
+            "group.consumer.min.heartbeat.interval.ms": "5500",
+            "group.consumer.heartbeat.interval.ms": "6000",
+        },
+        {
+            (GROUP, "low"): {names[0]: "5000", names[1]: "44999"},
+            (GROUP, "high"): {names[0]: "15001", names[1]: "60001"},
+            (GROUP, "inside"): {names[0]: "5500"},
+        },
+    )
+
+    def own(group: str) -> list[int | None]:
+        return [service.own_group_integer(group, name) for name in names]
+
+    assert own("low") == [5500, 45000, None]
+    assert own("high") == [15000, 60000, None]
+    assert own("inside") == [5500, None, None]
+    assert own("other") == [None, None, None]
+
+
+def test_offsets_retention_of_a_group_is_described_only_where_it_is_set() -> None:
+    name = "cordwood.offsets.retention.minutes"
+    service = service_of({"offsets.retention.minutes": "5"}, {(GROUP, "g"): {name: "-1"}})
+    (entry,) = [each for each in service.describe(GROUP, "g") if each["name"] == name]
+    assert (entry["value"], entry["config_source"]) == ("-1", 8)
+    assert [each["value"] for each in entry["synonyms"]] == ["-1", "5", "10080"]
+    assert name not in {each["name"] for each in service.describe(GROUP, "other")}
 
 
 def test_settings_of_a_new_topic_are_checked() -> None:

@@ -165,3 +165,35 @@ def test_retention_is_read_in_minutes() -> None:
     settings = GroupSettings.of({"offsets.retention.minutes": 3, "offsets.topic.num.partitions": 7})
     assert settings.offsets_retention_ms == 180_000
     assert settings.topic_partitions == 7
+
+
+def test_retention_of_a_group_goes_before_the_brokers(run: GroupRun, broker: GroupBroker) -> None:
+    for group in ("short", "long", "forever", "usual"):
+        run.commit(1, group=group)
+    broker.configure("short", cordwood_offsets_retention_minutes="1")
+    broker.configure("long", cordwood_offsets_retention_minutes=str(30 * 24 * 60))
+    broker.configure("forever", cordwood_offsets_retention_minutes="-1")
+
+    def left() -> list[str]:
+        run.groups.expire_offsets()
+        groups = ("short", "long", "forever", "usual")
+        return [group for group in groups if run.offset(group=group) == 1]
+
+    broker.clock.advance(60_000 - 1)
+    assert left() == ["short", "long", "forever", "usual"]
+    broker.clock.advance(1)
+    assert left() == ["long", "forever", "usual"]
+    broker.clock.advance(WEEK_MS)
+    assert left() == ["long", "forever"]
+    broker.clock.advance(100 * WEEK_MS)
+    assert left() == ["forever"]
+
+
+def test_interval_of_assignments_is_brought_into_its_bounds() -> None:
+    name, bound = "group.consumer.assignment.interval.ms", "group.consumer.{}.assignment.interval.ms"
+    bounds = {bound.format("min"): 10, bound.format("max"): 20}
+    intervals = [
+        GroupSettings.of({name: each, **bounds}).consumer.assignment_interval_ms
+        for each in (9, 10, 20, 21)
+    ]
+    assert intervals == [10, 10, 20, 20]

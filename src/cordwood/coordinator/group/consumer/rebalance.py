@@ -67,8 +67,8 @@ class Cluster(Protocol):
     def topics(self) -> Topics:
         """The topics, at present."""
 
-    def group_config(self, group_id: str) -> Mapping[str, int]:
-        """The settings that a group has of its own."""
+    def group_setting(self, group_id: str, name: str, /) -> int | None:
+        """The whole number that a group has of its own for a setting, or None."""
 
 
 class RegexChange(NamedTuple):
@@ -104,7 +104,8 @@ class ConsumerRebalance:
 
     def config(self, group_id: str, name: str, default: int) -> int:
         """A setting of a group, or the broker's."""
-        return self._cluster.group_config(group_id).get(name, default)
+        own = self._cluster.group_setting(group_id, name)
+        return default if own is None else own
 
     def new_member_id(self) -> str:
         """An id for a member that has none."""

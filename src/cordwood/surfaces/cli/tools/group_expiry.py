@@ -10,9 +10,9 @@ Source: KIP-211; org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from cordwood.client.admin import Admin
+from cordwood.client.admin import Admin, ConfigFacts
 from cordwood.client.cluster import Cluster
 from cordwood.client.consumer import READ_COMMITTED, Consumer
 from cordwood.client.coordinator import find_coordinator
@@ -20,6 +20,7 @@ from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.expiry import Expiry, forecast
+from cordwood.coordinator.group.settings import GROUP_OFFSETS_RETENTION, retention_ms_of
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.format.java_map import absolute_hash
@@ -65,11 +66,18 @@ def _expiries(cluster: Cluster, group_id: str) -> list[Expiry]:
     return sorted(expiries, key=lambda each: (each.key.topic, each.key.partition))
 
 
-def _retention_ms(cluster: Cluster, group_id: str) -> int:
+def _retention_ms(cluster: Cluster, group_id: str) -> int | None:
+    admin = Admin(cluster)
     broker_id = str(find_coordinator(cluster, group_id))
-    configs = Admin(cluster).describe_configs(ConfigResource.BROKER, broker_id)
-    (minutes,) = (each.value for each in configs if each.name == _RETENTION)
-    return int(minutes or 0) * _MS_PER_MINUTE
+    of_broker = _minutes(admin.describe_configs(ConfigResource.BROKER, broker_id), _RETENTION)
+    of_group = _minutes(
+        admin.describe_configs(ConfigResource.GROUP, group_id), GROUP_OFFSETS_RETENTION
+    )
+    return retention_ms_of(of_group, (of_broker or 0) * _MS_PER_MINUTE)
+
+
+def _minutes(configs: Iterable[ConfigFacts], name: str) -> int | None:
+    return next((int(each.value) for each in configs if each.name == name and each.value), None)
 
 
 def _shard_of(cluster: Cluster, group_id: str) -> GroupShard:

@@ -91,7 +91,13 @@ def make_groups(run: Any, wire: Wire, running: RunningBroker) -> list[str]:
         commit(wire, "active", topic, generation_id_or_member_epoch=epoch, member_id=member_id)
     running.advance(hours=30)
     commit(wire, "simple", "t", 1)
-    return ["simple", "left", "active"]
+    for group, minutes in (("short", 60), ("forever", -1)):
+        commit(wire, group, "t")
+        run(
+            f"configs -B --alter --entity-type groups --entity-name {group} "
+            f"--add-config cordwood.offsets.retention.minutes={minutes}"
+        )
+    return ["simple", "left", "active", "short", "forever"]
 
 
 def test_what_the_forecast_lists_is_what_expires(
@@ -117,6 +123,8 @@ def test_what_the_forecast_lists_is_what_expires(
         ("left", "u", 0): "the time since the group became empty",
         ("active", "t", 0): "a member subscribes to the topic",
         ("active", "u", 0): "the age of the commit",
+        ("short", "t", 0): "the age of the commit",
+        ("forever", "t", 0): "the retention time of the group is unlimited",
     }
     left = set(forecast)
     for moment in sorted({each["expires"] for each in forecast.values() if each["expires"]}):
@@ -125,7 +133,7 @@ def test_what_the_forecast_lists_is_what_expires(
         running.advance(minutes=2 * CHECK_MINUTES)
         left -= {key for key, each in forecast.items() if each["expires"] == moment}
         assert committed(wire, groups) == left
-    assert left == {("active", "t", 0)}
+    assert left == {("active", "t", 0), ("forever", "t", 0)}
 
 
 def test_forecast_is_shown_as_a_table(running: RunningBroker, wire: Wire, run_alone: Any) -> None:
