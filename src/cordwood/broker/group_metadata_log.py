@@ -21,7 +21,6 @@ from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
 from cordwood.format.group_metadata import describe_group_record
-from cordwood.format.record import Record
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.append_origin import AppendOrigin
@@ -189,27 +188,30 @@ class GroupLoader:
 def _replay_batch(state: GroupShard, batch: RecordBatch | LegacyBatch) -> None:
     if isinstance(batch, LegacyBatch):
         for record in batch.records():
-            _replay(state, record, -1)
+            _replay(state, record.offset, record.key, record.value, -1)
         return
     header = batch.header
-    for record in batch.iter_records():
+    base_offset, producer_id = header.base_offset, header.producer_id
+    for _, offset_delta, key, value, _, _ in batch.iter_fields():
         if not header.is_control:
-            _replay(state, record, header.producer_id)
+            _replay(state, base_offset + offset_delta, key, value, producer_id)
             continue
-        control = parse_control_key(record.key)
+        control = parse_control_key(key)
         if control in {ControlType.COMMIT, ControlType.ABORT}:
-            state.offsets.end_transaction(header.producer_id, commit=control is ControlType.COMMIT)
+            state.offsets.end_transaction(producer_id, commit=control is ControlType.COMMIT)
 
 
-def _replay(state: GroupShard, record: Record, producer_id: int) -> None:
+def _replay(
+    state: GroupShard, offset: int, key: bytes | None, value: bytes | None, producer_id: int
+) -> None:
     """Replays a record; one of an unknown type is logged and left alone."""
     try:
-        found = records.decode(record.key, record.value)
+        found = records.decode(key, value)
     except records.UnknownRecordTypeError as error:
         _LOG.warning(
             "The record at offset %d of %s-%d is ignored: %s. It may be left over from an "
             "aborted upgrade.",
-            record.offset,
+            offset,
             GROUP_METADATA_TOPIC,
             state.partition,
             error,
@@ -217,8 +219,7 @@ def _replay(state: GroupShard, record: Record, producer_id: int) -> None:
         return
     except CorruptError as error:
         raise type(error)(
-            f"{describe_group_record(record.key)} at offset {record.offset} cannot be read: "
-            f"{error.reason}"
+            f"{describe_group_record(key)} at offset {offset} cannot be read: {error.reason}"
         ) from error
     if found is not None:
-        state.replay(found, record.offset, producer_id)
+        state.replay(found, offset, producer_id)

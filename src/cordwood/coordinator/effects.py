@@ -80,6 +80,8 @@ class Effects(NamedTuple, Generic[R]):
 
     If `is_atomic` is False, the records are tombstones that are appended in as many batches as
     their size requires; the batches that were appended before a failure stay.
+
+    `on_applied` is called when the records are appended.
     """
 
     records: Sequence[R] = ()
@@ -88,3 +90,4 @@ class Effects(NamedTuple, Generic[R]):
     on_failure: Callable[[KafkaError], object] | None = None
     keeps_state: bool = False
     is_atomic: bool = True
+    on_applied: Callable[[], object] | None = None

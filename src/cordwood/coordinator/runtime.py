@@ -296,6 +296,8 @@ class CoordinatorRuntime(Generic[S, E, R]):
             if timeline.is_changing:
                 timeline.revert()
             raise
+        if effects.on_applied is not None:
+            effects.on_applied()
         return effects, None
 
     def _append(

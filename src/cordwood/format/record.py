@@ -11,9 +11,10 @@ Source: org.apache.kafka.common.record.DefaultRecord.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cordwood.format.byte_reader import ByteReader
-from cordwood.format.varint import encode_varint, encode_varlong
+from cordwood.format.varint import decode_varint, decode_varlong, encode_varint, encode_varlong
 from cordwood.model.errors import CorruptError
 from cordwood.model.utf8 import decode_utf8
 
@@ -40,6 +41,17 @@ class Record:
     sequence: int = -1
 
 
+class RecordFields(NamedTuple):
+    """A record as its batch has it, and the position after it."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    end: int
+
+
 def increment_sequence(sequence: int, increment: int) -> int:
     """The sequence `increment` after `sequence`; after 2^31-1 comes 0.
 
@@ -50,22 +62,60 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return sequence + increment
 
 
-def parse_record(
-    reader: ByteReader,
-    *,
-    base_offset: int,
-    base_timestamp: int,
-    base_sequence: int,
-    log_append_time_ms: int | None,
-) -> Record:
-    """The record at the reader's position, which moves past it.
-
-    `log_append_time_ms`, when given, is the timestamp of every record of the batch.
+def parse_fields(data: bytes, position: int) -> RecordFields:  # noqa: PLR0912  # calls cost most
+    """The record at `position`.
 
     Raises:
         CorruptError: a length is negative or exceeds the record, or the record's size differs from
             its length field.
     """
+    # Most numbers take a byte, and most records have no headers; all else is read carefully.
+    try:
+        number = data[position]
+        if number < 0x80:
+            end = position + 1
+            number = (number >> 1) ^ -(number & 1)
+        else:
+            number, end = decode_varint(data, position)
+        start, end = end, end + number
+        number = data[start + 1]
+        if number < 0x80:
+            timestamp_delta, at = (number >> 1) ^ -(number & 1), start + 2
+        else:
+            timestamp_delta, at = decode_varlong(data, start + 1)
+        offset_delta = data[at]
+        if offset_delta < 0x80:
+            offset_delta, at = (offset_delta >> 1) ^ -(offset_delta & 1), at + 1
+        else:
+            offset_delta, at = decode_varint(data, at)
+        number = data[at]
+        if number < 0x80:
+            number, at = (number >> 1) ^ -(number & 1), at + 1
+        else:
+            number, at = decode_varint(data, at)
+        if number < 0:
+            key = None
+        else:
+            key = data[at : at + number]
+            at += number
+        number = data[at]
+        if number < 0x80:
+            number, at = (number >> 1) ^ -(number & 1), at + 1
+        else:
+            number, at = decode_varint(data, at)
+        if number < 0:
+            value = None
+        else:
+            value = data[at : at + number]
+            at += number
+        if data[at] == 0 and at + 1 == end:
+            return RecordFields(timestamp_delta, offset_delta, key, value, (), end)
+    except (IndexError, CorruptError):
+        pass
+    return _parse_carefully(ByteReader(data, position))
+
+
+def _parse_carefully(reader: ByteReader) -> RecordFields:
     size_bytes = reader.varint()
     start = reader.position
     if size_bytes < 0 or size_bytes > reader.remaining:
@@ -73,24 +123,17 @@ def parse_record(
             f"record of {size_bytes} bytes in a batch with {reader.remaining} left", position=start
         )
     reader.int8()
-    timestamp = base_timestamp + reader.varlong()
+    timestamp_delta = reader.varlong()
     offset_delta = reader.varint()
     key = _parse_nullable_bytes(reader)
     value = _parse_nullable_bytes(reader)
     headers = _parse_headers(reader)
-    if reader.position - start != size_bytes:
+    end = reader.position
+    if end - start != size_bytes:
         raise CorruptError(
-            f"record has length {size_bytes} but takes {reader.position - start} bytes",
-            position=start,
+            f"record has length {size_bytes} but takes {end - start} bytes", position=start
         )
-    return Record(
-        offset=base_offset + offset_delta,
-        timestamp=timestamp if log_append_time_ms is None else log_append_time_ms,
-        key=key,
-        value=value,
-        headers=headers,
-        sequence=increment_sequence(base_sequence, offset_delta) if base_sequence >= 0 else -1,
-    )
+    return RecordFields(timestamp_delta, offset_delta, key, value, headers, end)
 
 
 def build_record(record: Record, *, base_offset: int, base_timestamp: int) -> bytes:

@@ -43,9 +43,10 @@ from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
 from cordwood.format.record import (
     Header,
     Record,
+    RecordFields,
     build_record,
     increment_sequence,
-    parse_record,
+    parse_fields,
 )
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
@@ -276,6 +277,24 @@ class RecordBatch:
             CorruptError: as `records`.
         """
         header = self.header
+        base_offset, base_timestamp = header.base_offset, header.base_timestamp
+        base_sequence = header.base_sequence
+        is_append_time = header.timestamp_type == LOG_APPEND_TIME
+        for timestamp_delta, offset_delta, key, value, headers, _ in self.iter_fields(
+            size_max=size_max
+        ):
+            yield Record(
+                base_offset + offset_delta,
+                header.max_timestamp if is_append_time else base_timestamp + timestamp_delta,
+                key,
+                value,
+                headers,
+                increment_sequence(base_sequence, offset_delta) if base_sequence >= 0 else -1,
+            )
+
+    def iter_fields(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[RecordFields]:
+        """As `iter_records`, with what the records themselves have: it takes half the time."""
+        header = self.header
         if header.records_count < 0:
             raise CorruptError(
                 f"record batch at offset {header.base_offset} declares "
@@ -283,20 +302,16 @@ class RecordBatch:
             )
         if header.records_count == 0:
             return
-        reader = ByteReader(self.payload(size_max=size_max))
-        is_append_time = header.timestamp_type == LOG_APPEND_TIME
+        data = self.payload(size_max=size_max)
+        end = 0
+        # A record takes at least 7 bytes: a false count is refused before a long loop.
         for index in range(header.records_count):
-            # A record takes at least 7 bytes: a false count is refused here, before a long loop.
-            record = parse_record(
-                reader,
-                base_offset=header.base_offset,
-                base_timestamp=header.base_timestamp,
-                base_sequence=header.base_sequence,
-                log_append_time_ms=header.max_timestamp if is_append_time else None,
-            )
-            if index == header.records_count - 1:
-                reader.require_end(f"the {header.records_count} records of the batch")
-            yield record
+            fields = parse_fields(data, end)
+            end = fields.end
+            if end != len(data) and index == header.records_count - 1:
+                what = f"the {header.records_count} records of the batch"
+                ByteReader(data, end).require_end(what)
+            yield fields
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.format.byte_reader import ByteReader
 from cordwood.format.record import (
     SEQUENCE_MAX,
     Header,
     Record,
     build_record,
     increment_sequence,
-    parse_record,
+    parse_fields,
 )
 from cordwood.model.errors import CorruptError
 
@@ -29,13 +28,15 @@ RECORDS = st.builds(
 )
 
 
-def read(data: bytes, *, base_sequence: int = -1, log_append_time_ms: int | None = None) -> Record:
-    return parse_record(
-        ByteReader(data),
-        base_offset=10,
-        base_timestamp=1000,
-        base_sequence=base_sequence,
-        log_append_time_ms=log_append_time_ms,
+def record_at(data: bytes, position: int, base_offset: int, base_timestamp: int) -> Record:
+    fields = parse_fields(data, position)
+    assert fields.end == len(data)
+    return Record(
+        base_offset + fields.offset_delta,
+        base_timestamp + fields.timestamp_delta,
+        fields.key,
+        fields.value,
+        fields.headers,
     )
 
 
@@ -43,24 +44,15 @@ def read(data: bytes, *, base_sequence: int = -1, log_append_time_ms: int | None
 def test_round_trip(record: Record, delta: int, base_timestamp: int) -> None:
     base_offset = max(0, record.offset - delta)
     data = build_record(record, base_offset=base_offset, base_timestamp=base_timestamp)
-    reader = ByteReader(data)
-    parsed = parse_record(
-        reader,
-        base_offset=base_offset,
-        base_timestamp=base_timestamp,
-        base_sequence=-1,
-        log_append_time_ms=None,
-    )
-    assert parsed == record
-    reader.require_end("the record")
+    assert record_at(data, 0, base_offset, base_timestamp) == record
+    assert record_at(b"before" + data, 6, base_offset, base_timestamp) == record
 
 
 def test_the_record_of_a_known_vector() -> None:
     data = bytes.fromhex("12000000026b04763100")
-    assert read(data) == Record(10, 1000, b"k", b"v1")
-    assert read(data, log_append_time_ms=5).timestamp == 5
-    assert read(data, base_sequence=SEQUENCE_MAX).sequence == SEQUENCE_MAX
-    assert build_record(read(data), base_offset=10, base_timestamp=1000) == data
+    record = record_at(data, 0, 10, 1000)
+    assert record == Record(10, 1000, b"k", b"v1")
+    assert build_record(record, base_offset=10, base_timestamp=1000) == data
 
 
 def test_sequences_wrap_to_zero() -> None:
@@ -84,10 +76,10 @@ def test_sequences_wrap_to_zero() -> None:
 )
 def test_malformed_records_are_corrupt(data: str) -> None:
     with pytest.raises(CorruptError):
-        read(bytes.fromhex(data))
+        parse_fields(bytes.fromhex(data), 0)
 
 
 @given(st.binary(max_size=60))
 def test_hostile_bytes_are_corrupt(data: bytes) -> None:
     with contextlib.suppress(CorruptError):
-        read(data)
+        parse_fields(data, 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TypeVar
 
 from cordwood.coordinator.effects import Answer, CancelTimer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.events import GroupEvent
 from cordwood.coordinator.group.group import ClassicGroup
 from cordwood.coordinator.group.records import CoordinatorRecord
@@ -18,9 +20,12 @@ A = TypeVar("A")
 class Change:
     """The change that an event makes to the state, and its effects."""
 
-    def __init__(self, shard: GroupShard, now_ms: int) -> None:
+    def __init__(self, shard: GroupShard, now_ms: int, counts: Counts) -> None:
+        """`counts` are those of the coordinator, which the change adds to when it is applied."""
         self.shard = shard
         self.now_ms = now_ms
+        self._totals = counts
+        self._counts: dict[Count, int] = {}
         self.on_failure: Callable[[KafkaError], GroupEvent] | None = None
         self.keeps_state = False
         self.is_atomic = True
@@ -55,10 +60,15 @@ class Change:
         """Drops the records and timers: the request is refused."""
         self._records.clear()
         self._timers.clear()
+        self._counts.clear()
 
     def write(self, record: CoordinatorRecord) -> None:
         """Appends a record, and replays it."""
         self._records.append(record)
+
+    def count(self, what: Count, by: int = 1) -> None:
+        """Counts something that happens if the records are appended."""
+        self._counts[what] = self._counts.get(what, 0) + by
 
     def answer(self, reply_to: ReplyTo[A], value: A) -> None:
         """Answers a request when all records that the answer depends on are committed."""
@@ -86,4 +96,5 @@ class Change:
             on_failure=self.on_failure,
             keeps_state=self.keeps_state,
             is_atomic=self.is_atomic,
+            on_applied=partial(self._totals.update, self._counts) if self._counts else None,
         )

@@ -127,8 +127,9 @@ class TopicsDeleted(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireOffsets(GroupEvent):
-    """It is time to look for offsets that have expired."""
+    """It is time to look for offsets of these groups that have expired."""
 
+    group_ids: tuple[str, ...]
     reply_to: ReplyTo[None]
 
 

@@ -22,6 +22,7 @@ from cordwood.coordinator.group.consumer.member import (
 )
 from cordwood.coordinator.group.consumer.rebalance import Cluster, ConsumerRebalance
 from cordwood.coordinator.group.consumer.records import group_tombstones
+from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.expiry import expired, forecast
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
@@ -57,6 +58,7 @@ class GroupStateMachine:
     def __init__(self, settings: GroupSettings, cluster: Cluster, unique_id: UniqueId) -> None:
         """`unique_id` makes a random uuid, for the ids of members."""
         self.settings = settings
+        self.counts: Counts = Counts()
         self._cluster = cluster
         self._unique_id = unique_id
         self._handlers: Mapping[type[events.GroupEvent], _Handler] = {
@@ -93,7 +95,7 @@ class GroupStateMachine:
         self, state: GroupShard, event: events.GroupEvent, now_ms: int
     ) -> Effects[CoordinatorRecord]:
         """Changes the groups, and returns what follows."""
-        change = Change(state, now_ms)
+        change = Change(state, now_ms, self.counts)
         self._handlers[type(event)](change, event)
         return change.effects()
 
@@ -321,6 +323,7 @@ class GroupStateMachine:
         )
         for key, offset in event.offsets:
             change.write(OffsetRecord(key, offset))
+        change.count(Count.OFFSET_COMMITS, len(event.offsets))
         change.answer(event.reply_to, ErrorCode.NONE)
 
     def _delete_offsets(self, change: Change, event: events.DeleteOffsets) -> None:
@@ -339,6 +342,7 @@ class GroupStateMachine:
             errors.append(ErrorCode.NONE)
             if shard.offsets.get(key) is not None or shard.offsets.is_pending(key):
                 change.write(OffsetRecord(key, None))
+                change.count(Count.OFFSET_DELETIONS)
         change.is_atomic = False
         change.answer(event.reply_to, events.DeletedOffsets(ErrorCode.NONE, tuple(errors)))
 
@@ -374,14 +378,17 @@ class GroupStateMachine:
             change.write(OffsetRecord(key, None))
         change.is_atomic = False
 
-    def _expire_offsets(self, change: Change, _event: events.ExpireOffsets) -> None:
+    def _expire_offsets(self, change: Change, event: events.ExpireOffsets) -> None:
         """Source: GroupCoordinatorShard.cleanupGroupMetadata."""
         shard = change.shard
         ended: list[str] = []
         count = 0
         of_broker = self.settings.offsets_retention_ms
-        for group in shard.groups.values():
-            minutes = self._cluster.group_setting(group.group_id, GROUP_OFFSETS_RETENTION)
+        for group_id in event.group_ids:
+            group = shard.groups.get(group_id)
+            if group is None:
+                continue
+            minutes = self._cluster.group_setting(group_id, GROUP_OFFSETS_RETENTION)
             retention_ms = retention_ms_of(minutes, of_broker)
             expiries = forecast(shard, group, retention_ms=retention_ms)
             gone = expired(expiries, change.now_ms)
@@ -395,6 +402,7 @@ class GroupStateMachine:
         for group_id in ended:
             self._end_group(change, group_id)
         if count or ended:
+            change.count(Count.OFFSET_EXPIRATIONS, count)
             _LOG.info(
                 "Generated %d tombstone records while cleaning up group metadata of %s-%d.",
                 count + len(ended),

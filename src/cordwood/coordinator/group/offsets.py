@@ -167,6 +167,10 @@ class OffsetStore:
         """The committed offsets of a group, as of an offset of the log."""
         return list(self._committed.items(group_id, at))
 
+    def count_of(self, group_id: str) -> int:
+        """The number of committed offsets of a group."""
+        return sum(map(len, self._committed.by_group.get(group_id, {}).values()))
+
     def pending_of_group(self, group_id: str) -> list[OffsetKey]:
         """The keys of a group's offsets in open transactions."""
         return [key for each in self._pending.values() for key, _ in each.items(group_id)]

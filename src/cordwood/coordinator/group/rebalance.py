@@ -26,6 +26,7 @@ from cordwood.coordinator.group.answers import (
     sync_key,
 )
 from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
@@ -429,6 +430,7 @@ class Rebalance:
         )
         self._assign(group, assignment)
         group.transition_to(_STABLE, self._change.now_ms)
+        self._change.count(Count.COMPLETED_REBALANCES)
 
     def refuse_assignment(
         self, group: ClassicGroup, leader_id: str, error: KafkaError, reply: SyncReply

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -26,6 +26,7 @@ from cordwood.coordinator.group.consumer.member import (
     HeartbeatRequest,
 )
 from cordwood.coordinator.group.consumer.rebalance import Cluster
+from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
@@ -59,6 +60,9 @@ Reply = Callable[[A], object]
 
 _LOG = logging.getLogger(__name__)
 
+#: How many groups and offsets are looked at in one turn of the loop.
+_EXPIRED_AT_ONCE = 1_000
+
 
 class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
     """The log of groups, and the topics whose offsets they commit."""
@@ -84,11 +88,12 @@ class ListedGroup(NamedTuple):
 
 
 class GroupCounts(NamedTuple):
-    """Classic and consumer groups by their state, and committed offsets of all groups."""
+    """Classic and consumer groups by their state, committed offsets, and what has happened."""
 
     groups: Mapping[GroupState, int]
     consumer_groups: Mapping[ConsumerGroupState, int]
     offsets: int
+    since_start: Mapping[Count, int]
 
 
 class GroupCoordinator:
@@ -361,6 +366,7 @@ class GroupCoordinator:
             Counter(group.state for group in groups if isinstance(group, ClassicGroup)),
             Counter(group.state for group in groups if isinstance(group, ConsumerGroup)),
             sum(len(shard.offsets) for _, shard, _ in shards),
+            {what: self._machine.counts[what] for what in Count},
         )
 
     def describe(self, group_id: str) -> ClassicGroup | None:
@@ -406,19 +412,30 @@ class GroupCoordinator:
         self._runtime.load_all(self._expire_all)
 
     def _expire_all(self) -> None:
-        partitions = [index for index, shard, _ in self._runtime.read_all() if len(shard.groups)]
-        self._expire_each(partitions)
+        self._expire_next(self._expiries())
 
-    def _expire_each(self, partitions: list[int]) -> None:
-        """Looks at one partition now, and at the others later: requests come between."""
-        while partitions:
-            partition = partitions.pop(0)
+    def _expiries(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The groups of each partition, in parts that have not too many offsets."""
+        for partition, shard, _ in self._runtime.read_all():
+            part: list[str] = []
+            count = 0
+            for group_id, _ in shard.groups.items():
+                part.append(group_id)
+                count += 1 + shard.offsets.count_of(group_id)
+                if count >= _EXPIRED_AT_ONCE:
+                    yield partition, tuple(part)
+                    part, count = [], 0
+            if part:
+                yield partition, tuple(part)
+
+    def _expire_next(self, expiries: Iterator[tuple[int, tuple[str, ...]]]) -> None:
+        """Looks at some groups now, and at the others later: requests come between."""
+        for partition, group_ids in expiries:
             if self._runtime.is_active(partition):
-                event = events.ExpireOffsets(reply_to=self._logged(partition))
+                event = events.ExpireOffsets(group_ids=group_ids, reply_to=self._logged(partition))
                 self._runtime.write(partition, event)
+                self._host.call_soon(partial(self._expire_next, expiries))
                 break
-        if partitions:
-            self._host.call_soon(partial(self._expire_each, partitions))
 
     def on_topics_changed(self, names: Collection[str]) -> None:
         """Topics are new, deleted or changed: groups that subscribe to them look at them again.

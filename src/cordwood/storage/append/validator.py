@@ -25,10 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cordwood.format.byte_reader import ByteReader
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
-from cordwood.format.record import parse_record
+from cordwood.format.record import parse_fields
 from cordwood.format.record_batch import (
     CONTROL_BIT,
     HEADER_BYTES,
@@ -303,13 +302,7 @@ def _marker_of(header: BatchHeader, payload: Buffer) -> EndTxnMarker | None:
     if header.producer_id < 0:
         return None
     try:
-        record = parse_record(
-            ByteReader(payload),
-            base_offset=header.base_offset,
-            base_timestamp=header.base_timestamp,
-            base_sequence=header.base_sequence,
-            log_append_time_ms=None,
-        )
+        record = parse_fields(bytes(payload), 0)
         return parse_end_txn_marker(record.key, record.value)
     except CorruptError as error:
         raise InvalidRecordError(str(error)) from error

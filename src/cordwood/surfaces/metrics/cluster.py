@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from cordwood import __version__
 from cordwood.coordinator.group.consumer.group import ConsumerGroupState
+from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.group import GroupState
 from cordwood.surfaces.metrics.logs import min_isr
 from cordwood.surfaces.metrics.metric import Kind, Metric, Value
@@ -84,6 +85,18 @@ def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metr
         attribute=attribute,
         labels=(label,),
         given_name=f"kafka_server_group_coordinator_metrics_{attribute.replace('-', '_')}",
+    )
+
+
+def _group_counter(what: Count, text: str) -> Metric:
+    return Metric(
+        # A counter's name would end in `_total`, which Kafka's attribute does not.
+        kind=Kind.GAUGE,
+        help=text,
+        read=lambda snapshot: [Value({}, snapshot.groups.since_start[what])],
+        mbean="kafka.server:type=group-coordinator-metrics",
+        attribute=what.value,
+        given_name=f"kafka_server_group_coordinator_metrics_{what.value.replace('-', '_')}",
     )
 
 
@@ -274,6 +287,13 @@ CLUSTER: tuple[Metric, ...] = (
     _group_metric(
         "consumer-group-count", "state", "Groups of the consumer protocol (KIP-848).", _by_state
     ),
+    _group_counter(Count.OFFSET_COMMITS, "Offsets that groups have committed."),
+    _group_counter(Count.OFFSET_EXPIRATIONS, "Committed offsets that have expired."),
+    _group_counter(Count.OFFSET_DELETIONS, "Committed offsets that OffsetDelete has deleted."),
+    _group_counter(
+        Count.COMPLETED_REBALANCES, "Rebalances of classic groups whose members have assignments."
+    ),
+    _group_counter(Count.CONSUMER_REBALANCES, "New epochs of groups of the consumer protocol."),
     _gauge(
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
         "Committed offsets of all groups.",

@@ -55,4 +55,5 @@ def test_interval_of_assignments_changes_at_run_time(running: RunningBroker) -> 
         )["responses"]
         assert answer["error_code"] == "none", answer
         later = [joined(wire, "g")["member_epoch"] for _ in range(3)]
-        assert later == [later[0], later[0] + 1, later[0] + 2] and later[0] > epochs[0]
+        assert later == [later[0], later[0] + 1, later[0] + 2]
+        assert later[0] > epochs[0]

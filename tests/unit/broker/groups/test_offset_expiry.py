@@ -190,7 +190,10 @@ def test_retention_of_a_group_goes_before_the_brokers(run: GroupRun, broker: Gro
 
 
 def test_interval_of_assignments_is_brought_into_its_bounds() -> None:
-    name, bound = "group.consumer.assignment.interval.ms", "group.consumer.{}.assignment.interval.ms"
+    name, bound = (
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.{}.assignment.interval.ms",
+    )
     bounds = {bound.format("min"): 10, bound.format("max"): 20}
     intervals = [
         GroupSettings.of({name: each, **bounds}).consumer.assignment_interval_ms

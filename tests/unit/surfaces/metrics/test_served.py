@@ -132,11 +132,15 @@ def test_a_consumer_shows_in_bytes_out_requests_connections_and_groups(
     assert scrape.value(f"{group}numgroups") == 1
     assert scrape.value(f"{group}numgroupsstable") == 1
     assert scrape.value(f"{group}numoffsets") == 1
+    counted = "kafka_server_group_coordinator_metrics_"
+    assert scrape.value(f"{counted}offset_commit_count") >= 1
+    assert scrape.value(f"{counted}group_completed_rebalance_count") == 1
+    assert scrape.value(f"{counted}consumer_group_rebalance_count") == 0
     assert scrape.value(f"{TOPIC}messagesin_total", topic="__consumer_offsets") >= 2
     for request in ("Fetch", "FetchConsumer", "JoinGroup"):
         times = "kafka_network_requestmetrics_totaltimems"
-        counted = scrape.value(f"{times}_count", request=request)
-        assert counted >= 1
+        happened = scrape.value(f"{times}_count", request=request)
+        assert happened >= 1
         assert scrape.value(f"{times}_sum", request=request) > 0
         assert scrape.value(times, request=request, quantile="0.99") > 0
         by_version = [
@@ -144,7 +148,7 @@ def test_a_consumer_shows_in_bytes_out_requests_connections_and_groups(
             for labels in scrape.labels("kafka_network_requestmetrics_requests_total")
             if labels["request"] == request
         ]
-        assert sum(by_version) == counted
+        assert sum(by_version) == happened
     here = {"listener": "PLAINTEXT", "networkProcessor": "0"}
     open_now = scrape.value("kafka_server_socket_server_metrics_connection_count", **here)
     assert open_now >= 1

@@ -48,6 +48,7 @@ from cordwood.coordinator.group.consumer.records import (
 )
 from cordwood.coordinator.group.consumer.target import new_target
 from cordwood.coordinator.group.consumer.topics import Topics
+from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.model.error_codes import ErrorCode
@@ -335,6 +336,7 @@ class ConsumerRebalance:
             epoch += 1
             self._change.write(epoch_record(group.group_id, epoch, metadata_hash))
             _log_epoch(group, epoch, metadata_hash)
+            self._change.count(Count.CONSUMER_REBALANCES)
         group.refresh_at(now_ms + _REFRESH_INTERVAL_MS, epoch)
         if group.has_partition_metadata:
             self._change.write(tombstone(RecordType.PARTITION_METADATA, group.group_id))
@@ -487,6 +489,7 @@ class ConsumerRebalance:
             epoch = group.epoch + 1
             self._change.write(epoch_record(group.group_id, epoch, metadata_hash))
             _log_epoch(group, epoch, metadata_hash)
+            self._change.count(Count.CONSUMER_REBALANCES)
             group.refresh_at(self._change.now_ms + _REFRESH_INTERVAL_MS, epoch)
 
     # ---- timers
