@@ -164,7 +164,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small, to see that it works")
     parser.add_argument("--gb", type=float, default=None, help=f"by default {_GB:g}")
-    parser.add_argument("--work-dir", type=Path, default=None, help="where a fifth more is free")
+    parser.add_argument(
+        "--work-dir", type=Path, default=None, help="where a quarter more than --gb is free"
+    )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE",
                         help="where the figures go, by default results/")  # fmt: skip
     options = parser.parse_args(arguments)
