@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-stalls help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: bench-groups bench-stalls help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -43,5 +43,7 @@ bench-log: compiled  ## compare the log with plain files, and with Kafka's start
 	@$(COMPILED) benchmarks/bench_log.py
 bench-broker: compiled  ## compare the broker with Kafka, by Kafka's own performance tools
 	@$(COMPILED) benchmarks/bench_broker.py
+bench-groups: compiled  ## compare groups with Kafka's: commits, joins, loads
+	@$(COMPILED) benchmarks/bench_groups.py
 bench-stalls: compiled  ## show what other clients notice of one client's large request, beside a Kafka
 	@$(COMPILED) benchmarks/bench_stalls.py

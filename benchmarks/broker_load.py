@@ -1,8 +1,8 @@
-"""A steady or unbounded load of raw produce and fetch requests; the same program for either broker.
+"""A steady or unbounded load of raw requests; the same program for either broker.
 
-Run as a program with a JSON job on standard input; prints a JSON result. Latencies are those of a
-produce request with acks=all, and of a record from its sending to its arrival at a reader that
-waits for it.
+Run as a program with a JSON job on standard input; prints a JSON result. The requests are those to
+produce with acks=all, with a reader beside them if the job says `follow`, or those to commit
+offsets if it has `committed`, the number of partitions in a request.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 from cordwood.format.record_batch import Record, build_batch
 from support.wire import request_body, request_frame
 
-_PRODUCE, _FETCH = 0, 1
+_PRODUCE, _FETCH, _COMMIT = 0, 1, 8
 _VERSION = 9
+_COMMIT_VERSION = 8
 _OPENED_AT_ONCE = 32
 _SENT = struct.Struct(">d")
 
@@ -54,18 +55,37 @@ def _produce(job: dict[str, Any], partition: int, number: int, turn: int) -> byt
     return request_frame(_PRODUCE, _VERSION, number, "load", body)
 
 
+def _commit(job: dict[str, Any], group: int, number: int, turn: int) -> bytes:
+    """A commit of a group without members, of a topic that need not have the partitions."""
+    partitions = [
+        {"partition_index": index, "committed_offset": turn, "committed_leader_epoch": -1}
+        for index in range(job["committed"])
+    ]
+    body = request_body(
+        _COMMIT,
+        _COMMIT_VERSION,
+        {
+            "group_id": f"group-{group}",
+            "generation_id_or_member_epoch": -1,
+            "topics": [{"name": job["topic"], "partitions": partitions}],
+        },
+    )
+    return request_frame(_COMMIT, _COMMIT_VERSION, number, "load", body)
+
+
 async def _answer(reader: asyncio.StreamReader) -> bytes:
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     return await reader.readexactly(size)
 
 
-def _check(answer: bytes, topic: str) -> int:
-    """The base offset; an error ends the load."""
-    at = 4 + 1 + 1 + 1 + len(topic) + 1 + 4
-    code, offset = struct.unpack_from(">hq", answer, at)
+def _check(answer: bytes, job: dict[str, Any]) -> None:
+    """Ends the load at an error."""
+    at = 4 + 1 + 1 + 1 + len(job["topic"]) + 1 + 4
+    if "committed" in job:
+        at += 4  # the throttle time comes first
+    (code,) = struct.unpack_from(">h", answer, at)
     if code:
-        raise SystemExit(f"a produce request failed with error {code}")
-    return int(offset)
+        raise SystemExit(f"a request failed with error {code}")
 
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -99,7 +119,7 @@ async def _writer(
             sent = await in_flight.get()
             if sent < 0:
                 return
-            _check(await _answer(reader), job["topic"])
+            _check(await _answer(reader), job)
             out["latencies"].append(time.perf_counter() - sent)
 
     task = asyncio.create_task(read())
@@ -183,7 +203,8 @@ async def _end(
 
 async def _run(job: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"latencies": [], "bytes": 0, "fetches": 0}
-    frames = [[_produce(job, p, n, n) for n in range(16)] for p in range(job["partitions"])]
+    make = _commit if "committed" in job else _produce
+    frames = [[make(job, p, n, n) for n in range(16)] for p in range(job["partitions"])]
     connections = await _connected(job)
     begun = time.perf_counter()
     until = begun + job["seconds"]
@@ -200,6 +221,7 @@ async def _run(job: dict[str, Any]) -> dict[str, Any]:
         "mb_per_s": out["bytes"] / took / 1e6,
         "bytes": out["bytes"],
         "requests": len(latencies),
+        "seconds": took,
         "fetches": out["fetches"],
         "p50_ms": latencies[len(latencies) // 2] * 1000,
         "p99_ms": latencies[int(len(latencies) * 0.99)] * 1000,

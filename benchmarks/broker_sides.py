@@ -31,7 +31,7 @@ from support.served import ServedBroker
 from support.wire import ConnectionClosedError, Wire
 
 # kafka-server-start.sh's own.
-_JVM_FLAGS = (
+JVM_FLAGS = (
     "-Xms1g -Xmx1g -XX:-UseSerialGC -XX:+UseG1GC -XX:MaxGCPauseMillis=20 "
     "-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent"
 )
@@ -156,12 +156,12 @@ def ours_alone(work: Path) -> Iterator[list[Side]]:
 
 
 @contextmanager
-def both_sides(work: Path) -> Iterator[list[Side]]:
+def both_sides(work: Path, properties: Mapping[str, str] = _PROPERTIES) -> Iterator[list[Side]]:
     """Both brokers, running; ours first."""
-    with RealKafka(work / "kafka", properties=_PROPERTIES) as kafka:
-        with jvm_flags(_JVM_FLAGS):
+    with RealKafka(work / "kafka", properties=properties) as kafka:
+        with jvm_flags(JVM_FLAGS):
             kafka.start()
-        with ServedBroker(work / "ours", _PROPERTIES, flags=()) as ours:
+        with ServedBroker(work / "ours", properties, flags=()) as ours:
             yield [OurSide(ours), KafkaSide(kafka, kafka.pid)]
 
 
@@ -182,7 +182,7 @@ def memory_bytes(side: Side) -> int:
 def start_seconds(work: Path, *, kafka: bool) -> float:
     """From the command to the first answer, on a directory that the same broker has formatted."""
     if kafka:
-        with jvm_flags(_JVM_FLAGS), RealKafka(work / "start-kafka") as broker:
+        with jvm_flags(JVM_FLAGS), RealKafka(work / "start-kafka") as broker:
             broker.start()
             broker.stop()
             begun = time.monotonic()

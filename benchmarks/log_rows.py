@@ -11,7 +11,7 @@ from typing import Any
 import measure
 
 #: Units of which more is better; of all others, less is.
-SPEEDS = {"MB/s"}
+SPEEDS = {"MB/s", "1/s"}
 # Processor time of others is counted in ticks: of a shorter turn it says nothing.
 _COUNTED_S = 0.5
 HEADING = (

@@ -6,12 +6,13 @@ that assignors, which go by the ids, give the same assignments.
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pytest
 
@@ -21,7 +22,8 @@ from cordwood.testing.broker import RunningBroker
 from support.applied import wait_until_applied
 from support.consumer_group_script import TOPICS, Comparison, Side
 from support.kafka import RealKafka, poll_until
-from support.side_by_side import same_properties
+from support.kafka_tools import KafkaTools
+from support.side_by_side import Line, Station, kafkas_tools, own_tools, run_lines, same_properties
 from support.wire import Wire
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -96,10 +98,10 @@ class Both:
         self._running = self._stack.enter_context(
             RunningBroker(properties, log_dir=self.log_dirs[1])
         )
-        ports = self.kafka.port, self._running.port
-        for port in ports:
+        self.ports = self.kafka.port, self._running.port
+        for port in self.ports:
             await_coordinator(port)
-        self.sides = Side(ports[0], self.topic_ids), Side(ports[1], self.topic_ids)
+        self.sides = Side(self.ports[0], self.topic_ids), Side(self.ports[1], self.topic_ids)
 
     def swap(self) -> None:
         """Starts each on the directory of the other."""
@@ -158,6 +160,67 @@ def test_members_of_both_protocols_are_answered_as_by_kafka(both: Both) -> None:
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_many_members_are_answered_as_by_kafka(both: Both, seed: int) -> None:
     compare(both, seed, LONG)
+
+
+#: Tools by Kafka's own client, at both brokers; both have the same members.
+TOOL_LINES: Final = tuple(
+    Line(f"{words} --bootstrap-server {{broker}}", ordered=False)
+    for words in (
+        "consumer-groups --list",
+        "consumer-groups --list --state --type",
+        "consumer-groups --list --type consumer",
+        "consumer-groups --list --state stable,empty",
+        "consumer-groups --describe --all-groups",
+        "consumer-groups --describe --all-groups --offsets --verbose",
+        "consumer-groups --describe --all-groups --members",
+        "consumer-groups --describe --all-groups --members --verbose",
+        "consumer-groups --describe --all-groups --state",
+        "consumer-groups --describe --all-groups --state --verbose",
+        "consumer-groups --delete --group one --group two",
+        "consumer-groups --delete-offsets --group one --topic alpha",
+        "consumer-groups --reset-offsets --group two --all-topics --to-latest --dry-run",
+        "groups --list",
+        "groups --list --consumer",
+        "groups --list --group-type classic",
+    )
+)
+
+
+#: The line that shows whether a member uses the consumer protocol.
+MEMBERS: Final = 7
+
+
+@pytest.mark.parametrize(
+    "seed", [21, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(22, 26))]
+)
+def test_tools_of_groups_say_the_same_of_members_of_both_protocols(both: Both, seed: int) -> None:
+    comparison = Comparison(*both.sides, seed)
+    stations = [
+        Station(name, f"127.0.0.1:{port}", log_dir)
+        for name, port, log_dir in zip(
+            ("Kafka", "Cordwood"), both.ports, both.log_dirs, strict=True
+        )
+    ]
+    upgraded: set[str] = set()
+    with KafkaTools() as tools:
+        for _ in range(6):
+            differences = comparison.run(80)
+            while comparison.is_waiting and not differences:
+                differences = comparison.run(1)
+            assert not differences, "\n".join(differences)
+            for station in stations:
+                run_lines(station, TOOL_LINES, kafkas_tools(tools))
+            kafka, cordwood = stations
+            own = Station("Cordwood's tools", kafka.bootstrap, kafka.logs)
+            run_lines(own, TOOL_LINES, own_tools)
+            for line in TOOL_LINES:
+                expected = kafka.said[line.text]
+                assert cordwood.said[line.text] == expected, line.text
+                assert own.said[line.text].out == expected.out, line.text
+            members = kafka.said[TOOL_LINES[MEMBERS].text].out
+            upgraded |= set(re.findall(r" (true|false) *$", members, re.MULTILINE))
+    comparison.close()
+    assert upgraded == {"true", "false"}, "members of one protocol"
 
 
 def test_groups_continue_on_the_directory_of_the_other(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ TOOL_CLASSES: Final[Mapping[str, str]] = {
     "delete-records": f"{_TOOLS}.DeleteRecordsCommand",
     "dump-log": f"{_TOOLS}.DumpLogSegments",
     "get-offsets": f"{_TOOLS}.GetOffsetShell",
+    "groups": f"{_TOOLS}.GroupsCommand",
     "log-dirs": f"{_TOOLS}.LogDirsCommand",
     "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
     "transactions": f"{_TOOLS}.TransactionsCommand",

@@ -6,6 +6,8 @@ name it as `{broker}` and its logs as `{logs}`.
 
 from __future__ import annotations
 
+import importlib
+import io
 import re
 import shlex
 from collections.abc import Callable, Iterable
@@ -14,6 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cordwood.model.properties import parse_properties
+from cordwood.surfaces.cli.tools.table import TOOLS
+from cordwood.surfaces.cli.tools.tool import Terminal
 from support.applied import wait_until_applied
 from support.kafka import RealKafka
 from support.kafka_tools import KafkaTools, ToolResult
@@ -114,6 +118,14 @@ def answer_of(station: Station, line: Line, said: ToolResult) -> ToolResult:
 def kafkas_tools(tools: KafkaTools) -> Run:
     """Runs Kafka's own tools."""
     return lambda tool, words, stdin: tools.run(tool, *words, stdin=stdin)
+
+
+def own_tools(tool: str, words: list[str], stdin: bytes) -> ToolResult:
+    """Runs Cordwood's tool of that name, in this process."""
+    out, err = io.BytesIO(), io.BytesIO()
+    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[tool].module}")
+    code = module.run(words, Terminal(io.BytesIO(stdin), out, err))
+    return ToolResult(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 def same_properties(kafka: RealKafka) -> dict[str, str]:

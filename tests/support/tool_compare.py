@@ -5,8 +5,6 @@ What may differ: times, ids, Java's stack traces, the usage that follows a refus
 
 from __future__ import annotations
 
-import importlib
-import io
 import re
 import shlex
 from collections.abc import Mapping
@@ -14,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.surfaces.cli.tools.table import TOOLS
-from cordwood.surfaces.cli.tools.tool import Terminal
 from support.applied import wait_until_applied
 from support.kafka_tools import KafkaTools, ToolResult
-from support.side_by_side import changes_metadata
+from support.side_by_side import changes_metadata, own_tools
 from support.tool_cases import SETUP, Case
 
 KAFKA_PREFIX, OWN_PREFIX = "zqk", "zqc"
@@ -121,11 +117,7 @@ class Sides:
     def _own(self, case: Case) -> ToolResult:
         prefix = OWN_PREFIX + self.tag
         tool, *args = self._words(case, prefix)
-        out, err = io.BytesIO(), io.BytesIO()
-        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[tool].module}")
-        stdin = io.BytesIO(_own_names(case.stdin, prefix))
-        code = module.run(args, Terminal(stdin, out, err))
-        said = ToolResult(code, out.getvalue().decode(), err.getvalue().decode())
+        said = own_tools(tool, args, _own_names(case.stdin, prefix))
         return comparable(said, prefix, ordered=case.ordered)
 
     def _words(self, case: Case, prefix: str) -> list[str]:

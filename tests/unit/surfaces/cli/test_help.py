@@ -19,8 +19,8 @@ from support.ports import free_port
 OWN = ("clean", "cleaner", "clock", "serve")
 TOOLS = (
     *("broker-api-versions", "cluster", "configs", "console-consumer", "console-producer"),
-    *("consumer-groups", "delete-records", "get-offsets", "log-dirs", "storage", "topics"),
-    "transactions",
+    *("consumer-groups", "delete-records", "get-offsets", "groups", "log-dirs", "storage"),
+    *("topics", "transactions"),
 )
 COMMANDS = (*OWN, *TOOLS, "dump-log")
 #: Types by Python's or click's names, which say nothing about what is expected.

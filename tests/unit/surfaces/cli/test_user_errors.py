@@ -38,6 +38,7 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
     ],
     "dump-log": [["--files", "missing.log"], ["--files", "."], ["--files", "bad.log"]],
     "get-offsets": [[*BROKER, "--topic", "t"]],
+    "groups": [["--list"], [*BROKER, "--list"], [*BROKER, "--list", "--group-type", "x"]],
     "log-dirs": [[*BROKER, "--describe"]],
     "serve": [
         ["--config", "missing"],
@@ -74,6 +75,7 @@ FILE_OPTIONS: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     "console-producer": [("--reader-config", [*BROKER, "--topic", "t"])],
     "consumer-groups": [("--command-config", [*BROKER[:2], "--list"])],
     "get-offsets": [("--command-config", [*BROKER[:2], "--topic", "t"])],
+    "groups": [("--command-config", [*BROKER[:2], "--list"])],
     "topics": [("--command-config", [*BROKER[:2], "--list"])],
 }
 

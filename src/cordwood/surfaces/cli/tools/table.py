@@ -24,6 +24,7 @@ TOOLS: Mapping[str, Tool] = {
     "delete-records": Tool("delete_records", "Delete the records before an offset."),
     "cluster": Tool("cluster", "Print a cluster's id and its brokers."),
     "consumer-groups": Tool("consumer_groups", "List, describe, delete and reset groups."),
+    "groups": Tool("groups", "List groups of all types."),
     "transactions": Tool("transactions", "List, describe and abort transactions."),
     "broker-api-versions": Tool("api_versions", "Print the APIs that brokers serve."),
     "storage": Tool("storage", "Format log directories, or show their state."),

@@ -149,6 +149,8 @@ def test_a_group_goes_on_where_it_was(run: Run) -> None:
     consume = "console-consumer -B --topic gr --from-beginning --group g --max-messages"
     assert run(f"{consume} 2").out == "1\n2\n"
     assert run(f"{consume} 1").out == "3\n"
+    listed = document(run("groups -B --list --consumer --json"))
+    assert {"group": "g", "type": "Classic", "protocol": "consumer"} in listed
     (group,) = document(run("consumer-groups -B --describe --group g --json"))
     assert (group["state"], group["offsets"][0]["lag"]) == ("Empty", 0)
     reset = "consumer-groups -B --reset-offsets --group g --topic gr --to-earliest --execute"
