@@ -12,12 +12,15 @@ from support.stock_clients.neutral import Neutral
 
 pytest.register_assert_rewrite("support.stock_clients.contract")
 
-#: Both brokers read these. Retention is looked at each second, and groups do not wait for more.
+#: Both brokers read these. Retention is looked at each second, groups do not wait for more members,
+#: and those of the consumer protocol send a heartbeat each half second.
 STOCK_PROPERTIES: Mapping[str, str] = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,16 @@ class Reads(ConfluentClient):
         return []
 
 
+class Joins(ConfluentClient):
+    """Joins groups by another protocol than it says."""
+
+    group_protocol = "consumer"
+    wrong = ""
+
+    def _consumer_settings(self, group: str, reset: str) -> dict[str, Any]:
+        return {**super()._consumer_settings(group, reset), "group.protocol": "classic"}
+
+
 class Administers(ConfluentClient):
     """Makes other topics than it was told to."""
 
@@ -100,6 +111,7 @@ WRONG: Mapping[str, tuple[type[ConfluentClient], str]] = {
     "start_from_now": (Reads, "start"),
     "start_from_timestamp": (Reads, "start"),
     "group": (Reads, "commit"),
+    "group_reset_earliest": (Joins, ""),
     "group_reset_none": (Reads, ""),
     "admin": (Administers, ""),
 }

@@ -22,4 +22,13 @@ def franz_go(stock_broker: str) -> Iterator[ProgramClient]:
 
 @pytest.mark.parametrize("check", checks_for(GO_LACKS))
 def test_franz_go_does(check: str, franz_go: ProgramClient, neutral: Neutral) -> None:
+    franz_go.settings = {"group.protocol": "classic"}
+    run_check(check, franz_go, neutral)
+
+
+@pytest.mark.parametrize("check", [name for name in checks_for(GO_LACKS) if "group" in name])
+def test_franz_go_does_with_the_newer_group_protocol(
+    check: str, franz_go: ProgramClient, neutral: Neutral
+) -> None:
+    franz_go.settings = {"group.protocol": "consumer"}
     run_check(check, franz_go, neutral)

@@ -38,6 +38,7 @@ class AiokafkaClient:
     name = "aiokafka"
     lacks: Mapping[str, str] = {"reset_by_duration": "not a form of auto_offset_reset here"}
     cannot_write: Mapping[str, str] = {"null_key_and_value": "needs one of the two"}
+    group_protocol = "classic"
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers

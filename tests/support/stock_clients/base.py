@@ -63,6 +63,10 @@ class StockClient(Protocol):
     lacks: Mapping[str, str]
     cannot_write: Mapping[str, str]
 
+    @property
+    def group_protocol(self) -> str:
+        """By which its members join groups: classic or consumer (KIP-848)."""
+
     def produce(
         self,
         topic: str,

@@ -350,6 +350,11 @@ def _admin(bench: Bench) -> None:
     )
 
 
+def _assert_type_of(bench: Bench, group: str) -> None:
+    """The group, now without members, was one of the client's protocol."""
+    assert bench.neutral.group_type(group) == bench.client.group_protocol
+
+
 def _group(bench: Bench) -> None:
     topic, group = bench.neutral.topic(), f"group-{uuid.uuid4().hex[:12]}"
     bench.neutral.write(topic, numbered(9))
@@ -358,12 +363,16 @@ def _group(bench: Bench) -> None:
         read = bench.client.consume_group(topic, group, count)
         offsets += [record.offset for record in read]
         assert bench.neutral.committed(group, topic) == committed
+        _assert_type_of(bench, group)
     assert offsets == list(range(9))
 
 
-def _group_of_two(bench: Bench) -> None:
+def _group_of_two(bench: Bench, *, other: str) -> None:
     topic, group = bench.neutral.topic(partitions=2), f"group-{uuid.uuid4().hex[:12]}"
-    with bench.neutral.ticking(topic, partitions=2), bench.neutral.member(topic, group) as held:
+    with (
+        bench.neutral.ticking(topic, partitions=2),
+        bench.neutral.member(topic, group, other) as held,
+    ):
 
         def all_held() -> bool:
             return held() == {0, 1}
@@ -376,6 +385,7 @@ def _group_of_two(bench: Bench) -> None:
         assert [record.offset for record in read] == list(range(first, first + 20))
         assert bench.neutral.committed(group, topic, partition) == first + 20
         poll_until(all_held, timeout_s=READ_SECONDS_MAX, what="the one that stays has all again")
+        assert bench.neutral.group_type(group) == other
 
 
 def _group_reset_earliest(bench: Bench) -> None:
@@ -384,6 +394,7 @@ def _group_reset_earliest(bench: Bench) -> None:
     read = bench.client.consume_group(topic, group, _COUNT - _LOG_START, reset="earliest")
     assert [record.offset for record in read] == list(range(_LOG_START, _COUNT))
     assert bench.neutral.committed(group, topic) == _COUNT
+    _assert_type_of(bench, group)
 
 
 def _group_reset_latest(bench: Bench) -> None:
@@ -393,12 +404,14 @@ def _group_reset_latest(bench: Bench) -> None:
         read = bench.client.consume_group(topic, group, 2, reset="latest")
     _assert_from_the_end(read, _COUNT)
     assert bench.neutral.committed(group, topic) == read[-1].offset + 1
+    _assert_type_of(bench, group)
 
 
 def _group_reset_none(bench: Bench) -> None:
     topic, group = _topic_with_passed_records(bench), f"group-{uuid.uuid4().hex[:12]}"
     with pytest.raises(NoOffsetError):
         bench.client.consume_group(topic, group, 1, reset="none")
+    _assert_type_of(bench, group)
 
 
 CHECKS: Final[Mapping[str, Callable[[Bench], None]]] = {
@@ -427,7 +440,8 @@ CHECKS: Final[Mapping[str, Callable[[Bench], None]]] = {
     "too_large": _too_large,
     "admin": _admin,
     "group": _group,
-    "group_of_two": _group_of_two,
+    "group_of_two": partial(_group_of_two, other="classic"),
+    "group_of_two_beside_consumer": partial(_group_of_two, other="consumer"),
     "group_reset_earliest": _group_reset_earliest,
     "group_reset_latest": _group_reset_latest,
     "group_reset_none": _group_reset_none,

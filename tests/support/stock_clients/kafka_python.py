@@ -41,6 +41,7 @@ class KafkaPythonClient:
         "null_key_and_value": "needs one of the two",
         "null_headers": "takes only bytes as a header's value",
     }
+    group_protocol = "classic"
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers

@@ -37,6 +37,7 @@ class KcatClient:
         "null_beside_empty": "one flag makes each empty key and value null, or none",
         "timestamps": "kcat does not set them",
     }
+    group_protocol = "classic"
 
     def __init__(self, bootstrap_servers: str) -> None:
         if shutil.which("kcat") is None:

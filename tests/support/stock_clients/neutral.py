@@ -19,7 +19,11 @@ from support.stock_clients.confluent import ConfluentClient
 from support.wire import Wire
 
 _TICK_SECONDS: Final = 0.1
-_HEARTBEAT_MS: Final = 200
+#: In a group of the consumer protocol the broker sets the interval of heartbeats.
+_MEMBER_SETTINGS: Final[Mapping[str, Mapping[str, str | int]]] = {
+    "classic": {"partition.assignment.strategy": "range", "heartbeat.interval.ms": 200},
+    "consumer": {},
+}
 #: The last that names topics.
 _FETCH_VERSION: Final = 12
 _KEEP: Final = {"retention.ms": "-1"}
@@ -96,17 +100,24 @@ class Neutral:
         offset: int = answer.topic_partitions[0].offset
         return offset
 
+    def group_type(self, group: str) -> str:
+        """The type that the broker lists for a group: classic or consumer."""
+        listed = self.admin.list_consumer_groups().result(READ_SECONDS_MAX)
+        [found] = [each for each in listed.valid if each.group_id == group]
+        name: str = found.type.name
+        return name.lower()
+
     @contextmanager
-    def member(self, topic: str, group: str) -> Iterator[Callable[[], set[int]]]:
+    def member(self, topic: str, group: str, protocol: str) -> Iterator[Callable[[], set[int]]]:
         """A member of a group that commits nothing; yields a function for its partitions."""
         settings = {
             "bootstrap.servers": self.bootstrap_servers,
             "log_level": 0,
             "group.id": group,
+            "group.protocol": protocol,
             "enable.auto.commit": False,
-            "partition.assignment.strategy": "range",
-            "heartbeat.interval.ms": _HEARTBEAT_MS,
             "auto.offset.reset": "earliest",
+            **_MEMBER_SETTINGS[protocol],
         }
         consumer = Consumer(settings)
         consumer.subscribe([topic])

@@ -66,6 +66,11 @@ class ProgramClient:
         self._command = [*command, bootstrap_servers]
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def group_protocol(self) -> str:
+        """Of `settings`; Java and franz-go alone can change it."""
+        return self.settings.get("group.protocol", "classic")
+
     def produce(
         self,
         topic: str,
@@ -203,7 +208,10 @@ def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = Non
 
 
 def go_client(bootstrap_servers: str) -> ProgramClient:
-    """franz-go. Needs Go, and for the first build the Go module proxy."""
+    """franz-go; `group.protocol` is the one setting that it takes.
+
+    Needs Go, and for the first build the Go module proxy.
+    """
 
     def build(source: Path, target: Path) -> None:
         _need("go", "install Go")
@@ -300,6 +308,7 @@ JS_LACKS: Final[Mapping[str, str]] = {
     "reset_by_duration": "KafkaJS resets to either end",
     "group_reset_none": "KafkaJS always resets",
     "group_of_two": "KafkaJS divides partitions by an assignor of its own",
+    "group_of_two_beside_consumer": "KafkaJS divides partitions by an assignor of its own",
 }
 JS_CANNOT_WRITE: Final[Mapping[str, str]] = {
     "null_headers": "KafkaJS takes only texts and bytes as a header's value",
@@ -313,6 +322,7 @@ SPARK_LACKS: Final[Mapping[str, str]] = {
     "admin": "Spark makes no topics",
     "group": "Spark keeps its offsets itself",
     "group_of_two": "Spark keeps its offsets itself",
+    "group_of_two_beside_consumer": "Spark keeps its offsets itself",
     "group_reset_earliest": "Spark keeps its offsets itself",
     "group_reset_latest": "Spark keeps its offsets itself",
     "group_reset_none": "Spark keeps its offsets itself",

@@ -44,6 +44,7 @@ type job struct {
 	Group      string            `json:"group"`
 	Partitions int32             `json:"partitions"`
 	Configs    map[string]string `json:"configs"`
+	Settings   map[string]string `json:"settings"`
 
 	TransactionalID *string `json:"transactionalId"`
 }
@@ -211,6 +212,9 @@ func consumeGroup(ctx context.Context, asked *job, options []kgo.Opt) (any, erro
 		kgo.Balancers(kgo.RangeBalancer()), kgo.DisableAutoCommit())
 	if asked.Reset == "none" {
 		options = append(options, kgo.ConsumeStartOffset(kgo.NewOffset().AtCommitted()))
+	}
+	if asked.Settings["group.protocol"] == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
