@@ -31,14 +31,14 @@ STOCK_PROPERTIES: Mapping[str, str] = {
         pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.nightly]),
     ],
 )
-def stock_broker(
+def stock_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The bootstrap servers of a broker in a process of its own."""
+) -> Iterator[ServedBroker | RealKafka]:
+    """A broker in a process of its own, started; a test that restarts it has it for itself."""
     root = tmp_path_factory.mktemp("stock-broker")
     if request.param == "cordwood":
         with ServedBroker(root / "data", STOCK_PROPERTIES, flags=()) as broker:
-            yield broker.bootstrap_servers
+            yield broker
             assert broker.stop() == 0, broker.log
         assert "Traceback" not in broker.log, broker.log
         assert " ERROR " not in broker.log, broker.log
@@ -46,7 +46,13 @@ def stock_broker(
     request.getfixturevalue("kafka_jars")
     with RealKafka(root, properties=STOCK_PROPERTIES) as kafka:
         kafka.start()
-        yield kafka.bootstrap_servers
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def stock_broker(stock_server: ServedBroker | RealKafka) -> str:
+    """The bootstrap servers of that broker."""
+    return stock_server.bootstrap_servers
 
 
 @pytest.fixture(scope="module")

@@ -124,11 +124,11 @@ class ConfluentClient:
         finally:
             consumer.close()
 
-    def watermarks(self, topic: str) -> tuple[int, int]:
+    def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """The log start and the offset of the next record."""
         consumer = Consumer(self._consumer_settings(_NO_GROUP, "none"))
         try:
-            place = TopicPartition(topic, 0)
+            place = TopicPartition(topic, partition)
             low, high = consumer.get_watermark_offsets(place, timeout=READ_SECONDS_MAX)
             return low, high
         finally:

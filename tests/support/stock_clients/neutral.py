@@ -74,9 +74,9 @@ class Neutral:
         batches = [batch for _, batch in iter_batches(records) if batch.base_offset < before]
         return {batch.codec.config_name for batch in batches}
 
-    def end_offset(self, topic: str) -> int:
+    def end_offset(self, topic: str, partition: int = 0) -> int:
         """The offset of the next record."""
-        return self.client.watermarks(topic)[1]
+        return self.client.watermarks(topic, partition)[1]
 
     def start_offset(self, topic: str) -> int:
         """The log start."""

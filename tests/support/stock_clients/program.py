@@ -25,7 +25,7 @@ from support.downloads import (
     DownloadError,
     copy_dependencies,
 )
-from support.kafka import kafka_jars
+from support.kafka import kafka_jars, tools_resource
 from support.stock_clients.base import (
     READ_SECONDS_MAX,
     ClientUnavailableError,
@@ -187,24 +187,52 @@ def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = Non
     jars = kafka_jars()
 
     def build(source: Path, target: Path) -> None:
-        if "jdk.compiler" not in _run(["java", "--list-modules"], source):
-            raise ClientUnavailableError("Java without the module jdk.compiler: install a JDK")
-        # Without the launcher `javac`, nothing expands a wildcard in the class path.
-        libraries = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
-        compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", libraries]
-        _run([*compiler, "-d", str(target), "Program.java"], source)
+        _compile_java(source / "Program.java", jars, target)
 
-    classes = built("java", build)
-    log4j = _SOURCES.parents[2] / "tools" / "realkafka" / "log4j2-tools.xml"
-    flags = ["-Xmx512m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}"]
     return ProgramClient(
         bootstrap_servers,
-        ["java", *flags, "-cp", f"{classes}:{jars}/*", "Program"],
+        _java(built("java", build), jars, "Program"),
         name="java",
         lacks=JAVA_LACKS,
         cannot_write={},
         settings=settings,
     )
+
+
+def streams_command() -> list[str]:
+    """The command of a word count with Kafka Streams. Needs Java with its compiler, and Maven."""
+    _need("java", "install a JDK")
+
+    def build(source: Path, target: Path) -> None:
+        _copy_jars(source, target / "jars")
+        _compile_java(source / "WordCount.java", target / "jars", target)
+
+    home = built("streams", build)
+    return _java(home, home / "jars", "WordCount")
+
+
+def _compile_java(program: Path, jars: Path, target: Path) -> None:
+    if "jdk.compiler" not in _run(["java", "--list-modules"], target):
+        raise ClientUnavailableError("Java without the module jdk.compiler: install a JDK")
+    # Without the launcher `javac`, nothing expands a wildcard in the class path.
+    libraries = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
+    compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", libraries]
+    _run([*compiler, "-d", str(target), str(program)], target)
+
+
+def _java(classes: Path, jars: Path, program: str) -> list[str]:
+    log4j = tools_resource("log4j2-tools.xml")
+    flags = ["-Xmx512m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}"]
+    return ["java", *flags, "-cp", f"{classes}:{jars}/*", program]
+
+
+def _copy_jars(source: Path, target: Path) -> None:
+    """Fetches what the `pom.xml` of a program names."""
+    _need("mvn", "install Maven")
+    try:
+        copy_dependencies(source / "pom.xml", target)
+    except DownloadError as error:
+        raise ClientUnavailableError(str(error)) from error
 
 
 def go_client(bootstrap_servers: str) -> ProgramClient:
@@ -277,16 +305,12 @@ def spark_client(bootstrap_servers: str) -> SparkClient:
     _need("java", "install Java 17 or newer")
 
     def build(source: Path, target: Path) -> None:
-        _need("mvn", "install Maven")
+        _copy_jars(source, target / "jars")
         uv = [sys.executable, "-m", "uv"]
         python = ["--python", str(target / "venv" / "bin" / "python")]
         _run([*uv, "venv", "-q", "--python", sys.executable, str(target / "venv")], source)
         pinned = ["--require-hashes", "-r", "requirements.txt"]
         _fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
-        try:
-            copy_dependencies(source / "pom.xml", target / "jars")
-        except DownloadError as error:
-            raise ClientUnavailableError(str(error)) from error
 
     home = built("spark", build, ("pom.xml", "requirements.txt"))
     python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
