@@ -41,6 +41,7 @@ from support.wire import ConnectionClosedError, Wire
 
 LOAD = Path(__file__).with_name("broker_load.py")
 PARTITIONS = 50
+TOPIC = "orders"
 _WAIT_S = 120.0
 _PROPERTIES = {
     "offsets.topic.num.partitions": str(PARTITIONS),
@@ -102,7 +103,7 @@ class Bench:
     def commit_rows(self) -> Iterator[Row]:
         """Requests of one and of 100 offsets, over one and over ten connections."""
         for side in self.sides:
-            side.create("committed", 1, {})
+            side.create(TOPIC, 100, {})
             commit(side.port, "first", 1, 1)
         for count in (1, 100):
             for connections in (1, 10):
@@ -131,7 +132,7 @@ class Bench:
     def _load(self, side: Side, job: Mapping[str, int]) -> dict[str, Any]:
         whole = {
             "port": side.port,
-            "topic": "committed",
+            "topic": TOPIC,
             "in_flight": 5,
             "seconds": self.sizes.load_s,
             **job,
@@ -194,6 +195,7 @@ class Bench:
         with RealKafka(self.work / "made", properties=_PROPERTIES) as kafka:
             with jvm_flags(JVM_FLAGS):
                 kafka.start()
+            make_topic(kafka.port, self.sizes.offsets)
             commit(kafka.port, "first", 1, 1)
             for turn in range(self.sizes.rounds):
                 commit_all(kafka.port, self.sizes.groups, self.sizes.offsets, turn)
@@ -243,6 +245,13 @@ class Bench:
         return times[-1] - begun
 
 
+def make_topic(port: int, partitions: int) -> None:
+    """Makes the topic whose offsets are committed."""
+    topics = [{"name": TOPIC, "num_partitions": partitions, "replication_factor": 1}]
+    with Wire(port) as wire:
+        wire.ask("create_topics", 7, {"topics": topics, "timeout": 60_000})
+
+
 def commit(port: int, group: str, count: int, turn: int) -> None:
     """Commits offsets of a group without members, once its coordinator is there."""
     found = {"key": group, "key_type": 0}
@@ -273,7 +282,7 @@ def _commit(wire: Wire, group: str, count: int, turn: int) -> bool:
     values = {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
-        "topics": [{"name": "orders", "partitions": partitions}],
+        "topics": [{"name": TOPIC, "partitions": partitions}],
     }
     answer = wire.ask("offset_commit", 8, values)
     return all(each["error_code"] == "none" for each in answer["topics"][0]["partitions"])
@@ -293,7 +302,13 @@ def until_served(port: int, groups: int, count: int) -> tuple[list[float], list[
         if time.monotonic() > deadline:
             raise SystemExit(f"partitions {sorted(waiting)} of __consumer_offsets are not served")
         for partition, group in sorted(waiting.items()):
-            if _has_offsets(wire, group, count):
+            try:
+                is_served = _has_offsets(wire, group, count)
+            except ConnectionClosedError:  # as a Kafka does before its coordinator has started
+                wire.close()
+                wire = _connected(port)
+                continue
+            if is_served:
                 times.append(time.monotonic())
                 del waiting[partition]
                 steady = steady or group

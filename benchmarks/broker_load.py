@@ -56,7 +56,7 @@ def _produce(job: dict[str, Any], partition: int, number: int, turn: int) -> byt
 
 
 def _commit(job: dict[str, Any], group: int, number: int, turn: int) -> bytes:
-    """A commit of a group without members, of a topic that need not have the partitions."""
+    """A commit of a group without members."""
     partitions = [
         {"partition_index": index, "committed_offset": turn, "committed_leader_epoch": -1}
         for index in range(job["committed"])

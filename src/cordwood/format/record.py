@@ -19,6 +19,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.utf8 import decode_utf8
 
 SEQUENCE_MAX = (1 << 31) - 1
+_NULL = encode_varint(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +139,21 @@ def _parse_carefully(reader: ByteReader) -> RecordFields:
 
 def build_record(record: Record, *, base_offset: int, base_timestamp: int) -> bytes:
     """The record's bytes inside a batch with that base offset and base timestamp (ms)."""
-    body = bytearray(b"\0")
-    body += encode_varlong(record.timestamp - base_timestamp)
-    body += encode_varint(record.offset - base_offset)
-    body += _build_nullable_bytes(record.key)
-    body += _build_nullable_bytes(record.value)
-    body += encode_varint(len(record.headers))
+    key, value = record.key, record.value
+    parts = [
+        b"\0",
+        encode_varlong(record.timestamp - base_timestamp),
+        encode_varint(record.offset - base_offset),
+        _NULL if key is None else encode_varint(len(key)),
+        key or b"",
+        _NULL if value is None else encode_varint(len(value)),
+        value or b"",
+        encode_varint(len(record.headers)),
+    ]
     for header in record.headers:
-        body += _build_nullable_bytes(header.key.encode())
-        body += _build_nullable_bytes(header.value)
-    return encode_varint(len(body)) + bytes(body)
+        parts += [_build_nullable_bytes(header.key.encode()), _build_nullable_bytes(header.value)]
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
 
 
 def _parse_nullable_bytes(reader: ByteReader) -> bytes | None:

@@ -8,7 +8,7 @@ Source: org.apache.kafka.common.utils.ByteUtils.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from cordwood.model.errors import CorruptError
 
@@ -121,6 +121,10 @@ def _size_of_groups(value: int) -> int:
 
 
 def _encode_groups(value: int) -> bytes:
+    return _SMALL[value] if value < _SMALL_MAX else _groups_of(value)
+
+
+def _groups_of(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
@@ -148,3 +152,8 @@ def _decode_groups(buffer: Buffer, position: int, bytes_max: int, mask: int) -> 
         f"converted value: {value & mask:x}",
         position=start,
     )
+
+
+#: Lengths, deltas and counts are mostly small.
+_SMALL_MAX: Final = 1 << 10
+_SMALL: Final = [_groups_of(value) for value in range(_SMALL_MAX)]

@@ -1,7 +1,8 @@
 """Records of `__consumer_offsets`: as values that are replayed into the state, and as bytes.
 
-Encoded records are decoded again before they are written: what is written must be readable when the
-groups are loaded. The functions that encode raise EncodingError for a value that does not fit.
+Encoded records with text are decoded again before they are written: what is written must be
+readable when the groups are loaded. The functions that encode raise EncodingError for a value that
+does not fit.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers,
 GroupCoordinatorRecordSerde (4.3.0).
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cordwood.coordinator.group.consumer.records import CONSUMER_RECORD_TYPES, ConsumerRecord
@@ -206,7 +208,7 @@ def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
     # The fast reader does not support the version with an expiry timestamp.
     if value.expire_timestamp != -1:
         decode_group_value(KEY_TYPE, data)
-    elif decode_offset_commit_value(data) != value:
+    elif value.metadata and decode_offset_commit_value(data) != value:
         raise EncodingError(f"{value} does not read back as it is written")
     return KeyValue(_offset_key(key), data)
 
@@ -266,7 +268,9 @@ def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes
     )
 
 
+@lru_cache(maxsize=1 << 14)
 def _offset_key(key: OffsetKey) -> bytes:
+    """The key's bytes. Cached: a group commits the offsets of the same partitions all the time."""
     fields = OffsetCommitKey(key.group_id, key.topic, key.partition)
     data = encode_offset_commit_key(fields)
     if decode_offset_commit_key(data) != fields:

@@ -1,0 +1,29 @@
+"""Fifty groups of both protocols: members come, leave and die, and the broker is restarted.
+
+A partition has one owner at a time, no committed offset is lost or becomes lower, and at the end
+all rebalances end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.soak.run import Soak
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param(60, id="minute"),
+        pytest.param(600, marks=pytest.mark.nightly, id="ten minutes"),
+    ],
+)
+def test_groups_hold_while_members_and_the_broker_come_and_go(tmp_path: Path, seconds: int) -> None:
+    outcome = Soak(tmp_path, seed=seconds).run(seconds)
+    print(outcome.summary())
+    assert outcome.complaints == []
+    assert outcome.protocols.keys() == {"classic", "consumer"}
+    assert outcome.reports["committed"] > 10 * seconds
+    assert sum(outcome.events.values()) > seconds // 30

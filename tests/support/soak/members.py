@@ -1,0 +1,191 @@
+"""A member in each of many groups, as a program that can be killed; it reports in lines of JSON.
+
+usage: python -m support.soak.members BOOTSTRAP TOPIC GROUPS SEED
+
+A line is `[kind, monotonic seconds, group, partition, offset]`. `assigned` and `released` say when
+a partition is owned; `released` is reported before the broker hears of it. `read` is a committed
+offset that a member has found, with the time when it asked; `committed` one that the broker has
+accepted. SIGUSR1 has some members leave and others take their places, SIGTERM all leave.
+
+A group's number decides on its protocol: classic, consumer, or either by chance.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+_STEP_S = 0.02
+_COMMIT_S = 1.0
+_READ_S = 0.3
+_REPLACED = 0.2
+_PROTOCOLS = ("classic", "consumer")
+
+
+class Member:
+    """A consumer that commits higher and higher offsets of the partitions it owns."""
+
+    def __init__(self, servers: str, topic: str, group: str, protocol: str, strategy: str) -> None:
+        self._group = group
+        self._topic = topic
+        self._owned: set[int] = set()
+        self._next: dict[int, int] = {}
+        self._is_committing = False
+        self._commits_at = time.monotonic()
+        config = {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "reconnect.backoff.max.ms": 500,
+            "on_commit": self._on_commit,
+            "log_level": 0,
+        }
+        if protocol == "classic":
+            config |= {
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 1_000,
+                "partition.assignment.strategy": strategy,
+            }
+        self._consumer = Consumer(config)
+        self._consumer.subscribe(
+            [topic],
+            on_assign=self._on_assign,
+            on_revoke=self._on_release,
+            on_lost=self._on_release,
+        )
+
+    def step(self) -> None:
+        """Serves callbacks, reads what is committed of new partitions, and commits each second."""
+        self._consumer.poll(0)
+        if self._owned != self._next.keys():
+            self._read()
+        now = time.monotonic()
+        if self._next and not self._is_committing and now >= self._commits_at:
+            self._commits_at = now + _COMMIT_S
+            offsets = [
+                TopicPartition(self._topic, partition, offset)
+                for partition, offset in self._next.items()
+            ]
+            try:
+                self._consumer.commit(offsets=offsets, asynchronous=True)
+            except KafkaException:
+                return
+            # A client sends a commit again that failed: two at a time may change places.
+            self._is_committing = True
+            self._next = {partition: offset + 1 for partition, offset in self._next.items()}
+
+    def _read(self) -> None:
+        wanted = [TopicPartition(self._topic, each) for each in self._owned - self._next.keys()]
+        asked = time.monotonic()
+        try:
+            committed = self._consumer.committed(wanted, timeout=_READ_S)
+        except KafkaException as error:
+            report(f"read {error.args[0].name()}", self._group, wanted[0].partition, -1)
+            return
+        for at in committed:
+            if at.error is not None:
+                report(f"read {at.error.name()}", self._group, at.partition, -1)
+            else:
+                offset = max(at.offset, -1)  # librdkafka has another number for none
+                report("read", self._group, at.partition, offset, at_s=asked)
+                self._next[at.partition] = offset + 1
+
+    def close(self) -> None:
+        """Leaves the group."""
+        try:
+            self._consumer.close()
+        except KafkaException:
+            return
+        finally:
+            # Where the broker is away, no callback comes.
+            self._release(list(self._owned))
+
+    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for at in partitions:
+            self._owned.add(at.partition)
+            report("assigned", self._group, at.partition, -1)
+
+    def _on_release(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._release([at.partition for at in partitions])
+
+    def _release(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            self._owned.discard(partition)
+            self._next.pop(partition, None)
+            report("released", self._group, partition, -1)
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        self._is_committing = False
+        for at in offsets:
+            refusal = error or at.error
+            kind = "committed" if refusal is None else f"commit {refusal.name()}"
+            report(kind, self._group, at.partition, at.offset)
+
+
+def report(
+    kind: str, group: str, partition: int, offset: int, *, at_s: float | None = None
+) -> None:
+    """Prints a line."""
+    moment = time.monotonic() if at_s is None else at_s
+    print(json.dumps([kind, moment, group, partition, offset]), flush=True)  # noqa: T201  # read
+
+
+class Members:
+    """One member of each group."""
+
+    def __init__(self, servers: str, topic: str, groups: int, seed: int) -> None:
+        self._servers, self._topic = servers, topic
+        self._random = random.Random(seed)  # noqa: S311  # a schedule
+        self._wants_change = False
+        self._is_stopped = False
+        self._members = [self._start(number) for number in range(groups)]
+
+    def change(self, _number: int, _frame: FrameType | None) -> None:
+        """As the handler of a signal."""
+        self._wants_change = True
+
+    def stop(self, _number: int, _frame: FrameType | None) -> None:
+        """As the handler of a signal."""
+        self._is_stopped = True
+
+    def run(self) -> None:
+        """Steps until it is stopped; then all leave."""
+        while not self._is_stopped:
+            for number, member in enumerate(self._members):
+                if self._wants_change and self._random.random() < _REPLACED:
+                    member.close()
+                    self._members[number] = self._start(number)
+                else:
+                    member.step()
+            self._wants_change = False
+            time.sleep(_STEP_S)
+        for member in self._members:
+            member.close()
+
+    def _start(self, number: int) -> Member:
+        protocol = self._random.choice(_PROTOCOLS) if number % 3 == 2 else _PROTOCOLS[number % 3]
+        strategy = "range" if number % 2 else "cooperative-sticky"
+        return Member(self._servers, self._topic, f"group-{number}", protocol, strategy)
+
+
+def main() -> None:
+    """Runs until SIGTERM."""
+    servers, topic, groups, seed = sys.argv[1:]
+    members = Members(servers, topic, int(groups), int(seed))
+    signal.signal(signal.SIGUSR1, members.change)
+    signal.signal(signal.SIGTERM, members.stop)
+    report("ready", "", 0, 0)
+    members.run()
+
+
+if __name__ == "__main__":
+    main()

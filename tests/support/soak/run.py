@@ -1,0 +1,206 @@
+"""Groups of both protocols whose members come, leave and die, at a broker that is restarted."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from support.kafka import poll_until
+from support.served import ServedBroker
+from support.soak.judge import Judge, Place, Report
+from support.wire import Wire
+
+GROUPS: Final = 50
+PARTITIONS: Final = 4
+_TOPIC: Final = "soak"
+_WORKERS: Final = 3
+_PAUSE_S: Final = 4.0
+_STOP_S: Final = 120.0
+_SETTLE_S: Final = 180.0
+_PROPERTIES: Final = {
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "100",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "1000",
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What happened, and what was wrong."""
+
+    events: Counter[str]
+    reports: Counter[str]
+    protocols: Counter[str]
+    settled_s: float
+    complaints: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """A line."""
+        return (
+            f"{dict(self.events)}; reports {dict(self.reports)}; groups at the end "
+            f"{dict(self.protocols)}; settled after {self.settled_s:.1f} s"
+        )
+
+
+class Worker:
+    """A process with a member in each group, and a thread that reads what it reports."""
+
+    def __init__(self, number: int, servers: str, judge: Judge, lock: threading.Lock) -> None:
+        self._number = number
+        command = [sys.executable, "-m", "support.soak.members", servers, _TOPIC, str(GROUPS)]
+        self._process = subprocess.Popen(
+            [*command, str(number)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._judge, self._lock = judge, lock
+        self.is_ready = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def change(self) -> None:
+        """Some members are replaced by others."""
+        self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """All members die."""
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> None:
+        """All members leave."""
+        self._process.terminate()
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        ended_s = time.monotonic()
+        self._thread.join(_STOP_S)
+        with self._lock:
+            self._judge.end_worker(self._number, ended_s)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                if not line.endswith("\n"):  # it was killed in the middle of it
+                    continue
+                report = Report(*json.loads(line))
+                if report.kind == "ready":
+                    self.is_ready = True
+                    continue
+                with self._lock:
+                    self._judge.take(self._number, report)
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self._broker = ServedBroker(root / "soak", _PROPERTIES, flags=())
+        self._random = random.Random(seed)  # noqa: S311  # a schedule
+        self._judge = Judge()
+        self._lock = threading.Lock()
+        self._workers: list[Worker] = []
+        self._started = 0
+        self._events: Counter[str] = Counter()
+
+    def run(self, seconds: float) -> Outcome:
+        """Lets things happen for so long, then waits for the end of all rebalances."""
+        with self._broker:
+            self._broker.start()
+            self._make_topic()
+            self._workers = [self._worker() for _ in range(_WORKERS)]
+            ends = time.monotonic() + seconds
+            while time.monotonic() < ends:
+                time.sleep(_PAUSE_S)  # members are at work
+                self._happen()
+            begun = time.monotonic()
+            poll_until(self._is_settled, timeout_s=_SETTLE_S, what="every partition has one owner")
+            settled_s = time.monotonic() - begun
+            protocols = self._protocols()
+            for worker in self._workers:
+                worker.stop()
+            last = self._committed()
+        return Outcome(
+            self._events,
+            self._judge.counts,
+            protocols,
+            settled_s,
+            self._judge.complaints(last),
+        )
+
+    def _happen(self) -> None:
+        kind = self._random.choices(("change", "kill", "restart"), (5, 2, 2))[0]
+        index = self._random.randrange(_WORKERS)
+        if kind == "change":
+            self._workers[index].change()
+        elif kind == "kill":
+            self._workers[index].kill()
+            self._workers[index] = self._worker()
+        elif self._random.random() < 0.5:
+            kind = "stop of the broker"
+            self._broker.stop()
+            self._broker.start()
+        else:
+            kind = "kill of the broker"
+            self._broker.kill()
+            self._broker.start()
+        self._events[kind] += 1
+
+    def _worker(self) -> Worker:
+        self._started += 1
+        worker = Worker(self._started, self._broker.bootstrap_servers, self._judge, self._lock)
+        poll_until(lambda: worker.is_ready, timeout_s=_STOP_S, what="the members' process")
+        return worker
+
+    # ---- the broker
+
+    def _make_topic(self) -> None:
+        with Wire(self._broker.port) as wire:
+            topics = [{"name": _TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}]
+            wire.ask("create_topics", 7, {"topics": topics, "timeout": 10_000})
+
+    def _is_settled(self) -> bool:
+        with self._lock:
+            owners = self._judge.owners(GROUPS, PARTITIONS)
+        return all(count == 1 for count in owners.values()) and not self._unstable()
+
+    def _listed(self) -> list[dict[str, str]]:
+        with Wire(self._broker.port) as wire:
+            answer = wire.ask("list_groups", 5, {"states_filter": [], "types_filter": []})
+        found: list[dict[str, str]] = answer["groups"]
+        return found
+
+    def _unstable(self) -> list[str]:
+        return [each["group_id"] for each in self._listed() if each["group_state"] != "Stable"]
+
+    def _protocols(self) -> Counter[str]:
+        return Counter(each["group_type"] for each in self._listed())
+
+    def _committed(self) -> dict[Place, int]:
+        with Wire(self._broker.port) as wire:
+            asked = [{"group_id": f"group-{number}", "topics": None} for number in range(GROUPS)]
+            answer = wire.ask("offset_fetch", 8, {"groups": asked, "require_stable": False})
+        return {
+            Place(group["group_id"], partition["partition_index"]): partition["committed_offset"]
+            for group in answer["groups"]
+            for topic in group["topics"]
+            for partition in topic["partitions"]
+        }
