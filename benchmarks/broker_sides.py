@@ -47,7 +47,7 @@ class Side:
         self.address = address
         self.pid = pid
         self.port = int(address.rpartition(":")[2])
-        self._admin = AdminClient({"bootstrap.servers": address})
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         self._wires: dict[str, tuple[Wire, int]] = {}
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:

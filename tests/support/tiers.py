@@ -47,6 +47,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/unit/test_benchmarks.py::test_a_generated_log_is_one_that_kafka_reads[none-False]",
     "tests/unit/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
     "tests/unit/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
+    "tests/unit/test_benchmarks.py::test_the_benchmark_of_groups_runs",
     "tests/unit/test_benchmarks.py::test_the_stall_benchmark_runs",
 )
 
@@ -118,6 +119,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
 #: Files that take longest, the longest first: they are started first, so that no worker is left
 #: with one of them at the end.
 LONGEST: Final[Sequence[str]] = (
+    "tests/crash/test_group_soak.py",
     "tests/crash/test_chaos.py",
     "tests/compat/test_clean_live.py",
     "tests/unit/test_compiled_form.py",

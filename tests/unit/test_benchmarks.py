@@ -384,6 +384,26 @@ def test_the_stall_benchmark_runs(tmp_path: Path) -> None:
     assert all(each["evicted"] == 0 and each["requests"] > 10 for each in figures)
 
 
+@pytest.mark.kafka
+def test_the_benchmark_of_groups_runs(tmp_path: Path, kafka_jars: Path) -> None:
+    del kafka_jars
+    out = tmp_path / "figures.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, str(BENCHMARKS / "bench_groups.py"), "--quick"),
+            *("--work-dir", str(tmp_path), "--json", str(out)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) >= 8 + 4 + 4
+    assert all(len(row["ours"]) == len(row["other"]) >= 1 for row in rows)
+
+
 # ---- single commands
 
 

@@ -3,11 +3,11 @@
 usage: python -m support.soak.members BOOTSTRAP TOPIC GROUPS SEED
 
 A line is `[kind, monotonic seconds, group, partition, offset]`. `assigned` and `released` say when
-a partition is owned; `released` is reported before the broker hears of it. `read` is a committed
+a partition is owned; `released` is reported before the broker knows it. `read` is a committed
 offset that a member has found, with the time when it asked; `committed` one that the broker has
 accepted. SIGUSR1 has some members leave and others take their places, SIGTERM all leave.
 
-A group's number decides on its protocol: classic, consumer, or either by chance.
+A group's number decides on its protocol: classic, consumer, or either at random.
 """
 
 from __future__ import annotations

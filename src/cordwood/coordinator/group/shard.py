@@ -12,7 +12,7 @@ from cordwood.coordinator.group.consumer import records as consumer_records
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.records import ConsumerRecord, RecordType
 from cordwood.coordinator.group.group import ClassicGroup
-from cordwood.coordinator.group.offsets import OffsetStore
+from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey, OffsetStore
 from cordwood.coordinator.group.records import (
     CoordinatorRecord,
     GroupRecord,
@@ -69,13 +69,22 @@ class GroupShard:
         if offset is None:
             self.offsets.remove(key)
             return
-        if key.group_id not in self.other_groups and key.group_id not in self.groups:
-            self.groups.put(key.group_id, ClassicGroup(key.group_id))
         placed = offset._replace(record_offset=record_offset)
         if producer_id == -1:
-            self.offsets.put(key, placed)
-        else:
-            self.offsets.put_pending(producer_id, key, placed)
+            self.commit(key, placed)
+            return
+        self._require_group(key.group_id)
+        self.offsets.put_pending(producer_id, key, placed)
+
+    def commit(self, key: OffsetKey, offset: CommittedOffset) -> None:
+        """Applies the commit of an offset outside of transactions."""
+        self._require_group(key.group_id)
+        self.offsets.put(key, offset)
+
+    def _require_group(self, group_id: str) -> None:
+        """A group that has offsets only is a classic one."""
+        if group_id not in self.groups and group_id not in self.other_groups:
+            self.groups.put(group_id, ClassicGroup(group_id))
 
     def _replay_group(self, record: GroupRecord) -> None:
         if record.group is None:
