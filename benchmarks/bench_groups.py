@@ -295,8 +295,9 @@ def _commit(wire: Wire, group: str, count: int, turn: int) -> bool:
 def until_served(port: int, groups: int, count: int) -> tuple[list[float], list[float]]:
     """When a group of each partition was served, and how long the first one's commits took then."""
     waiting: dict[int, str] = {}
-    for group in range(groups):
-        waiting.setdefault(absolute_hash(f"group-{group}") % PARTITIONS, f"group-{group}")
+    for number in range(groups):
+        name = f"group-{number}"
+        waiting.setdefault(absolute_hash(name) % PARTITIONS, name)
     times: list[float] = []
     latencies: list[float] = []
     steady: str | None = None
