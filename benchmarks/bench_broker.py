@@ -59,6 +59,8 @@ README_ROWS = {
     "raw produce, 16 KiB batches, 1 connections": "raw requests of 16 KiB, 1 connection",
     "raw produce, 16 KiB batches, 10 connections": "raw requests of 16 KiB, 10 connections",
     "raw produce, 16 KiB batches, 100 connections": "raw requests of 16 KiB, 100 connections",
+    "8 producers of 1024 B": "8 producers of 1 KiB, default settings",
+    "8 consumers of 1024 B": "8 consumers of 1 KiB",
 }
 _LOOK_S = 0.02
 _BATCHED = ("linger.ms=10", "batch.size=131072")
