@@ -488,7 +488,6 @@ CONSUMER_GROUPS: Sequence[Case] = (
     Case(f"{CONSUME_IN_GROUP} %b --group %g --max-messages 3"),
     Case("groups", bootstrap=False),
     Case("groups --list", bootstrap=False),
-    Case("groups --version", bootstrap=False),
     Case("groups --consumer"),
     Case("groups --list --group-type nonsense"),
     Case("groups --list --group-type share"),

@@ -21,7 +21,7 @@ KAFKA_PREFIX, OWN_PREFIX = "zqk", "zqc"
 
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]", re.MULTILINE)
 _TOPIC_ID = re.compile(r"(TopicId: )[\w-]{22}")
-_USAGE = re.compile(r"^(Option +Description|Usage: |usage: )")
+_USAGE = re.compile(r"^(Option(?: \(\* = required\))? +Description|Usage: |usage: )")
 _ASIDE = re.compile(
     r"The consumer rebalance protocol \(KIP-848\) is production-ready!"
     r"|\[TIME\] WARN .*The metadata response from the cluster reported a recoverable issue"

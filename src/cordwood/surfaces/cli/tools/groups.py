@@ -34,10 +34,12 @@ _TYPES = {
 }
 _KINDS = ("consumer", "share", "streams")
 _WIDTH_MIN = 20
+_NO_SERVER = "Missing required option(s) [bootstrap-server]"
 
 USAGE = Usage(
     tool="groups",
     summary="This tool helps to list groups of all types.",
+    hint=_NO_SERVER,
     options=(
         BOOTSTRAP,
         COMMAND_CONFIG,
@@ -91,7 +93,7 @@ def _check(options: Options) -> None:
     Source: GroupsCommandOptions.checkArgs.
     """
     if not options.has("bootstrap-server"):
-        raise UsageError("Missing required option(s) [bootstrap-server]")
+        raise UsageError(_NO_SERVER)
     if not options.has("list"):
         raise UsageError("Command must include exactly one action: --list.")
     kind = options.value("group-type")
