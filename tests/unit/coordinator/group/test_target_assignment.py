@@ -10,6 +10,9 @@ from cordwood.coordinator.group.consumer.member import ConsumerMember
 from cordwood.coordinator.group.consumer.target import new_target
 from cordwood.coordinator.group.consumer.topics import TopicFacts
 
+#: Both names are in one bucket of a small table, and both ids.
+COLLIDING = {"beta": UUID(int=1 << 9), "gamma": UUID(int=1 << 10)}
+
 
 @dataclass(frozen=True)
 class FixedTopics:
@@ -29,15 +32,23 @@ class FixedTopics:
         return next((self.by_name(name) for name in self.ids if self.ids[name] == topic_id), None)
 
 
-def assigned_topics(names: set[str], matched: set[str]) -> list[str]:
-    topics = FixedTopics({name: UUID(int=16 * ord(name)) for name in "abcd"})
+def assigned_topics(
+    names: set[str], matched: set[str], named: tuple[str, ...] | None = None
+) -> list[str]:
+    topics = FixedTopics({name: UUID(int=16 * ord(name[0])) for name in "abcd"} | COLLIDING)
     group = ConsumerGroup("g")
     group.put_resolved("x", ResolvedRegex(frozenset(matched), 0, 0))
-    member = ConsumerMember(member_id="m", topics=frozenset(names), regex="x")
+    member = ConsumerMember(member_id="m", topics=frozenset(names), regex="x", named=named)
     _, target = new_target(
         group, member, epoch=1, assignor="uniform", are_alike=True, topics=topics, now_ms=0
     )
     return [topic.name for topic in map(topics.by_id, target) if topic is not None]
+
+
+def test_names_of_a_request_have_its_order() -> None:
+    names = set(COLLIDING)
+    assert assigned_topics(names, set()) == ["gamma", "beta"]
+    assert assigned_topics(names, set(), ("gamma", "beta")) == ["beta", "gamma"]
 
 
 def test_larger_of_names_and_matches_comes_first() -> None:

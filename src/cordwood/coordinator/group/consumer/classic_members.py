@@ -467,6 +467,7 @@ def _joined(
         rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         topics=frozenset(subscription.topics),
+        named=tuple(subscription.topics),
         regex="",
         client=request.client,
         classic=ClassicMetadata(request.session_timeout_ms, request.protocols),
@@ -517,6 +518,7 @@ def consumer_group_of(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
             rebalance_timeout_ms=each.rebalance_timeout_ms,
             client=each.client,
             topics=frozenset(subscription.topics),
+            named=tuple(subscription.topics),
             assigned={
                 topic_id: dict.fromkeys(partitions, group.generation_id)
                 for topic_id, partitions in assigned.items()

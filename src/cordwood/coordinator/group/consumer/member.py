@@ -100,6 +100,8 @@ class ConsumerMember:
     """A member: its subscription, its epoch, and the partitions that it may use.
 
     `assigned` are those that it has or may take, `revoking` those that it must give up first.
+    `named` are the topics in the order of the request that has just brought them; a record has them
+    sorted.
     """
 
     member_id: str
@@ -116,6 +118,7 @@ class ConsumerMember:
     assigned: Epochs = field(default_factory=dict)
     revoking: Epochs = field(default_factory=dict)
     classic: ClassicMetadata | None = None
+    named: tuple[str, ...] | None = field(default=None, compare=False)
 
     @property
     def uses_classic_protocol(self) -> bool:

@@ -618,6 +618,7 @@ def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMembe
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         assignor=member.assignor if request.assignor is None else request.assignor,
         topics=member.topics if request.topics is None else frozenset(request.topics),
+        named=member.named if request.topics is None else tuple(request.topics),
         regex=member.regex if request.regex is None else request.regex,
         client=request.client,
         classic=None,

@@ -100,11 +100,13 @@ def _spec_of(
 def _names_in_order(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
     """The names of a member's topics; the larger of two sets comes first, without a merged order.
 
-    The records of both sets have them sorted.
+    The records of both sets have them sorted; a member that is being changed has its names in the
+    order of its request.
 
     Source: TargetAssignmentBuilder.newMemberSubscriptionAndAssignment, UnionSet.
     """
-    named = JavaHashSet.of(sorted(member.topics), len(member.topics))
+    names = sorted(member.topics) if member.named is None else member.named
+    named = JavaHashSet.of(names, len(names))
     resolved = group.resolved.get(member.regex) if member.regex else None
     if resolved is None:
         return list(named)
