@@ -249,7 +249,7 @@ class Script:
             for each in member.owned
             if self._random.random() < 0.9
         ]
-        metadata = _subscription(topics, owned)
+        metadata = subscription_metadata(topics, owned)
         protocols = [{"name": name, "metadata": metadata} for name in ("range", "roundrobin")]
         values = {
             "group_id": group,
@@ -352,7 +352,7 @@ class Script:
                 members.remove(member)
 
 
-def _subscription(topics: list[str], owned: list[tuple[str, list[int]]]) -> bytes:
+def subscription_metadata(topics: list[str], owned: list[tuple[str, list[int]]]) -> bytes:
     """The metadata of a consumer of the classic protocol."""
     schema = CONSUMER_PROTOCOL_SCHEMAS["ConsumerProtocolSubscription"]
     fields = {

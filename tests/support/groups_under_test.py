@@ -112,7 +112,40 @@ class ManualTimers:
         return sum(timer.run is not None for _, _, timer in self._due)
 
 
-class GroupBroker:
+class TopicsUnderTest:
+    """The metadata of a cluster whose topics a test creates and changes."""
+
+    def __init__(self, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> None:
+        """No topics; `new_id` makes the ids of those that are created."""
+        self.image = MetadataImage()
+        self._new_id = new_id
+
+    def create(self, name: str, partitions: int) -> None:
+        """Makes a topic, in place of one that has the name."""
+        self._put(TopicImage(name=name, topic_id=self._new_id()), partitions)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Has a topic have more partitions."""
+        self._put(self.image.topics[name], partitions)
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic."""
+        self._set({each: topic for each, topic in self.image.topics.items() if each != name})
+
+    def _put(self, topic: TopicImage, partitions: int) -> None:
+        grown = replace(topic, partitions=dict.fromkeys(range(partitions), _ALIVE))
+        self._set({**self.image.topics, topic.name: grown})
+
+    def _set(self, topics: Mapping[str, TopicImage]) -> None:
+        self.image = replace(
+            self.image,
+            topics=PersistentMap(dict(topics)),
+            topic_names=PersistentMap({topic.topic_id: name for name, topic in topics.items()}),
+            next_offset=self.image.next_offset + 10,
+        )
+
+
+class GroupBroker(TopicsUnderTest):
     """What a coordinator needs of a broker, over real logs in a directory.
 
     `fails_with` makes every append fail. With `is_replicated`, an append is not committed until
@@ -126,6 +159,7 @@ class GroupBroker:
         partitions: int = 1,
         topics: Mapping[str, int] | None = None,
         topic: str = GROUP_METADATA_TOPIC,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         """A broker with a topic for groups.
 
@@ -134,7 +168,9 @@ class GroupBroker:
             partitions: how many the topic for groups has; none without it.
             topics: partitions of other topics.
             topic: the one for groups.
+            new_id: makes the ids of topics.
         """
+        super().__init__(new_id)
         self.root = root
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
@@ -148,8 +184,11 @@ class GroupBroker:
         self._context = LogContext(
             clock=self.clock, resources=ResourceCache(OS), verify_transactions=False
         )
-        counts = {**({topic: partitions} if partitions else {}), **(topics or {})}
-        self.image = _image({name: _topic(name, count) for name, count in counts.items()})
+        for name, count in {
+            **({topic: partitions} if partitions else {}),
+            **(topics or {}),
+        }.items():
+            self.create(name, count)
 
     def log(self, topic: str, index: int) -> PartitionLog:
         """The log of a partition of the topic for groups."""
@@ -198,15 +237,6 @@ class GroupBroker:
         """Deletes a topic and makes one of the same name."""
         self.create(name, 1)
 
-    def create(self, name: str, partitions: int) -> None:
-        """Makes a topic, in place of one that has the name."""
-        self.image = _image({**self.image.topics, name: _topic(name, partitions)}, self.image)
-
-    def delete(self, name: str) -> None:
-        """Deletes a topic."""
-        left = {each: topic for each, topic in self.image.topics.items() if each != name}
-        self.image = _image(left, self.image)
-
     def configure(self, group: str, **settings: str) -> None:
         """Sets settings of a group; an underscore stands for a dot."""
         values = {name.replace("_", "."): value for name, value in settings.items()}
@@ -233,24 +263,6 @@ class GroupBroker:
         for log in self._logs.values():
             log.close()
         self._logs.clear()
-
-
-def _image(topics: Mapping[str, TopicImage], before: MetadataImage | None = None) -> MetadataImage:
-    known = before or MetadataImage()
-    return replace(
-        known,
-        topics=PersistentMap(dict(topics)),
-        topic_names=PersistentMap({topic.topic_id: name for name, topic in topics.items()}),
-        next_offset=known.next_offset + 10,
-    )
-
-
-def _topic(name: str, partitions: int) -> TopicImage:
-    return TopicImage(
-        name=name,
-        topic_id=uuid.uuid4(),
-        partitions=dict.fromkeys(range(partitions), _ALIVE),
-    )
 
 
 class GroupRun:

@@ -55,13 +55,15 @@ class Answer(NamedTuple):
 class SetTimer(NamedTuple):
     """A timer event that is due after `delay_ms`.
 
-    It replaces the timer with the same key, or with `if_absent` is not set if there is one.
+    It replaces the timer with the same key, or with `if_absent` is not set if there is one. If the
+    records of its event cannot be appended, it is due again after `retry_ms`; None: it is not.
     """
 
     key: Hashable
     delay_ms: int
     event: object
     if_absent: bool = False
+    retry_ms: int | None = None
 
 
 class CancelTimer(NamedTuple):

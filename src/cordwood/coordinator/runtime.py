@@ -252,8 +252,11 @@ class CoordinatorRuntime(Generic[S, E, R]):
         event: E,
         now_ms: int,
         encoded: Mapping[R, EncodedRecord] | None = None,
-    ) -> None:
-        """Handles one event from beginning to end, without a pause."""
+    ) -> bool:
+        """Handles one event from beginning to end, without a pause.
+
+        Returns whether it took effect: its records were appended, or it keeps its state.
+        """
         effects, error = self._apply(active, event, now_ms, encoded or {})
         if error is None:
             self._set_timers(active, effects)
@@ -262,6 +265,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
             _refuse(event, error)
         else:
             self._handle_failure(active, effects.on_failure(error), now_ms)
+        return error is None
 
     def _handle_failure(self, active: _Partition[S], event: object, now_ms: int) -> None:
         """The event that follows a failure. Its answers are errors, which depend on no record."""
@@ -356,14 +360,21 @@ class CoordinatorRuntime(Generic[S, E, R]):
             if isinstance(timer, SetTimer):
                 if timer.if_absent and timer.key in active.timers:
                     continue
-                due = partial(self._due, active, timer.event)
-                active.timers.set(timer.key, timer.delay_ms, due)
+                self._set_timer(active, timer, timer.delay_ms)
             else:
                 active.timers.cancel(timer.key)
 
-    def _due(self, active: _Partition[S], event: object) -> None:
-        """Handles a timer's event. The timers of a partition are cancelled when it is unloaded."""
-        self._handle(active, cast("E", event), self._host.clock.now_ms())
+    def _set_timer(self, active: _Partition[S], timer: SetTimer, delay_ms: int) -> None:
+        active.timers.set(timer.key, delay_ms, partial(self._due, active, timer))
+
+    def _due(self, active: _Partition[S], timer: SetTimer) -> None:
+        """Handles a timer's event. The timers of a partition are cancelled when it is unloaded.
+
+        Source: CoordinatorTimerImpl.schedule.
+        """
+        took_effect = self._handle(active, cast("E", timer.event), self._host.clock.now_ms())
+        if not took_effect and timer.retry_ms is not None:
+            self._set_timer(active, timer, timer.retry_ms)
 
     # ---- answers
 

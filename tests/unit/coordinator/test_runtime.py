@@ -35,6 +35,7 @@ class Event:
     sets: tuple[Set, ...] = ()
     notes: tuple[Set, ...] = ()
     timer_ms: int | None = None
+    retry_ms: int | None = None
     cancels: bool = False
     reply_to: ReplyTo[str] | None = None
     is_long: bool = False
@@ -68,7 +69,7 @@ class Machine:
         timers: list[SetTimer | CancelTimer] = []
         if event.timer_ms is not None:
             later = Event(sets=(Set("timer", self.handled),))
-            timers.append(SetTimer(NAME, event.timer_ms, later))
+            timers.append(SetTimer(NAME, event.timer_ms, later, retry_ms=event.retry_ms))
         if event.cancels:
             timers.append(CancelTimer(NAME))
         failure = event.on_failure
@@ -338,6 +339,32 @@ def test_timer_is_an_event_that_is_written(run: Run) -> None:
     run.ask(cancels=True)
     run.host.timers.advance(10)
     assert len(run.log.batches) == 1
+
+
+@pytest.mark.parametrize(("retry_ms", "pending"), [(None, 0), (3, 1)])
+def test_timer_that_is_retried_is_due_again_until_its_event_is_written(
+    run: Run, retry_ms: int | None, pending: int
+) -> None:
+    run.log.fails_from_batch = 0
+    run.ask(timer_ms=10, retry_ms=retry_ms)
+    before = run.machine.handled
+    run.host.timers.advance(17)
+    assert run.machine.handled - before == 1 + 2 * pending, "at 10, and perhaps at 13 and 16"
+    assert run.host.timers.pending == pending
+    run.log.fails_from_batch = 1
+    run.host.timers.advance(2)
+    assert run.log.batches == [[Set("timer", 2)]] * pending
+    assert run.host.timers.pending == 0
+
+
+def test_timer_that_is_retried_may_be_cancelled(run: Run) -> None:
+    run.log.fails_from_batch = 0
+    run.ask(timer_ms=10, retry_ms=3)
+    run.host.timers.advance(10)
+    run.log.fails_from_batch = 1
+    run.ask(cancels=True)
+    run.host.timers.advance(10)
+    assert run.log.batches == []
 
 
 def test_long_event_lets_others_come_between_and_sees_what_they_did(run: Run) -> None:

@@ -75,13 +75,20 @@ class Change:
         self._answers.append(Answer(reply_to, value))
 
     def set_timer(
-        self, key: Hashable, delay_ms: int, event: GroupEvent, *, if_absent: bool = False
+        self,
+        key: Hashable,
+        delay_ms: int,
+        event: GroupEvent,
+        *,
+        if_absent: bool = False,
+        retry_ms: int | None = None,
     ) -> None:
         """Has an event happen after `delay_ms`, instead of the one set before for the key.
 
-        With `if_absent` the one set before happens, if there is one.
+        With `if_absent` the one set before happens, if there is one. If the records of the event
+        cannot be appended, it happens again after `retry_ms`.
         """
-        self._timers.append(SetTimer(key, delay_ms, event, if_absent))
+        self._timers.append(SetTimer(key, delay_ms, event, if_absent, retry_ms))
 
     def cancel_timer(self, key: Hashable) -> None:
         """Has the event of a timer not happen."""

@@ -289,7 +289,6 @@ class GroupStateMachine:
 
     def _resolve_regexes(self, change: Change, event: events.ResolveRegexes) -> None:
         """Source: TopicRegexResolver.resolveRegularExpressions."""
-        change.shard.resolving.discard(event.group_id)
         group = change.shard.consumer_group(event.group_id)
         if group is None:
             return

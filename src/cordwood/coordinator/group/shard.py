@@ -26,17 +26,13 @@ Group = ClassicGroup | ConsumerGroup
 
 
 class GroupShard:
-    """The coordinator's state of one partition.
-
-    `resolving` are the groups whose regular expressions are being resolved; it is not in the log.
-    """
+    """The coordinator's state of one partition."""
 
     def __init__(self, partition: int, timeline: Timeline) -> None:
         self.partition = partition
         self.groups: TimelineMap[str, Group] = TimelineMap(timeline)
         self.other_groups: TimelineMap[str, str] = TimelineMap(timeline)
         self.offsets = OffsetStore(timeline)
-        self.resolving: set[str] = set()
         self._timeline = timeline
 
     def classic_group(self, group_id: str, at: int = LATEST) -> ClassicGroup | None:

@@ -1,9 +1,11 @@
-"""The order of topics in the record of a target assignment, where Java's tables leave it open."""
+"""The order of topics and members in the records of a target assignment, as in Java's tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from uuid import UUID
+
+import pytest
 
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
 from cordwood.coordinator.group.consumer.member import ConsumerMember
@@ -60,3 +62,32 @@ def test_larger_of_names_and_matches_comes_first() -> None:
 
 def test_topic_named_and_matched_is_assigned_once() -> None:
     assert assigned_topics({"b"}, {"a", "b", "c"}) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("member_id", "order"),
+    [
+        # It is put before k is removed: with thirteen members the table has 32 slots.
+        ("A", "aAbcdefghijq"),
+        # k is removed first: a and q share one of 16 slots, in the order of the group's table.
+        ("o", "qabcdefghijo"),
+    ],
+)
+def test_static_member_that_is_replaced_decides_the_order_of_the_others(
+    member_id: str, order: str
+) -> None:
+    group = ConsumerGroup("g")
+    for each in "abcdefghijq":
+        group.put_member(ConsumerMember(member_id=each))
+    group.put_member(ConsumerMember(member_id="k", instance_id="i"))
+    updated = ConsumerMember(member_id=member_id, instance_id="i")
+    records, _ = new_target(
+        group,
+        updated,
+        epoch=1,
+        assignor="uniform",
+        are_alike=True,
+        topics=FixedTopics({}),
+        now_ms=0,
+    )
+    assert "".join(record.name for record in records) == order

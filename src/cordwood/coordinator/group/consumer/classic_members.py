@@ -157,11 +157,9 @@ class ClassicMembers:
     def _await_sync(self, group_id: str, member: ConsumerMember, request: JoinRequest) -> None:
         member_id = member.member_id
         self._consumers.keep_alive(group_id, member_id, request.session_timeout_ms)
-        self._change.set_timer(
-            assignment_key(group_id, member_id),
-            request.rebalance_timeout_ms,
-            events.ConsumerSessionExpired(group_id=group_id, member_id=member_id),
-        )
+        event = events.ConsumerSessionExpired(group_id=group_id, member_id=member_id)
+        key = assignment_key(group_id, member_id)
+        self._consumers.fence_later(key, request.rebalance_timeout_ms, event)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Answers with the partitions of a member.
@@ -287,7 +285,7 @@ class ClassicMembers:
     def _await_rejoin(self, group_id: str, member: ConsumerMember) -> None:
         event = events.ConsumerSessionExpired(group_id=group_id, member_id=member.member_id)
         key = rejoin_key(group_id, member.member_id)
-        self._change.set_timer(key, member.rebalance_timeout_ms, event, if_absent=True)
+        self._consumers.fence_later(key, member.rebalance_timeout_ms, event, if_absent=True)
 
     def _owned(self, subscription: ConsumerSubscription) -> Owned:
         found = (

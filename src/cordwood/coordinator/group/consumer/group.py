@@ -129,7 +129,6 @@ class ConsumerGroup:
         # Not in the log; a change that is reverted may leave them as they are.
         self.refresh_deadline_ms = 0
         self.refresh_epoch = 0
-        self.is_resolving = False
         self._members: SlotMap[ConsumerMember] = SlotMap()
         self._static: dict[str, str] = {}
         self._epochs: dict[UUID, dict[int, int]] = {}

@@ -57,6 +57,8 @@ from cordwood.model.regular_expressions import compile_regular_expression
 
 _REFRESH_INTERVAL_MS: Final = 2**31 - 1
 _REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
+#: A member whose removal cannot be written is removed later.
+_FENCE_RETRY_MS: Final = 500
 
 _LOG = logging.getLogger(__name__)
 
@@ -282,10 +284,7 @@ class ConsumerRebalance:
         may_describe: Callable[[str], bool] | None,
     ) -> None:
         group_id, now_ms = group.group_id, self._change.now_ms
-        resolving = self._change.shard.resolving
         at_ms = group.resolved_at_ms
-        if group_id in resolving:
-            return
         if at_ms is not None and now_ms <= at_ms + _REGEX_REFRESH_INTERVAL_MIN_MS:
             return
         subscribed = Counter(group.subscriptions.regexes)
@@ -300,16 +299,11 @@ class ConsumerRebalance:
             or now_ms > at_ms + self.settings.regex_refresh_interval_ms
         )
         if is_due and regexes:
-            resolving.add(group_id)
-            self._change.set_timer(
-                ("regex", group_id),
-                0,
-                events.ResolveRegexes(
-                    group_id=group_id,
-                    regexes=regexes,
-                    may_describe=may_describe,
-                ),
+            event = events.ResolveRegexes(
+                group_id=group_id, regexes=regexes, may_describe=may_describe
             )
+            # They may be on the way to be resolved already.
+            self._change.set_timer(("regex", group_id), 0, event, if_absent=True)
 
     def refresh(
         self,
@@ -503,7 +497,7 @@ class ConsumerRebalance:
                 group_id, "consumer.session.timeout.ms", self.settings.session_timeout_ms
             )
         event = events.ConsumerSessionExpired(group_id=group_id, member_id=member_id)
-        self._change.set_timer(session_key(group_id, member_id), session_timeout_ms, event)
+        self.fence_later(session_key(group_id, member_id), session_timeout_ms, event)
 
     def resume(self, group: ConsumerGroup) -> None:
         """The sessions of all members begin: the group was loaded."""
@@ -520,7 +514,18 @@ class ConsumerRebalance:
         event = events.RevocationExpired(
             group_id=group_id, member_id=member.member_id, member_epoch=member.member_epoch
         )
-        self._change.set_timer(key, member.rebalance_timeout_ms, event)
+        self.fence_later(key, member.rebalance_timeout_ms, event)
+
+    def fence_later(
+        self,
+        key: tuple[str, str, str],
+        delay_ms: int,
+        event: events.ConsumerSessionExpired | events.RevocationExpired,
+        *,
+        if_absent: bool = False,
+    ) -> None:
+        """Has a member be removed after `delay_ms`, and again if that cannot be written."""
+        self._change.set_timer(key, delay_ms, event, if_absent=if_absent, retry_ms=_FENCE_RETRY_MS)
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:
         """Nothing more is awaited of a member."""

@@ -91,7 +91,7 @@ class Reconciliation:
                     revoking.put(topic_id, partitions)
         if len(kept) == len(member.assigned) and (self.has_topics or member.revoking):
             return member
-        if self._still_has(revoking):
+        if revoking and self._still_has(revoking):
             return _moved(
                 member,
                 member.member_epoch,

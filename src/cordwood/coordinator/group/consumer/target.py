@@ -52,14 +52,7 @@ def new_target(
     Raises:
         GroupRequestError: UNKNOWN_SERVER_ERROR, the assignor failed.
     """
-    members: JavaHashMap[str, MemberSpec] = JavaHashMap()
-    replaced = group.static_member_id(updated.instance_id)
-    for member in [*group.members(), updated]:
-        if member.member_id == replaced and replaced != updated.member_id:
-            continue
-        is_in_place = member is updated and replaced is not None
-        present = group.target(replaced if is_in_place else member.member_id)
-        members.put(member.member_id, _spec_of(group, member, present, topics))
+    members = _specs(group, updated, topics)
     spec = GroupSpec(members=members, is_homogeneous=are_alike, assigned=group.target_owners)
 
     def partition_count(topic_id: object) -> int | None:
@@ -81,6 +74,33 @@ def new_target(
             records.append(target_record(group.group_id, member_id, target))
     records.append(target_epoch_record(group.group_id, epoch, now_ms))
     return records, assigned.get(updated.member_id, {})
+
+
+def _specs(
+    group: ConsumerGroup, updated: ConsumerMember, topics: Topics
+) -> JavaHashMap[str, MemberSpec]:
+    """What the assignor is given of each member.
+
+    A static member that is replaced is in the map for a time, perhaps with the one in its place.
+    The map may grow by that, which changes its order.
+
+    Source: TargetAssignmentBuilder.build.
+    """
+    members: JavaHashMap[str, MemberSpec] = JavaHashMap()
+    for member in group.members():
+        present = group.target(member.member_id)
+        members.put(member.member_id, _spec_of(group, member, present, topics))
+    replaced = group.static_member_id(updated.instance_id) or updated.member_id
+    changes: JavaHashMap[str, ConsumerMember | None] = JavaHashMap()
+    changes.put(updated.member_id, updated)
+    if replaced not in changes:
+        changes.put(replaced, None)
+    for member_id, change in changes.items():
+        if change is None:
+            members.remove(member_id)
+        else:
+            members.put(member_id, _spec_of(group, change, group.target(replaced), topics))
+    return members
 
 
 def _spec_of(
