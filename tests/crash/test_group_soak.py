@@ -1,4 +1,4 @@
-"""Fifty groups of both protocols: members come, leave and die, and the broker is restarted.
+"""Fifty groups of both protocols: members come, leave and die; nightly, the broker is restarted.
 
 A partition has one owner at a time, no committed offset is lost or becomes lower, and at the end
 all rebalances end.
@@ -21,7 +21,7 @@ from support.soak.run import Soak
     ],
 )
 def test_groups_hold_while_members_and_the_broker_come_and_go(tmp_path: Path, seconds: int) -> None:
-    outcome = Soak(tmp_path, seed=seconds).run(seconds)
+    outcome = Soak(tmp_path, seed=seconds, restarts=seconds > 60).run(seconds)
     print(outcome.summary())
     assert outcome.complaints == []
     assert outcome.protocols.keys() == {"classic", "consumer"}

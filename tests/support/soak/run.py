@@ -112,7 +112,9 @@ class Worker:
 class Soak:
     """One run."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, seed: int, *, restarts: bool) -> None:
+        """With `restarts`, the broker is stopped and killed, too."""
+        self._weights = 5, 2, 2 if restarts else 0
         self._broker = ServedBroker(root / "soak", _PROPERTIES, flags=())
         self._random = random.Random(seed)  # noqa: S311  # a schedule
         self._judge = Judge()
@@ -124,7 +126,6 @@ class Soak:
     def run(self, seconds: float) -> Outcome:
         """Lets things happen for so long, then waits for the end of all rebalances."""
         with self._broker:
-            self._broker.start()
             self._make_topic()
             self._workers = [self._worker() for _ in range(_WORKERS)]
             ends = time.monotonic() + seconds
@@ -147,7 +148,7 @@ class Soak:
         )
 
     def _happen(self) -> None:
-        kind = self._random.choices(("change", "kill", "restart"), (5, 2, 2))[0]
+        kind = self._random.choices(("change", "kill", "restart"), self._weights)[0]
         index = self._random.randrange(_WORKERS)
         if kind == "change":
             self._workers[index].change()
@@ -162,6 +163,7 @@ class Soak:
             kind = "kill of the broker"
             self._broker.kill()
             self._broker.start()
+        assert self._broker.exit_code is None, "another process has the port"
         self._events[kind] += 1
 
     def _worker(self) -> Worker:
