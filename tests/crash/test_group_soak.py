@@ -14,14 +14,16 @@ from support.soak.run import Soak
 
 
 @pytest.mark.parametrize(
-    "seconds",
+    ("seconds", "restarts"),
     [
-        pytest.param(60, id="minute"),
-        pytest.param(600, marks=pytest.mark.nightly, id="ten minutes"),
+        pytest.param(60, False, id="minute"),
+        pytest.param(600, True, marks=pytest.mark.nightly, id="ten minutes"),
     ],
 )
-def test_groups_hold_while_members_and_the_broker_come_and_go(tmp_path: Path, seconds: int) -> None:
-    outcome = Soak(tmp_path, seed=seconds, restarts=seconds > 60).run(seconds)
+def test_groups_hold_while_members_and_the_broker_come_and_go(
+    tmp_path: Path, seconds: int, restarts: bool
+) -> None:
+    outcome = Soak(tmp_path, seed=seconds, restarts=restarts).run(seconds)
     print(outcome.summary())
     assert outcome.complaints == []
     assert outcome.protocols.keys() == {"classic", "consumer"}

@@ -83,7 +83,7 @@ class Effects(NamedTuple, Generic[R]):
     If `is_atomic` is False, the records are tombstones that are appended in as many batches as
     their size requires; the batches that were appended before a failure stay.
 
-    `on_applied` is called when the records are appended.
+    `on_applied` is called when the event has taken effect.
     """
 
     records: Sequence[R] = ()
