@@ -172,8 +172,11 @@ class Members:
             member.close()
 
     def _start(self, number: int) -> Member:
-        protocol = self._random.choice(_PROTOCOLS) if number % 3 == 2 else _PROTOCOLS[number % 3]
-        strategy = "range" if number % 2 else "cooperative-sticky"
+        is_mixed = number % 3 == 2
+        protocol = self._random.choice(_PROTOCOLS) if is_mixed else _PROTOCOLS[number % 3]
+        # librdkafka's sticky assignor adds data of its own to assignments. Kafka does not migrate a
+        # group with such data to the consumer protocol, and librdkafka gives up then.
+        strategy = "range" if is_mixed or number % 2 else "cooperative-sticky"
         return Member(self._servers, self._topic, f"group-{number}", protocol, strategy)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, MemberState, Owned
+from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import LeavingMember
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
@@ -275,6 +276,35 @@ def test_group_with_members_moves_only_where_the_policy_allows(broker: GroupBrok
     assert answer.error_message == (
         "Cannot upgrade classic group g to consumer group because online upgrade is disabled."
     )
+
+
+@pytest.mark.parametrize(
+    ("assignment", "reason"),
+    [
+        (
+            # version 0, no topics, two bytes of user data
+            bytes(6) + b"\0\0\0\2ab",
+            "an unsupported custom assignor is in use. Please refer to the documentation or switch "
+            "to a default assignor before re-attempting the upgrade.",
+        ),
+        (b"\0\0\0\0\0\1", "the embedded consumer protocol is malformed."),
+    ],
+    ids=["data of an assignor", "malformed"],
+)
+def test_group_whose_assignments_would_be_lost_stays_a_classic_one(
+    run: GroupRun, assignment: bytes, reason: str
+) -> None:
+    member_id = run.member_id()
+    joins = run.join(member_id)
+    while not joins:
+        run.timers.advance(run.groups.settings.initial_rebalance_delay_ms)
+    run.sync(member_id, joins[0].generation_id, {member_id: assignment})
+    answer = run.enter("a", "t")
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert answer.error_message == (
+        f"Cannot upgrade classic group g to consumer group because {reason}"
+    )
+    assert run.state() is GroupState.STABLE
 
 
 # ---- offsets

@@ -310,15 +310,16 @@ class ClassicMembers:
         self._require_upgrade(group)
         try:
             upgraded = consumer_group_of(group, self._consumers.topics)
-        except CorruptError as error:
-            raise _not_upgraded(
-                group_id, "because the embedded consumer protocol is malformed."
-            ) from error
         except UnsupportedVersionError as error:
             raise _not_upgraded(
                 group_id,
                 "because an unsupported custom assignor is in use. Please refer to the "
                 "documentation or switch to a default assignor before re-attempting the upgrade.",
+                logging.WARNING,
+            ) from error
+        except CorruptError as error:
+            raise _not_upgraded(
+                group_id, "because the embedded consumer protocol is malformed.", logging.WARNING
             ) from error
         self._change.write(records.group_tombstone(group_id))
         self._consumers.write_all(group_records(upgraded))
@@ -408,11 +409,11 @@ class ClassicMembers:
         _LOG.info("[GroupId %s] Converted the consumer group to a classic group.", group.group_id)
 
 
-def _not_upgraded(group_id: str, why: str) -> GroupRequestError:
-    return GroupRequestError(
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        f"Cannot upgrade classic group {group_id} to consumer group {why}",
-    )
+def _not_upgraded(group_id: str, why: str, level: int = logging.INFO) -> GroupRequestError:
+    """The error for a member of the consumer protocol; logged, for clients do not try again."""
+    text = f"Cannot upgrade classic group {group_id} to consumer group {why}"
+    _LOG.log(level, "%s", text)
+    return GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
 # ---- checks
