@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cordwood.cleanup import whole
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction_values import SegmentSource
@@ -26,6 +25,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.surfaces.settings import SettingOptions, read_settings
 from loggen import TOPIC
 from support.in_process_engine import InProcessEngine
+from support.whole_compaction import survivors_of
 
 _NEXT_OFFSET_MAX = (1 << 63) - 1
 
@@ -71,7 +71,7 @@ class _IndexingFirst:
         """As `Engine.run`."""
         with _timed(self._index):
             for committer in committers:
-                whole.find_survivors(committer.compaction)
+                survivors_of(committer.compaction)
         self._inner.run(committers)
 
 

@@ -20,12 +20,13 @@ from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction, s
 from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.cleanup.survivors import Secrets, SegmentFacts, Spill, Walk, merge
 from cordwood.cleanup.transactions import AbortedTransactions
-from cordwood.cleanup.whole import Lane, find_survivors
+from cordwood.cleanup.whole import Lane
 from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
 from support.log_builder import NOW_MS, LogBuilder
 from support.random_log import Contents, random_log
 from support.reference_cleaner import CleanedSegment, clean_by_reference
+from support.whole_compaction import survivors_of
 
 SEEDS = st.integers(0, 2**40)
 CONTENTS = st.builds(
@@ -166,7 +167,7 @@ def test_one_task_gives_the_bytes_of_the_reference(seed: int, contents: Contents
         if compaction is None:
             return
         expected = clean_by_reference(compaction)
-        assert_same(rewritten(compaction, find_survivors(compaction)), expected)
+        assert_same(rewritten(compaction, survivors_of(compaction)), expected)
 
 
 @given(seed=SEEDS, contents=CONTENTS, cores=st.integers(2, 5))
@@ -178,8 +179,8 @@ def test_a_task_on_several_cores_finds_what_it_finds_on_one(
         compaction = planned(log, log.write(Path(root) / "log-0"), seed)
         if compaction is None:
             return
-        alone = find_survivors(compaction)
-        assert find_survivors(compaction, [Lane()] * cores) == alone
+        alone = survivors_of(compaction)
+        assert survivors_of(compaction, [Lane()] * cores) == alone
 
 
 @given(seed=SEEDS, contents=CONTENTS, probe=st.booleans())
@@ -193,7 +194,7 @@ def test_chunks_that_spill_and_merge_find_the_survivors_of_one_task(
             return
         secrets = Secrets.from_seed(compaction.seed)
         merged = survivors_by_merge(compaction, random.Random(seed), secrets, probe=probe)
-        assert facts_of(merged) == facts_of(find_survivors(compaction))
+        assert facts_of(merged) == facts_of(survivors_of(compaction))
 
 
 @given(seed=SEEDS, bits=st.sampled_from([0, 1, 3]), probe=st.booleans(), contents=CONTENTS)
@@ -217,14 +218,14 @@ def test_a_round_goes_on_from_any_group_with_the_same_bytes(seed: int, contents:
         compaction = planned(log, log.write(Path(root) / "log-0"), seed)
         if compaction is None:
             return
-        whole = tasks.rewrite_specs(compaction, find_survivors(compaction))
+        whole = tasks.rewrite_specs(compaction, survivors_of(compaction))
         done = random.Random(seed).randrange(len(compaction.groups) + 1)
         before = [whole[n].after.to_json() for n in whole if n < done]
         first = min((n for n in whole if n >= done), default=None)
         if first is None or (not before and done):
             return
         resumed = replace(compaction, groups_done=done, before=whole[first].before.to_json())
-        rest = tasks.rewrite_specs(resumed, find_survivors(resumed))
+        rest = tasks.rewrite_specs(resumed, survivors_of(resumed))
         # What a bitmap says of records of groups in place no longer matters.
         assert {n: spec for n, spec in whole.items() if n >= first} == {
             n: spec for n, spec in rest.items() if n >= first

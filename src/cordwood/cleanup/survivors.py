@@ -150,7 +150,7 @@ class Walk:
         self,
         segments: Sequence[SegmentSource],
         *,
-        entries_max: int | None = None,
+        entries_max: int,
         spills: bool = True,
         shards: int = 1,
     ) -> Generator[Spill, None, list[SegmentFacts]]:
@@ -159,7 +159,7 @@ class Walk:
         Args:
             segments: in offset order.
             entries_max: the table is emptied into a spill before it holds many more, and at the
-                end; None keeps all in the table.
+                end.
             spills: whether there may be spills; if not, all keys are kept in the table.
             shards: how many parts a spill is split into.
 
@@ -178,7 +178,7 @@ class Walk:
         ordinal = generation = 0
         starts: list[int] = []
         offsets = sum(s.next_base_offset - s.base_offset for s in segments)
-        self._make_room(min(offsets, entries_max or offsets, _ENTRIES_AT_FIRST) // _RECORDS_A_KEY)
+        self._make_room(min(offsets, entries_max, _ENTRIES_AT_FIRST) // _RECORDS_A_KEY)
         for segment in segments:
             ordinal = -(-ordinal // 8) * 8
             starts.append(ordinal)
@@ -207,7 +207,7 @@ class Walk:
                         if status == records.BAD_RECORD:
                             raise _bad_record(segment, block, row)
                         if status == records.TABLE_FULL:
-                            if entries_max is not None and self.used[0] >= entries_max:
+                            if self.used[0] >= entries_max:
                                 if not spills:
                                     raise TableFullError(f"more than {entries_max} keys")
                                 yield self._empty_table(newest.bytes, generation, shards)
@@ -217,7 +217,7 @@ class Walk:
                 ordinal = after
                 self._progress(_bytes_of(block))
             facts.append(walk.facts)
-        if entries_max is None or not spills:
+        if not spills:
             kernels.mark_newest(self.table, newest.bytes)
         else:
             yield self._empty_table(newest.bytes, generation, shards)

@@ -405,6 +405,7 @@ class ProgressFile:
         # When all that was moved is in time; None before the first move.
         self._in_time_at_s: float | None = None
         self._written_at = 0.0
+        self._is_discarded = False
 
     def __call__(self, count: int) -> None:
         """Counts `count` bytes more that were read.
@@ -442,7 +443,12 @@ class ProgressFile:
         require_wanted(self._directory, self._attempt, fs=self._fs)
 
     def close(self) -> None:
-        """Reports the rest. The file goes with the other staged ones, at once if nobody looks."""
+        """Reports the rest. The file goes with the other staged ones, at once if nobody looks.
+
+        After `discard` there is nothing to report.
+        """
+        if self._is_discarded:
+            return
         try:
             self._require_wanted()
         except EngineError:
@@ -452,7 +458,7 @@ class ProgressFile:
 
     def discard(self) -> None:
         """Takes back what was reported: the work is done again from its beginning."""
-        self._bytes = 0
+        self._is_discarded = True
         self._remove()
 
     def _remove(self) -> None:

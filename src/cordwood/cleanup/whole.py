@@ -86,11 +86,11 @@ class WholeCompaction:
         self._survivors = Survivors(facts={})
         self._publishers: list[Publisher] = []
 
-    def index(self, entries_max: int | None = None) -> Indexed:
+    def index(self, entries_max: int) -> Indexed:
         """Finds out which records survive; writes nothing.
 
         Args:
-            entries_max: how many keys each thread may hold; None for any number.
+            entries_max: how many keys each thread may hold.
 
         Raises:
             TableFullError: there are more.
@@ -194,7 +194,7 @@ def find_survivors(
     compaction: LogCompaction,
     lanes: Sequence[Lane] = _ONE_LANE,
     *,
-    entries_max: int | None = None,
+    entries_max: int,
     fs: FileSystem = OS,
 ) -> Survivors:
     """Index and probe; arguments and errors are those of `WholeCompaction.index`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup import tasks, whole
+from cordwood.cleanup import tasks
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.compaction_values import Manifest
@@ -34,6 +34,7 @@ from cordwood.format.record_batch import (
 from cordwood.model.config import LogConfig
 from support.log_builder import NOW_MS, LogBuilder
 from support.reference_cleaner import clean_by_reference
+from support.whole_compaction import survivors_of
 
 CODECS = list(Codec)
 PRODUCER, EPOCH = 23, 5
@@ -57,7 +58,7 @@ def filtered(
     captured = log.capture(directory, config)
     plan = plan_compaction(captured.view, plan_cleanable(captured.view, now_ms=NOW_MS, force=True))
     compaction = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
-    spec = tasks.rewrite_specs(compaction, whole.find_survivors(compaction))[0]
+    spec = tasks.rewrite_specs(compaction, survivors_of(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     manifest = GroupRewriter().rewrite(spec)
     data = spec.staged.paths()[".log"].read_bytes()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup import tasks, whole
+from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import begin_attempt, end_attempt
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.log_compaction import LogCompaction
@@ -19,6 +19,7 @@ from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import OS
 from support.in_process_engine import InProcessEngine
 from support.running_logs import RunningLogs
+from support.whole_compaction import survivors_of
 
 
 def test_what_is_read_and_what_is_written_both_count(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ class Counting(InProcessEngine):
         compaction = replace(
             committer.compaction, groups=(tuple(b for g in committer.compaction.groups for b in g),)
         )
-        found = whole.find_survivors(compaction)
+        found = survivors_of(compaction)
         specs = tasks.rewrite_specs(compaction, found)
         rewriter = GroupRewriter(self.read.append, self.wrote.append)
         manifest = rewriter.rewrite(specs[0])

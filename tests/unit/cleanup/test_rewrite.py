@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup import tasks, whole
+from cordwood.cleanup import tasks
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.compaction_values import Manifest
@@ -25,6 +25,7 @@ from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import FileWriter
 from support.log_builder import NOW_MS, LogBuilder
 from support.reference_cleaner import CleanedSegment, clean_by_reference
+from support.whole_compaction import survivors_of
 
 Build = Callable[[LogBuilder], object]
 
@@ -44,7 +45,7 @@ def compaction_of(root: Path, build: Build, *, horizon_ms: int = 1_000) -> LogCo
 
 def rewrite_first(compaction: LogCompaction) -> tuple[Manifest, bytes, CleanedSegment]:
     """(manifest, the new log, what the reference makes) of the first group."""
-    spec = tasks.rewrite_specs(compaction, whole.find_survivors(compaction))[0]
+    spec = tasks.rewrite_specs(compaction, survivors_of(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     manifest = GroupRewriter().rewrite(spec)
     tasks.read_back(spec, manifest)
@@ -134,7 +135,7 @@ def test_source_that_changed_since_it_was_read_is_refused(tmp_path: Path) -> Non
         log.put(b"a", b"new")
 
     compaction = compaction_of(tmp_path, build)
-    spec = tasks.rewrite_specs(compaction, whole.find_survivors(compaction))[0]
+    spec = tasks.rewrite_specs(compaction, survivors_of(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     path = Path(spec.segments[0].source.path)
     more = LogBuilder()
@@ -157,7 +158,7 @@ def test_full_disk_in_mid_rewrite_leaves_no_staged_file(
         log.put(b"a", b"new")
 
     compaction = compaction_of(tmp_path, build)
-    spec = tasks.rewrite_specs(compaction, whole.find_survivors(compaction))[0]
+    spec = tasks.rewrite_specs(compaction, survivors_of(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     before = sorted(path.name for path in Path(compaction.directory).iterdir())
     write = FileWriter.write
@@ -184,7 +185,7 @@ def test_read_back_finds_a_staged_file_that_is_not_as_it_was_written(
         log.put(b"a", b"new")
 
     compaction = compaction_of(tmp_path, build)
-    spec = tasks.rewrite_specs(compaction, whole.find_survivors(compaction))[0]
+    spec = tasks.rewrite_specs(compaction, survivors_of(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     manifest = GroupRewriter().rewrite(spec)
     path = spec.staged.paths()[suffix]

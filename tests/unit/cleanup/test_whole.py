@@ -16,7 +16,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import StagingError
 from cordwood.storage.filesystem import OS
 from support.log_builder import NOW_MS, LogBuilder
-from support.whole_compaction import clean_whole
+from support.whole_compaction import clean_whole, survivors_of
 
 KEYS = 9_000
 
@@ -56,7 +56,7 @@ def test_every_thread_reads_a_part(compaction: LogCompaction) -> None:
 
         return Lane(count)
 
-    find_survivors(compaction, [counting(lane) for lane in range(3)])
+    survivors_of(compaction, [counting(lane) for lane in range(3)])
     assert sum(read) == sum(segment.size_bytes for segment in compaction.dirty)
     assert min(read) > sum(read) // 5
 

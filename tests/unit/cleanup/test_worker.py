@@ -111,6 +111,7 @@ def test_after_a_log_of_too_many_keys_only_those_that_fit_for_certain_are_done(
     assert names(rows, worker.FULL) == ["t-0", "t-1"]
     assert [bool(each.placed) for each in placements] == [True, False, False, True]
     assert not progress_bytes(tmp_path / "t-0", "clean", fs=OS), "it is read again"
+    assert not list((tmp_path / "t-0").glob("cordwood.clean.*"))
 
 
 def test_no_progress_is_left_behind_by_a_task_that_was_given_up(tmp_path: Path) -> None:
