@@ -228,6 +228,10 @@ class GroupBroker(TopicsUnderTest):
         run()
         return True
 
+    def run_in_slices(self, run: Callable[[], object]) -> None:
+        """Does it when time passes; at once, unless the test lets others interrupt it."""
+        self.timers.call_later_ms(0, run)
+
     def schedule(self, name: str, period_ms: int, run: Callable[[], object]) -> ManualTimer:
         """Notes the period; the test calls what is to be done."""
         self.periods[name] = period_ms

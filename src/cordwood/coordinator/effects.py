@@ -1,10 +1,10 @@
-"""What a coordinator's state machine returns for an event: records, answers and timers.
+"""What a coordinator's state machine returns for an event: records, answers, timers and tasks.
 
 The state machine performs none of them. The runtime appends the records, replays them, sets the
-timers, and sends the answers when the records are committed.
+timers, starts the tasks, and sends the answers when the records are committed.
 
-Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult, CoordinatorTimer; the `Ready`
-of etcd-io/raft.
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorResult, CoordinatorTimer,
+CoordinatorExecutor; the `Ready` of etcd-io/raft.
 """
 
 from __future__ import annotations
@@ -72,6 +72,17 @@ class CancelTimer(NamedTuple):
     key: Hashable
 
 
+class StartTask(NamedTuple):
+    """Work that may take long, such as a search in all topics; `run` returns the next event.
+
+    `run` takes the time and runs in slices, between which other events are handled; it must not
+    use the state. A task whose key is that of a task that has not ended is not started.
+    """
+
+    key: Hashable
+    run: Callable[[int], object]
+
+
 class Effects(NamedTuple, Generic[R]):
     """The consequences of an event.
 
@@ -89,6 +100,7 @@ class Effects(NamedTuple, Generic[R]):
     records: Sequence[R] = ()
     answers: Sequence[Answer] = ()
     timers: Sequence[SetTimer | CancelTimer] = ()
+    tasks: Sequence[StartTask] = ()
     on_failure: Callable[[KafkaError], object] | None = None
     keeps_state: bool = False
     is_atomic: bool = True

@@ -7,7 +7,8 @@ The way of an event, the same for a request, a timer and a periodic task:
 2. The records are appended to the partition's log. If that fails, the state is reverted.
 3. The records are replayed into the state by the function that also replays them when the partition
    is loaded.
-4. The timers are set.
+4. The timers are set, and the tasks are started. A task is long work without the state, in slices;
+   it ends with an event.
 5. The answers are sent when the high watermark has passed the last record that the state depends
    on. An event without records waits too, if what it has read is not committed.
 
@@ -29,7 +30,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue, DeferredAnswers
-from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer, StartTask
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.timers import Timers
 from cordwood.model.clock import Clock
@@ -40,7 +41,7 @@ from cordwood.model.kafka_errors import (
     NotCoordinatorError,
     RequestTimedOutError,
 )
-from cordwood.model.pauses import in_steps, is_pausing
+from cordwood.model.pauses import in_steps, is_pausing, running
 from cordwood.model.timers import Timer
 
 _BATCH_KEY_BYTES_MAX = 256 * 1024
@@ -166,6 +167,9 @@ class RuntimeHost(Protocol):
     def after_input(self, run: Callable[[], None], /) -> None:
         """Calls a function when the requests that have arrived by now have been read."""
 
+    def run_in_slices(self, run: Callable[[], object], /) -> object:
+        """Calls a function later, whose pauses let other work come first; logs its error."""
+
 
 class _Partition(Generic[S]):
     """A partition that is loaded."""
@@ -175,6 +179,7 @@ class _Partition(Generic[S]):
         self.state = state
         self.timeline = timeline
         self.timers = timers
+        self.tasks: set[Hashable] = set()
         self.deferred = DeferredAnswerQueue()
         self.last_written = 0
         self.committed = 0
@@ -257,9 +262,14 @@ class CoordinatorRuntime(Generic[S, E, R]):
 
         Returns whether it took effect: its records were appended, or it keeps its state.
         """
+        if is_pausing():
+            # The codec of messages pauses in long lists: no other event may see an open change.
+            with running(None):
+                return self._handle(active, event, now_ms, encoded)
         effects, error = self._apply(active, event, now_ms, encoded or {})
         if error is None:
             self._set_timers(active, effects)
+            self._start_tasks(active, effects)
             self._answer(active, effects.answers)
         elif effects.on_failure is None:
             _refuse(event, error)
@@ -274,6 +284,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
             _refuse(cast("E", event), error)
             return
         self._set_timers(active, effects)
+        self._start_tasks(active, effects)
         for reply_to, value in effects.answers:
             reply_to.send(value)
 
@@ -375,6 +386,24 @@ class CoordinatorRuntime(Generic[S, E, R]):
         took_effect = self._handle(active, cast("E", timer.event), self._host.clock.now_ms())
         if not took_effect and timer.retry_ms is not None:
             self._set_timer(active, timer, timer.retry_ms)
+
+    def _start_tasks(self, active: _Partition[S], effects: Effects[R]) -> None:
+        for task in effects.tasks:
+            if task.key not in active.tasks:
+                active.tasks.add(task.key)
+                self._host.run_in_slices(partial(self._run_task, active, task))
+
+    def _run_task(self, active: _Partition[S], task: StartTask) -> None:
+        """Runs a task, and handles its event unless the partition was unloaded meanwhile.
+
+        Source: CoordinatorExecutorImpl.schedule.
+        """
+        try:
+            event = task.run(self._host.clock.now_ms())
+        finally:
+            active.tasks.discard(task.key)
+        if self._active.get(active.index) is active:
+            self._handle(active, cast("E", event), self._host.clock.now_ms())
 
     # ---- answers
 

@@ -19,8 +19,8 @@ Other commands:
     topic T N     a topic has N partitions from now on; it is created if there is none
     no-topic T    a topic is deleted
     set           settings of consumer groups change: assignment_interval_ms=0
-    advance MS    time passes; timers that are due then happen in their order; with `append=fails`
-                  their records are not written
+    advance MS    time passes; tasks end, and timers that are due then happen in their order; with
+                  `append=fails` their records are not written
     group         prints the group
     reload        prints the group as a load of the records finds it
     restart       the coordinator loads the records, and continues with what it finds

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cordwood.broker.group_cluster import GroupCluster
-from cordwood.coordinator.effects import Effects, SetTimer
+from cordwood.coordinator.effects import Effects, SetTimer, StartTask
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.group import ClassicGroup
@@ -68,7 +68,7 @@ class _Timer(NamedTuple):
 
 
 class Run:
-    """A state machine, the timers it has set, and the records it has written."""
+    """A state machine, its timers and tasks, and the records it has written."""
 
     def __init__(self) -> None:
         ids, topic_ids = itertools.count(1), itertools.count(1)
@@ -81,6 +81,7 @@ class Run:
         self.now_ms = BEGUN_MS
         self._text = Text(lambda: self.topics.image)
         self._timers: dict[str, _Timer] = {}
+        self._tasks: dict[str, StartTask] = {}
         self._numbers = itertools.count()
         self._commands: Mapping[str, Callable[..., Iterator[str]]] = {
             "advance": self._advance,
@@ -141,13 +142,17 @@ class Run:
             yield self._set_timer(timer, timer.retry_ms)
 
     def _timed(self, effects: Effects[CoordinatorRecord]) -> Iterator[str]:
-        """Sets and cancels timers; cancelling one that is not set is no effect."""
+        """Sets and cancels timers, starts tasks; cancelling what is not set is no effect."""
         for timer in effects.timers:
             if isinstance(timer, SetTimer):
                 if not timer.if_absent or _key(timer) not in self._timers:
                     yield self._set_timer(timer, timer.delay_ms)
             elif self._timers.pop(_key(timer), None) is not None:
                 yield f"no timer {_key(timer)}"
+        for task in effects.tasks:
+            if _key(task) not in self._tasks:
+                self._tasks[_key(task)] = task
+                yield f"task {_key(task)}"
 
     def _set_timer(self, timer: SetTimer, delay_ms: int) -> str:
         due = _Timer(self.now_ms + delay_ms, next(self._numbers), timer)
@@ -166,8 +171,12 @@ class Run:
     # ---- commands
 
     def _advance(self, ms: str, append: str = "") -> Iterator[str]:
-        """Lets time pass."""
+        """Lets time pass, in which the tasks end first."""
         end_ms = self.now_ms + int(ms)
+        for key in list(self._tasks):
+            yield f"at {self.now_ms - BEGUN_MS}: {key}"
+            event = self._tasks.pop(key).run(self.now_ms)
+            yield from self._handle(event, fails=append == "fails")
         while self._timers:
             key, timer = min(self._timers.items(), key=lambda each: each[1])
             if timer.due_ms > end_ms:
@@ -183,6 +192,7 @@ class Run:
         self.timeline = Timeline()
         self.state = self.loaded(self.timeline)
         self._timers.clear()
+        self._tasks.clear()
         for event in self.machine.on_loaded(self.state, self.now_ms):
             yield from self._handle(event)
 

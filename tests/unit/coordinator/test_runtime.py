@@ -8,11 +8,19 @@ from typing import NamedTuple
 
 import pytest
 
-from cordwood.coordinator.effects import Answer, CancelTimer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.effects import (
+    Answer,
+    CancelTimer,
+    Effects,
+    ReplyTo,
+    SetTimer,
+    StartTask,
+)
 from cordwood.coordinator.runtime import Appended, CoordinatorRuntime, EncodedRecord
 from cordwood.coordinator.timeline import LATEST, Timeline, TimelineMap
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, NotCoordinatorError, StorageError
+from cordwood.model.pauses import pause
 from cordwood.testing.manual_clock import ManualClock
 from support.groups_under_test import ManualTimers
 from support.interruption import Interruption
@@ -37,6 +45,7 @@ class Event:
     timer_ms: int | None = None
     retry_ms: int | None = None
     cancels: bool = False
+    task: Callable[[int], Event] | None = None
     reply_to: ReplyTo[str] | None = None
     is_long: bool = False
     is_atomic: bool = True
@@ -77,6 +86,7 @@ class Machine:
             records=event.sets,
             answers=[Answer(event.reply_to, "done")] if event.reply_to is not None else (),
             timers=timers,
+            tasks=() if event.task is None else [StartTask(NAME, event.task)],
             on_failure=None if failure is None else lambda _: failure,
             keeps_state=event.keeps_state,
             is_atomic=event.is_atomic,
@@ -136,6 +146,8 @@ class Log:
     def encode(self, record: Set) -> EncodedRecord:
         if record.name == "too long":
             raise NotCoordinatorError("it does not fit")
+        if record.name == "list":
+            pause()  # as the codec of messages does in long lists
         value = None if record.value is None else str(record.value).encode()
         return EncodedRecord(record.name.encode(), value)
 
@@ -168,6 +180,10 @@ class Host:
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.call_later_ms = self.timers.call_later_ms
+        self.in_slices: list[Callable[[], object]] = []
+
+    def run_in_slices(self, run: Callable[[], object]) -> None:
+        self.in_slices.append(run)
 
     def call_soon(self, run: Callable[[], object]) -> None:
         run()
@@ -376,9 +392,61 @@ def test_long_event_lets_others_come_between_and_sees_what_they_did(run: Run) ->
     assert run.log.batches == [[Set("a", 7)], [Set("a", 7)], list(sets)]
 
 
+def test_event_of_a_request_in_slices_is_handled_without_a_pause(run: Run) -> None:
+    others = Interruption(lambda: run.ask(Set("a", 7)))
+    assert others.run(lambda: run.ask(Set("list", 1))) == ["done"]
+    assert (others.count, run.log.batches) == (0, [[Set("list", 1)]])
+
+
 def test_partition_that_is_unloaded_while_a_long_event_is_encoded_refuses_it(run: Run) -> None:
     others = Interruption(lambda: run.runtime.resign(0))
     assert others.run(lambda: run.ask(Set("a", 1), is_long=True)) == ["NotCoordinatorError"]
+    assert run.log.batches == []
+
+
+# ---- tasks
+
+
+def test_task_ends_with_an_event_and_others_come_between(run: Run) -> None:
+    def task(now_ms: int) -> Event:
+        assert now_ms == run.host.clock.now_ms()
+        pause()
+        return Event(sets=(Set("found", run.machine.handled),))
+
+    assert run.ask(task=task) == ["done"]
+    others = Interruption(lambda: run.ask(Set("a", 7)))
+    (work,) = run.host.in_slices
+    others.run(work)
+    assert run.log.batches == [[Set("a", 7)], [Set("found", 3)]]
+
+
+def test_task_is_started_once_until_it_has_ended(run: Run) -> None:
+    def fail(_: int) -> Event:
+        run.ask(task=fail)
+        raise StorageError("it has failed")
+
+    run.ask(task=fail)
+    run.ask(task=fail)
+    (work,) = run.host.in_slices
+    with pytest.raises(StorageError):
+        work()
+    assert len(run.host.in_slices) == 1
+    run.ask(task=fail)
+    assert len(run.host.in_slices) == 2
+
+
+def test_task_of_an_event_that_is_not_written_is_not_started(run: Run) -> None:
+    run.log.fails_from_batch = 0
+    assert run.ask(Set("a", 1), task=lambda _: Event()) == ["StorageError"]
+    assert not run.host.in_slices
+
+
+def test_event_of_a_task_is_dropped_if_the_partition_was_unloaded_meanwhile(run: Run) -> None:
+    run.ask(task=lambda _: Event(sets=(Set("found", 1),)))
+    run.runtime.unload()
+    assert run.value("loaded") == 1
+    (work,) = run.host.in_slices
+    work()
     assert run.log.batches == []
 
 

@@ -6,7 +6,14 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TypeVar
 
-from cordwood.coordinator.effects import Answer, CancelTimer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.effects import (
+    Answer,
+    CancelTimer,
+    Effects,
+    ReplyTo,
+    SetTimer,
+    StartTask,
+)
 from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.events import GroupEvent
 from cordwood.coordinator.group.group import ClassicGroup
@@ -33,6 +40,7 @@ class Change:
         self._records: list[CoordinatorRecord] = []
         self._answers: list[Answer] = []
         self._timers: list[SetTimer | CancelTimer] = []
+        self._tasks: list[StartTask] = []
 
     # ---- the state
 
@@ -57,9 +65,10 @@ class Change:
     # ---- effects
 
     def discard(self) -> None:
-        """Drops the records and timers: the request is refused."""
+        """Drops the records, timers and tasks: the request is refused."""
         self._records.clear()
         self._timers.clear()
+        self._tasks.clear()
         self._counts.clear()
 
     def write(self, record: CoordinatorRecord) -> None:
@@ -94,12 +103,17 @@ class Change:
         """Has the event of a timer not happen."""
         self._timers.append(CancelTimer(key))
 
+    def start_task(self, key: Hashable, run: Callable[[int], GroupEvent]) -> None:
+        """Has `run` do long work with the time, and its event happen, unless it is under way."""
+        self._tasks.append(StartTask(key, run))
+
     def effects(self) -> Effects[CoordinatorRecord]:
         """All effects of the event."""
         return Effects(
             records=self._records,
             answers=self._answers,
             timers=self._timers,
+            tasks=self._tasks,
             on_failure=self.on_failure,
             keeps_state=self.keeps_state,
             is_atomic=self.is_atomic,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.group.consumer.group import ResolvedRegex
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.coordinator.group.member import (
     JoinReply,
@@ -188,12 +189,11 @@ class RevocationExpired(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveRegexes(GroupEvent):
-    """The regular expressions of a group are to be matched with the topics a client may know."""
+class RegexesResolved(GroupEvent):
+    """The regular expressions of a group were matched with the topics that a client may know."""
 
     group_id: str
-    regexes: frozenset[str]
-    may_describe: Callable[[str], bool] | None
+    found: Mapping[str, ResolvedRegex]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from cordwood.coordinator.group import events, offset_requests, records
 from cordwood.coordinator.group.answers import answers_at_unload, refused
 from cordwood.coordinator.group.change import Change
 from cordwood.coordinator.group.consumer.classic_members import ClassicMembers
-from cordwood.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
+from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     HeartbeatAnswer,
@@ -44,7 +44,6 @@ from cordwood.coordinator.group.settings import (
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.regular_expressions import compile_regular_expression
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class GroupStateMachine:
             events.SessionExpired: self._session_expired,
             events.ConsumerSessionExpired: self._consumer_session_expired,
             events.RevocationExpired: self._revocation_expired,
-            events.ResolveRegexes: self._resolve_regexes,
+            events.RegexesResolved: self._regexes_resolved,
             events.AssignmentNotWritten: self._assignment_not_written,
             events.StaticMemberNotWritten: self._static_member_not_written,
             events.CommitNotWritten: self._commit_not_written,
@@ -287,22 +286,10 @@ class GroupStateMachine:
             _LOG.info("[GroupId %s] Member %s fenced from the group.", group_id, member_id)
             self._classic_members(change).fence(group, [member])
 
-    def _resolve_regexes(self, change: Change, event: events.ResolveRegexes) -> None:
-        """Source: TopicRegexResolver.resolveRegularExpressions."""
+    def _regexes_resolved(self, change: Change, event: events.RegexesResolved) -> None:
         group = change.shard.consumer_group(event.group_id)
-        if group is None:
-            return
-        topics = self._cluster.topics
-        names, may_describe = list(topics.names()), event.may_describe
-        found = {}
-        for regex in sorted(event.regexes):
-            pattern = compile_regular_expression(regex)
-            matched = (name for name in names if pattern.fullmatch(name) is not None)
-            visible = frozenset(
-                name for name in matched if may_describe is None or may_describe(name)
-            )
-            found[regex] = ResolvedRegex(visible, topics.version, change.now_ms)
-        self._consumers(change).put_resolved(group, found)
+        if group is not None:
+            self._consumers(change).put_resolved(group, event.found)
 
     # ---- offsets and groups that clients change
 

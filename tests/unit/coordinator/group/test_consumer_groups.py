@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.group_cluster import GroupCluster
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, MemberState, Owned
+from cordwood.coordinator.group.consumer.regexes import resolve
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import LeavingMember
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError
 from support.groups_under_test import GroupBroker, GroupRun
+from support.interruption import Interruption
 
 AT_ONCE = ConsumerGroupSettings(assignment_interval_ms=0)
 SESSION_MS = 45_000
@@ -208,6 +211,42 @@ def test_expression_that_is_none_is_refused(run: GroupRun) -> None:
     )
     with pytest.raises(KafkaError, match="not found"):
         group_of(run)
+
+
+def test_other_members_are_served_while_many_names_are_matched(
+    broker: GroupBroker, run: GroupRun
+) -> None:
+    for number in range(3_000):
+        broker.create(f"log-{number}", 1)
+    run.enter("b", "t", group="h")
+    run.enter("a", topics=None, regex="log-1.*")
+    answers: list[tuple[int, bool]] = []
+
+    def others() -> None:
+        answers.append((run.beat("b", 2, group="h").error_code, bool(group_of(run).resolved)))
+        # It is the names at the beginning that are matched; another request starts no other task.
+        broker.create("log-1x", 1)
+        run.beat("a", 1)
+
+    others_came = Interruption(others)
+    others_came.run(lambda: run.timers.advance(0))
+    assert others_came.count >= 7
+    assert set(answers) == {(ErrorCode.NONE, False)}
+    found = group_of(run).resolved["log-1.*"].topics
+    assert len(found) == 1111
+    assert run.timers.pending == 2, "the sessions"
+
+
+def test_expression_of_a_loaded_group_that_is_none_matches_nothing(
+    broker: GroupBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = GroupCluster(broker, broker.group_setting)
+    found = resolve("g", ["(log", "log-."], topics, None, 7)
+    assert {regex: each.topics for regex, each in found.items()} == {
+        "(log": frozenset(),
+        "log-.": {"log-1"},
+    }
+    assert "Ignoring a regular expression: Invalid regular expression '(log'" in caplog.text
 
 
 def test_last_member_takes_its_expression_along(run: GroupRun) -> None:

@@ -46,6 +46,7 @@ from cordwood.coordinator.group.consumer.records import (
     target_record,
     tombstone,
 )
+from cordwood.coordinator.group.consumer.regexes import resolve
 from cordwood.coordinator.group.consumer.target import new_target
 from cordwood.coordinator.group.consumer.topics import Topics
 from cordwood.coordinator.group.counters import Count
@@ -299,11 +300,13 @@ class ConsumerRebalance:
             or now_ms > at_ms + self.settings.regex_refresh_interval_ms
         )
         if is_due and regexes:
-            event = events.ResolveRegexes(
-                group_id=group_id, regexes=regexes, may_describe=may_describe
-            )
-            # They may be on the way to be resolved already.
-            self._change.set_timer(("regex", group_id), 0, event, if_absent=True)
+            topics = self.topics
+
+            def run(now_ms: int) -> events.RegexesResolved:
+                found = resolve(group_id, regexes, topics, may_describe, now_ms)
+                return events.RegexesResolved(group_id=group_id, found=found)
+
+            self._change.start_task(("regex", group_id), run)
 
     def refresh(
         self,
