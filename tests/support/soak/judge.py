@@ -6,9 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 _COMPLAINTS_MAX = 20
+#: How much later than the broker a client may note that a commit was accepted.
+_LATE_S = 1.0
 
 
 class Place(NamedTuple):
@@ -28,13 +31,25 @@ class Report(NamedTuple):
     offset: int
 
 
+class Commit(NamedTuple):
+    """That the broker has accepted an offset of a worker's member."""
+
+    at_s: float
+    offset: int
+    worker: int
+
+
 @dataclass(slots=True)
 class Owning:
-    """That a worker's member has a partition; `until_s` None while it has."""
+    """That a worker's member has a partition; `until_s` None while it has.
+
+    If it is lost, the broker has removed the member before, for its session has timed out.
+    """
 
     worker: int
     since_s: float
     until_s: float | None = None
+    is_lost: bool = False
 
 
 @dataclass(slots=True)
@@ -44,11 +59,10 @@ class Judge:
     Reports of different workers may come late: they are judged at the end, by their times.
     """
 
+    session_s: float
     counts: Counter[str] = field(default_factory=Counter)
     owned: dict[Place, list[Owning]] = field(default_factory=lambda: defaultdict(list))
-    committed: dict[Place, list[tuple[float, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    committed: dict[Place, list[Commit]] = field(default_factory=lambda: defaultdict(list))
     read: dict[Place, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, worker: int, report: Report) -> None:
@@ -57,22 +71,23 @@ class Judge:
         place = Place(report.group, report.partition)
         if report.kind == "assigned":
             self.owned[place].append(Owning(worker, report.at_s))
-        elif report.kind == "released":
-            self._release(place, worker, report.at_s)
+        elif report.kind in {"released", "lost"}:
+            self._release(place, worker, report.at_s, is_lost=report.kind == "lost")
         elif report.kind == "committed":
-            self.committed[place].append((report.at_s, report.offset))
+            self.committed[place].append(Commit(report.at_s, report.offset, worker))
         elif report.kind == "read":
             self.read[place].append((report.at_s, report.offset))
 
     def end_worker(self, worker: int, at_s: float) -> None:
         """All that a worker had is released: it was killed."""
         for place in self.owned:
-            self._release(place, worker, at_s)
+            self._release(place, worker, at_s, is_lost=False)
 
-    def _release(self, place: Place, worker: int, at_s: float) -> None:
+    def _release(self, place: Place, worker: int, at_s: float, *, is_lost: bool) -> None:
         for owning in self.owned[place]:
             if owning.worker == worker and owning.until_s is None:
                 owning.until_s = at_s
+                owning.is_lost = is_lost
 
     def owners(self, groups: int, partitions: int) -> dict[Place, int]:
         """How many members have each partition now."""
@@ -90,14 +105,31 @@ class Judge:
         for place, ownings in self.owned.items():
             ordered = sorted(ownings, key=lambda each: each.since_s)
             for one, other in pairwise(ordered):
-                if one.until_s is None or one.until_s > other.since_s:
+                overlaps = one.until_s is None or one.until_s > other.since_s
+                if overlaps and not self._has_timed_out(place, one, other):
                     found.append(f"{place} has two owners: {one}, {other}")
         for place, commits in self.committed.items():
             for asked_s, offset in self.read.get(place, []):
-                before = max((each for at_s, each in commits if at_s < asked_s), default=-1)
+                before = max((each.offset for each in commits if each.at_s < asked_s), default=-1)
                 if offset < before:
                     found.append(f"{place}: {before} was committed, then {offset} was read")
-            most = max(offset for _, offset in commits)
+            most = max(each.offset for each in commits)
             if last.get(place, -1) < most:
                 found.append(f"{place}: {most} was committed, {last.get(place)} is there at last")
         return found[:_COMPLAINTS_MAX]
+
+    def _has_timed_out(self, place: Place, one: Owning, other: Owning) -> bool:
+        """Whether an owner had been silent for a session timeout when the next one came.
+
+        It does not know that, for the broker does not reach it. None of its commits is accepted
+        any more.
+        """
+        if not one.is_lost:
+            return False
+        accepted_s = [
+            each.at_s
+            for each in self.committed.get(place, [])
+            if each.worker == one.worker and one.since_s <= each.at_s < (one.until_s or inf)
+        ]
+        last_s = max(accepted_s, default=one.since_s)
+        return other.since_s >= last_s + self.session_s - _LATE_S

@@ -3,7 +3,8 @@
 usage: python -m support.soak.members BOOTSTRAP TOPIC GROUPS SEED
 
 A line is `[kind, monotonic seconds, group, partition, offset]`. `assigned` and `released` say when
-a partition is owned; `released` is reported before the broker knows it. `read` is a committed
+a partition is owned; `released` is reported before the broker knows it. `lost` takes its place
+where the broker has removed the member, which has noticed that only now. `read` is a committed
 offset that a member has found, with the time when it asked; `committed` one that the broker has
 accepted. SIGUSR1 has some members leave and others take their places, SIGTERM all leave.
 
@@ -22,6 +23,8 @@ from types import FrameType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+SESSION_MS = 6_000
+"""Of both protocols: the consumer protocol's is a setting of the broker."""
 _STEP_S = 0.02
 _COMMIT_S = 1.0
 _READ_S = 0.3
@@ -51,7 +54,7 @@ class Member:
         }
         if protocol == "classic":
             config |= {
-                "session.timeout.ms": 6_000,
+                "session.timeout.ms": SESSION_MS,
                 "heartbeat.interval.ms": 1_000,
                 "partition.assignment.strategy": strategy,
             }
@@ -60,7 +63,7 @@ class Member:
             [topic],
             on_assign=self._on_assign,
             on_revoke=self._on_release,
-            on_lost=self._on_release,
+            on_lost=self._on_lost,
         )
 
     def step(self) -> None:
@@ -117,11 +120,14 @@ class Member:
     def _on_release(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._release([at.partition for at in partitions])
 
-    def _release(self, partitions: Sequence[int]) -> None:
+    def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._release([at.partition for at in partitions], "lost")
+
+    def _release(self, partitions: Sequence[int], kind: str = "released") -> None:
         for partition in partitions:
             self._owned.discard(partition)
             self._next.pop(partition, None)
-            report("released", self._group, partition, -1)
+            report(kind, self._group, partition, -1)
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         self._is_committing = False

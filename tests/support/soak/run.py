@@ -17,6 +17,7 @@ from typing import Final
 from support.kafka import poll_until
 from support.served import ServedBroker
 from support.soak.judge import Judge, Place, Report
+from support.soak.members import SESSION_MS
 from support.wire import Wire
 
 GROUPS: Final = 50
@@ -32,7 +33,7 @@ _PROPERTIES: Final = {
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
@@ -117,7 +118,7 @@ class Soak:
         self._weights = 5, 2, 2 if restarts else 0
         self._broker = ServedBroker(root / "soak", _PROPERTIES, flags=())
         self._random = random.Random(seed)  # noqa: S311  # a schedule
-        self._judge = Judge()
+        self._judge = Judge(SESSION_MS / 1000)
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
         self._started = 0

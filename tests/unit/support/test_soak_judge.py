@@ -1,0 +1,72 @@
+"""What the soak of groups calls wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.soak.judge import Judge, Place, Report
+
+SESSION_S = 6.0
+P0 = Place("group-0", 0)
+
+
+def judge_of(*reports: tuple[int, str, float, int]) -> Judge:
+    """After reports of group-0's partition 0: worker, kind, time, and offset."""
+    judge = Judge(SESSION_S)
+    for worker, kind, at_s, offset in reports:
+        judge.take(worker, Report(kind, at_s, "group-0", 0, offset))
+    return judge
+
+
+def test_partition_may_pass_from_one_to_the_next() -> None:
+    judge = judge_of(
+        (1, "assigned", 0, -1),
+        (1, "committed", 1, 5),
+        (1, "released", 2, -1),
+        (2, "assigned", 2, -1),
+        (2, "read", 2.1, 5),
+    )
+    assert judge.complaints({P0: 5}) == []
+    assert judge.owners(1, 1) == {P0: 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "until_s", "since_s"),
+    [("released", 9.0, 8.0), ("lost", 9.0, 5.0), ("released", None, 8.0)],
+    ids=["released late", "lost before its session was over", "never released"],
+)
+def test_two_owners_are_wrong(kind: str, until_s: float | None, since_s: float) -> None:
+    judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (2, "assigned", since_s, -1))
+    if until_s is not None:
+        judge.take(1, Report(kind, until_s, *P0, -1))
+    assert [each for each in judge.complaints({P0: 5}) if "two owners" in each]
+
+
+def test_member_that_has_timed_out_may_be_late_to_notice() -> None:
+    judge = judge_of(
+        (1, "assigned", 0, -1),
+        (1, "committed", 1, 5),
+        (2, "assigned", 8, -1),
+        (1, "lost", 9, -1),
+        (1, "assigned", 20, -1),
+    )
+    judge.end_worker(2, 19)
+    assert judge.complaints({P0: 5}) == []
+
+
+def test_member_whose_commit_is_accepted_has_not_timed_out() -> None:
+    judge = judge_of(
+        (1, "assigned", 0, -1),
+        (2, "assigned", 8, -1),
+        (1, "committed", 8.5, 6),
+        (1, "lost", 9, -1),
+    )
+    assert [each for each in judge.complaints({P0: 6}) if "two owners" in each]
+
+
+def test_offsets_that_are_lost_or_go_back_are_wrong() -> None:
+    judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (1, "read", 2, 4))
+    assert judge.complaints({P0: 3}) == [
+        f"{P0}: 5 was committed, then 4 was read",
+        f"{P0}: 5 was committed, 3 is there at last",
+    ]
