@@ -99,14 +99,14 @@ class GroupMetadataLog:
 
     # ---- writing
 
-    def encode(self, record: CoordinatorRecord) -> EncodedRecord:
-        """A record's bytes.
+    def encode(self, new: Sequence[CoordinatorRecord]) -> list[EncodedRecord]:
+        """The bytes of records.
 
         Raises:
             GroupRequestError: a value does not fit.
         """
         try:
-            return records.encode(record)
+            return records.encode(new)
         except EncodingError as error:
             _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
             raise GroupRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error

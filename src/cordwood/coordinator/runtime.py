@@ -45,6 +45,7 @@ from cordwood.model.pauses import in_steps, is_pausing, running
 from cordwood.model.timers import Timer
 
 _BATCH_KEY_BYTES_MAX = 256 * 1024
+_ENCODED_AT_ONCE = 16
 _LOADED_AT_ONCE_BYTES = 64 * 1024
 
 _LOG = logging.getLogger(__name__)
@@ -62,11 +63,8 @@ class CoordinatorEvent(Protocol):
         """Whether it may have so many records that they are encoded in slices."""
 
 
-class EncodedRecord(NamedTuple):
-    """A record as the log has it; no value makes it a tombstone."""
-
-    key: bytes
-    value: bytes | None
+EncodedRecord = tuple[bytes, bytes | None]
+"""A record's key and value as the log has them; no value makes it a tombstone."""
 
 
 S = TypeVar("S")
@@ -85,8 +83,8 @@ class StateMachine(Protocol[S, E, R]):
     def handle(self, state: S, event: E, now_ms: int, /) -> Effects[R]:
         """Changes the state, and returns what follows."""
 
-    def replay(self, state: S, record: R, offset: int, producer_id: int = -1, /) -> None:
-        """Applies a record that is in the log."""
+    def replay(self, state: S, records: Sequence[R], first_offset: int, /) -> None:
+        """Applies records that follow each other in the log."""
 
     def end_transaction(self, state: S, producer_id: int, /, *, commit: bool) -> None:
         """Applies a transaction marker that is in the log."""
@@ -138,8 +136,8 @@ class CoordinatorLog(Protocol[S_contra, R_contra]):
     def loader(self, partition: int, /) -> PartitionLoader[S_contra]:
         """Reads a partition that is led here; raises KafkaError for another."""
 
-    def encode(self, record: R_contra, /) -> EncodedRecord:
-        """A record's bytes; raises KafkaError if a value does not fit."""
+    def encode(self, records: Sequence[R_contra], /) -> list[EncodedRecord]:
+        """The bytes of records; raises KafkaError if a value does not fit."""
 
     def append(self, partition: int, records: Sequence[EncodedRecord], now_ms: int, /) -> Appended:
         """Appends a batch; raises KafkaError, with the code that clients of the API are given."""
@@ -249,7 +247,11 @@ class CoordinatorRuntime(Generic[S, E, R]):
             records = self._machine.handle(active.state, event, now_ms).records
         finally:
             active.timeline.revert()
-        return {record: self._log.encode(record) for record in in_steps(records, every=16)}
+        encoded: dict[R, EncodedRecord] = {}
+        for start in in_steps(range(0, len(records), _ENCODED_AT_ONCE)):
+            few = records[start : start + _ENCODED_AT_ONCE]
+            encoded.update(zip(few, self._log.encode(few), strict=True))
+        return encoded
 
     def _handle(
         self,
@@ -327,22 +329,47 @@ class CoordinatorRuntime(Generic[S, E, R]):
         Raises:
             KafkaError: the records were not appended; the change is still open.
         """
-        if not effects.records:
+        records = effects.records
+        if not records:
             self._end_change(active, active.last_written)
             return
-        made = [
-            (each, (encoded.get(each) if encoded else None) or self._log.encode(each))
-            for each in effects.records
-        ]
-        parts = [made] if effects.is_atomic else list(_parts(made))
-        for number, part in enumerate(parts):
-            if number:
+        made = self._encoded(records, encoded)
+        if effects.is_atomic:
+            self._append_batch(active, records, made, now_ms)
+            return
+        for start, end in _parts(made):
+            if start:
                 active.timeline.begin()
-            appended = self._log.append(active.index, [record for _, record in part], now_ms)
-            for offset, (record, _) in enumerate(part, start=appended.first_offset):
-                self._machine.replay(active.state, record, offset)
-            self._end_change(active, appended.end_offset)
-            self._advance(active, appended.high_watermark)
+            self._append_batch(active, records[start:end], made[start:end], now_ms)
+
+    def _encoded(
+        self, records: Sequence[R], encoded: Mapping[R, EncodedRecord]
+    ) -> list[EncodedRecord]:
+        """The bytes of records, of which `encoded` has those that are encoded already."""
+        if not encoded:
+            return self._log.encode(records)
+        missing = [each for each in records if each not in encoded]
+        rest = dict(zip(missing, self._log.encode(missing), strict=True))
+        return [encoded.get(each) or rest[each] for each in records]
+
+    def _append_batch(
+        self,
+        active: _Partition[S],
+        records: Sequence[R],
+        made: Sequence[EncodedRecord],
+        now_ms: int,
+    ) -> None:
+        """Appends and replays a batch, and closes the open change."""
+        first_offset, end_offset, high_watermark = self._log.append(active.index, made, now_ms)
+        is_committed = end_offset <= high_watermark
+        if is_committed:
+            active.timeline.settle()
+        self._machine.replay(active.state, records, first_offset)
+        if is_committed:
+            active.last_written = end_offset
+        else:
+            self._end_change(active, end_offset)
+        self._advance(active, high_watermark)
 
     def complete_transaction(
         self, partition: int, batch: bytes, producer_id: int, *, commit: bool
@@ -588,11 +615,11 @@ def _refuse(event: CoordinatorEvent, error: KafkaError) -> None:
         event.reply_to.refuse(error)
 
 
-def _parts(made: Sequence[tuple[R, EncodedRecord]]) -> Iterator[Sequence[tuple[R, EncodedRecord]]]:
-    """Records in batches that any log accepts, by the size of their keys."""
+def _parts(made: Sequence[EncodedRecord]) -> Iterator[tuple[int, int]]:
+    """The ranges of records that any log accepts as a batch, by the size of their keys."""
     start, size_bytes = 0, 0
-    for end, (_, record) in enumerate(made, start=1):
-        size_bytes += len(record.key)
+    for end, (key, _) in enumerate(made, start=1):
+        size_bytes += len(key)
         if size_bytes >= _BATCH_KEY_BYTES_MAX or end == len(made):
-            yield made[start:end]
+            yield start, end
             start, size_bytes = end, 0

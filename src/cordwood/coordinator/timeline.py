@@ -84,6 +84,16 @@ class Timeline:
             self._deltas.pop()
         self._open = None
 
+    def settle(self) -> None:
+        """Ends a change whose records are committed, and with it all earlier ones.
+
+        What is changed before the next one begins is not noted: nothing may read the maps or revert
+        the change until its records are replayed.
+        """
+        assert self._open is not None, "no change has begun"
+        self._deltas.clear()
+        self._open = None
+
     def revert(self) -> None:
         """Undoes the change that has begun."""
         delta = self._open

@@ -27,6 +27,8 @@ _INT64 = struct.Struct(">q")
 _START = struct.Struct(">hqi")
 _START_WITH_EXPIRY = struct.Struct(">hq")
 _END_WITH_EXPIRY = struct.Struct(">qq")
+# A value without metadata, up to its tags: the length of the metadata counts itself.
+_WITHOUT_METADATA = struct.Struct(">hqiBq")
 _NO_TAGS = b"\0"
 _TOPIC_ID_TAG = b"\1\0\x10"  # one tag, of number 0, of 16 bytes
 _UUID_BYTES = 16
@@ -76,8 +78,8 @@ def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
     Raises:
         EncodingError: a value does not fit its field.
     """
-    metadata = _text(value.metadata, "metadata")
     if value.expire_timestamp != -1:
+        metadata = _text(value.metadata, "metadata")
         return b"".join(
             (
                 _START_WITH_EXPIRY.pack(VERSION_WITH_EXPIRY, value.offset),
@@ -86,13 +88,37 @@ def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
                 _END_WITH_EXPIRY.pack(value.commit_timestamp, value.expire_timestamp),
             )
         )
-    tags = _NO_TAGS if value.topic_id == ZERO_UUID else _TOPIC_ID_TAG + value.topic_id.bytes
+    return encode_offset_commit(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        topic_id_tags(value.topic_id),
+    )
+
+
+def topic_id_tags(topic_id: UUID) -> bytes:
+    """The end of a value of version 4, which names the topic."""
+    return _NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes
+
+
+def encode_offset_commit(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, tags: bytes
+) -> bytes:
+    """A value of version 4, with what `topic_id_tags` gives.
+
+    Raises:
+        EncodingError: the metadata does not fit its field.
+    """
+    if not metadata:
+        return _WITHOUT_METADATA.pack(VERSION, offset, leader_epoch, 1, commit_timestamp) + tags
+    text = _text(metadata, "metadata")
     return b"".join(
         (
-            _START.pack(VERSION, value.offset, value.leader_epoch),
-            encode_unsigned_varint(len(metadata) + 1),
-            metadata,
-            _INT64.pack(value.commit_timestamp),
+            _START.pack(VERSION, offset, leader_epoch),
+            encode_unsigned_varint(len(text) + 1),
+            text,
+            _INT64.pack(commit_timestamp),
             tags,
         )
     )

@@ -20,6 +20,7 @@ from cordwood.model.utf8 import decode_utf8
 
 SEQUENCE_MAX = (1 << 31) - 1
 _NULL = encode_varint(-1)
+_NO_HEADERS = encode_varint(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +140,42 @@ def _parse_carefully(reader: ByteReader) -> RecordFields:
 
 def build_record(record: Record, *, base_offset: int, base_timestamp: int) -> bytes:
     """The record's bytes inside a batch with that base offset and base timestamp (ms)."""
-    key, value = record.key, record.value
-    parts = [
-        b"\0",
-        encode_varlong(record.timestamp - base_timestamp),
-        encode_varint(record.offset - base_offset),
-        _NULL if key is None else encode_varint(len(key)),
-        key or b"",
-        _NULL if value is None else encode_varint(len(value)),
-        value or b"",
-        encode_varint(len(record.headers)),
-    ]
-    for header in record.headers:
-        parts += [_build_nullable_bytes(header.key.encode()), _build_nullable_bytes(header.value)]
-    body = b"".join(parts)
+    headers = _NO_HEADERS
+    if record.headers:
+        parts = [encode_varint(len(record.headers))]
+        for header in record.headers:
+            parts.append(_build_nullable_bytes(header.key.encode()))
+            parts.append(_build_nullable_bytes(header.value))
+        headers = b"".join(parts)
+    return build_fields(
+        record.timestamp - base_timestamp,
+        record.offset - base_offset,
+        record.key,
+        record.value,
+        headers,
+    )
+
+
+def build_fields(
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: bytes = _NO_HEADERS,
+) -> bytes:
+    """A record's bytes inside its batch; `headers` are their count and their bytes."""
+    body = b"".join(
+        (
+            b"\0",
+            encode_varlong(timestamp_delta),
+            encode_varint(offset_delta),
+            _NULL if key is None else encode_varint(len(key)),
+            key or b"",
+            _NULL if value is None else encode_varint(len(value)),
+            value or b"",
+            headers,
+        )
+    )
     return encode_varint(len(body)) + body
 
 

@@ -44,6 +44,7 @@ from cordwood.format.record import (
     Header,
     Record,
     RecordFields,
+    build_fields,
     build_record,
     increment_sequence,
     parse_fields,
@@ -62,6 +63,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "build_batch",
+    "build_batch_of",
     "build_empty_batch",
     "build_header",
     "iter_batches",
@@ -462,6 +464,41 @@ def build_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
         records_count=len(records),
+    )
+    return _with_crc(build_header(header) + payload)
+
+
+def build_batch_of(
+    entries: Sequence[tuple[bytes | None, bytes | None]],
+    *,
+    timestamp: int,
+    codec: Codec = Codec.NONE,
+    base_sequence: int = -1,
+) -> bytes:
+    """A batch at offset 0 with a record of each key and value, all of one time in ms.
+
+    The same as from `build_batch`, in less time.
+    """
+    body = bytearray()
+    count = 0
+    for key, value in entries:
+        body += build_fields(0, count, key, value)
+        count += 1
+    payload = compress(codec, bytes(body))
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
+        partition_leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=int(codec),
+        last_offset_delta=count - 1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=base_sequence,
+        records_count=count,
     )
     return _with_crc(build_header(header) + payload)
 

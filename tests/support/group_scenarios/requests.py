@@ -20,7 +20,7 @@ from cordwood.coordinator.group.offset_requests import (
     CommitPartition,
     CommitRequest,
     CommitTopic,
-    offsets_to_commit,
+    records_of_commit,
 )
 from cordwood.format.group_metadata import build_consumer_assignment
 from cordwood.metadata.image import MetadataImage
@@ -142,8 +142,8 @@ def _commit(name: str, fields: Fields, now: Now) -> events.Commit:
         member_id=fields.get("member", ""),
         generation_id=int(fields.get("generation", "-1")),
     )
-    offsets = offsets_to_commit(request, now_ms=now.ms, metadata_bytes_max=4_096)
-    return events.Commit(request=request, offsets=tuple(offsets), reply_to=NamedReply(name))
+    records = records_of_commit(request, now_ms=now.ms, metadata_bytes_max=4_096)
+    return events.Commit(request=request, records=records, reply_to=NamedReply(name))
 
 
 def _delete_group(name: str, _fields: Fields, _now: Now) -> events.DeleteGroup:

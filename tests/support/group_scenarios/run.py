@@ -119,8 +119,7 @@ class Run:
             yield from self._refused(event, effects, timer)
             return
         if not fails:
-            for number, record in enumerate(effects.records, start=len(self.written)):
-                self.machine.replay(self.state, record, number)
+            self.machine.replay(self.state, effects.records, len(self.written))
             self.written += effects.records
         self.timeline.end(len(self.written))
         self.timeline.commit(len(self.written))
@@ -162,10 +161,9 @@ class Run:
     def loaded(self, timeline: Timeline) -> GroupShard:
         """The state that the records give, encoded and decoded."""
         state = self.machine.new_state(0, timeline)
-        for number, record in enumerate(self.written):
-            found = records.decode(*records.encode(record))
-            assert found is not None
-            self.machine.replay(state, found, number)
+        found = [records.decode(key, value) for key, value in records.encode(self.written)]
+        self.machine.replay(state, [each for each in found if each is not None], 0)
+        assert None not in found
         return state
 
     # ---- commands

@@ -92,11 +92,12 @@ class Machine:
             is_atomic=event.is_atomic,
         )
 
-    def replay(self, state: Counts, record: Set, _offset: int, _producer_id: int = -1) -> None:
-        if record.value is None:
-            state.values.remove(record.name)
-        else:
-            state.values.put(record.name, record.value)
+    def replay(self, state: Counts, records: Sequence[Set], _first_offset: int) -> None:
+        for record in records:
+            if record.value is None:
+                state.values.remove(record.name)
+            else:
+                state.values.put(record.name, record.value)
 
     def end_transaction(self, state: Counts, producer_id: int, *, commit: bool) -> None:
         state.values.put(f"producer {producer_id}", int(commit))
@@ -137,19 +138,20 @@ class Log:
         offset = 0
         for batch in self.batches:
             timeline.begin()
-            for record in batch:
-                MACHINE.replay(state, record, offset)
-                offset += 1
+            MACHINE.replay(state, batch, offset)
+            offset += len(batch)
             timeline.end(offset)
         return self.end_offset
 
-    def encode(self, record: Set) -> EncodedRecord:
-        if record.name == "too long":
+    def encode(self, records: Sequence[Set]) -> list[EncodedRecord]:
+        if any(record.name == "too long" for record in records):
             raise NotCoordinatorError("it does not fit")
-        if record.name == "list":
+        if any(record.name == "list" for record in records):
             pause()  # as the codec of messages does in long lists
-        value = None if record.value is None else str(record.value).encode()
-        return EncodedRecord(record.name.encode(), value)
+        return [
+            (record.name.encode(), None if record.value is None else str(record.value).encode())
+            for record in records
+        ]
 
     def append(self, _partition: int, made: Sequence[EncodedRecord], _now_ms: int) -> Appended:
         if len(self.batches) >= self.fails_from_batch:
@@ -164,7 +166,7 @@ class Log:
         return Appended(first, self.end_offset, self.committed)
 
     def append_marker(self, _partition: int, _batch: bytes) -> Appended:
-        return self.append(0, [EncodedRecord(b"marker", b"1")], 0)
+        return self.append(0, [(b"marker", b"1")], 0)
 
     def high_watermark(self, _partition: int) -> int:
         return self.committed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -74,6 +74,10 @@ class Change:
     def write(self, record: CoordinatorRecord) -> None:
         """Appends a record, and replays it."""
         self._records.append(record)
+
+    def write_all(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Appends records, and replays them."""
+        self._records.extend(records)
 
     def count(self, what: Count, by: int = 1) -> None:
         """Counts something that happens if the records are appended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -19,7 +19,7 @@ from cordwood.coordinator.group.member import (
     SyncRequest,
 )
 from cordwood.coordinator.group.offset_requests import CommitRequest
-from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
+from cordwood.coordinator.group.records import OffsetRecord
 from cordwood.model.kafka_errors import KafkaError
 
 
@@ -89,11 +89,11 @@ class ConsumerHeartbeat(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(GroupEvent):
-    """OffsetCommit; the answer is an error code. `offsets` are those that passed validation."""
+    """OffsetCommit; the answer is an error code. `records` are of offsets that may be committed."""
 
     is_long = True
     request: CommitRequest
-    offsets: tuple[tuple[OffsetKey, CommittedOffset], ...]
+    records: Sequence[OffsetRecord]
     reply_to: ReplyTo[int]
 
 

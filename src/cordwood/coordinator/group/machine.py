@@ -99,10 +99,13 @@ class GroupStateMachine:
         return change.effects()
 
     def replay(
-        self, state: GroupShard, record: CoordinatorRecord, offset: int, producer_id: int = -1
+        self, state: GroupShard, records: Sequence[CoordinatorRecord], first_offset: int
     ) -> None:
-        """Applies a record that is in the log."""
-        state.replay(record, offset, producer_id)
+        """Applies records that follow each other in the log."""
+        offset = first_offset
+        for record in records:
+            state.replay(record, offset)
+            offset += 1
 
     def end_transaction(self, state: GroupShard, producer_id: int, *, commit: bool) -> None:
         """Commits the offsets of a transaction, or drops them.
@@ -307,9 +310,8 @@ class GroupStateMachine:
         change.on_failure = lambda error: events.CommitNotWritten(
             request=request, error=error, reply_to=event.reply_to
         )
-        for key, offset in event.offsets:
-            change.write(OffsetRecord(key, offset))
-        change.count(Count.OFFSET_COMMITS, len(event.offsets))
+        change.write_all(event.records)
+        change.count(Count.OFFSET_COMMITS, len(event.records))
         change.answer(event.reply_to, ErrorCode.NONE)
 
     def _delete_offsets(self, change: Change, event: events.DeleteOffsets) -> None:

@@ -17,6 +17,7 @@ from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey
+from cordwood.coordinator.group.records import OffsetRecord
 from cordwood.coordinator.group.shard import Group, GroupShard
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
@@ -24,17 +25,20 @@ from cordwood.model.uuids import ZERO_UUID
 
 _GROUP_NOT_FOUND_SINCE = 9
 _MEMBER_EPOCHS_SINCE = 9
-_NO_TIMESTAMP = -1
 
 
-class CommitPartition(NamedTuple):
-    """An offset to be committed."""
+class CommitPartition:
+    """An offset to be committed; a plain class for the reason of `CommittedOffset`."""
 
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = None
-    commit_timestamp_ms: int = _NO_TIMESTAMP
+    __slots__ = ("leader_epoch", "metadata", "offset", "partition")
+
+    def __init__(
+        self, partition: int, offset: int, leader_epoch: int = -1, metadata: str | None = None
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
 
 
 class CommitTopic(NamedTuple):
@@ -144,36 +148,29 @@ def _validate_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> N
                 raise GroupRequestError(stale)
 
 
-def offsets_to_commit(
+def records_of_commit(
     request: CommitRequest, *, now_ms: int, metadata_bytes_max: int
-) -> list[tuple[OffsetKey, CommittedOffset]]:
-    """The offsets of a commit, without those whose metadata is too long."""
+) -> list[OffsetRecord]:
+    """The records of a commit, without offsets whose metadata is too long."""
+    group_id = request.group_id
     expire_ms = -1 if request.retention_ms == -1 else now_ms + request.retention_ms
-    return [
-        (
-            OffsetKey(request.group_id, topic.name, each.partition),
-            CommittedOffset(
-                offset=each.offset,
-                leader_epoch=each.leader_epoch,
-                metadata=each.metadata or "",
-                commit_timestamp_ms=(
-                    now_ms
-                    if each.commit_timestamp_ms == _NO_TIMESTAMP
-                    else each.commit_timestamp_ms
-                ),
-                expire_timestamp_ms=expire_ms,
-                topic_id=topic.topic_id,
-            ),
-        )
-        for topic in request.topics
-        for each in in_steps(topic.partitions, every=16)
-        if not is_too_long(each.metadata, metadata_bytes_max)
-    ]
+    records: list[OffsetRecord] = []
+    for topic in request.topics:
+        name, topic_id = topic.name, topic.topic_id
+        for each in in_steps(topic.partitions, every=16):
+            metadata = each.metadata or ""
+            if metadata and is_too_long(metadata, metadata_bytes_max):
+                continue
+            offset = CommittedOffset(
+                each.offset, each.leader_epoch, metadata, now_ms, expire_ms, topic_id
+            )
+            records.append(OffsetRecord(OffsetKey(group_id, name, each.partition), offset))
+    return records
 
 
 def is_too_long(metadata: str | None, limit: int) -> bool:
     """Whether metadata has more than `limit` UTF-16 code units, as Java counts them."""
-    if metadata is None or len(metadata) * 2 <= limit:
+    if not metadata or len(metadata) * 2 <= limit:
         return False
     return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
 

@@ -17,21 +17,83 @@ from cordwood.model.uuids import ZERO_UUID
 NO_OFFSET = -1
 
 
-class CommittedOffset(NamedTuple):
-    """An offset that a group has committed for a partition.
+class CommittedOffset:
+    """An offset that a group has committed for a partition; it is not changed.
 
-    `expire_timestamp_ms` is -1 unless the client used OffsetCommit before version 5 and set one;
-    `topic_id` is zero in records written before Kafka 4.1;
-    `record_offset` is the offset of the commit's record in the log.
+    A plain class, which takes less time and memory than a named tuple where it is compiled.
     """
 
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-    commit_timestamp_ms: int = -1
-    expire_timestamp_ms: int = -1
-    topic_id: UUID = ZERO_UUID
-    record_offset: int = -1
+    __slots__ = (
+        "commit_timestamp_ms",
+        "expire_timestamp_ms",
+        "leader_epoch",
+        "metadata",
+        "offset",
+        "record_offset",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        offset: int,
+        leader_epoch: int = -1,
+        metadata: str = "",
+        commit_timestamp_ms: int = -1,
+        expire_timestamp_ms: int = -1,
+        topic_id: UUID = ZERO_UUID,
+        record_offset: int = -1,
+    ) -> None:
+        """Takes what is known of the commit.
+
+        Args:
+            offset: the offset.
+            leader_epoch: that the client knows, or -1.
+            metadata: the client's text.
+            commit_timestamp_ms: when it was committed.
+            expire_timestamp_ms: -1 unless the client used OffsetCommit before version 5 and set
+                one.
+            topic_id: zero in records written before Kafka 4.1.
+            record_offset: the offset of the commit's record in the log, -1 if it is not there yet.
+        """
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
+        self.commit_timestamp_ms = commit_timestamp_ms
+        self.expire_timestamp_ms = expire_timestamp_ms
+        self.topic_id = topic_id
+        self.record_offset = record_offset
+
+    def placed(self, record_offset: int) -> CommittedOffset:
+        """The same with the offset of its record in the log."""
+        return CommittedOffset(
+            self.offset,
+            self.leader_epoch,
+            self.metadata,
+            self.commit_timestamp_ms,
+            self.expire_timestamp_ms,
+            self.topic_id,
+            record_offset,
+        )
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.offset,
+            self.leader_epoch,
+            self.metadata,
+            self.commit_timestamp_ms,
+            self.expire_timestamp_ms,
+            self.topic_id,
+            self.record_offset,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CommittedOffset) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"CommittedOffset{self._fields()}"
 
     def is_of(self, topic_id: UUID) -> bool:
         """Whether it may be of the topic with that id; a recreated topic has another id.
@@ -69,12 +131,19 @@ class _Offsets:
         return self.by_group.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
     def put(self, key: OffsetKey, offset: CommittedOffset) -> None:
-        topics = self.by_group.setdefault(key.group_id, {})
-        partitions = topics.setdefault(key.topic, {})
-        before = partitions.get(key.partition)
-        self._timeline.note(self, key, MISSING if before is None else before)
-        self.count += before is None
-        partitions[key.partition] = offset
+        group_id, topic, partition = key
+        topics = self.by_group.get(group_id)
+        if topics is None:
+            topics = self.by_group[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        before = partitions.get(partition)
+        if self._timeline.is_changing:
+            self._timeline.note(self, key, MISSING if before is None else before)
+        if before is None:
+            self.count += 1
+        partitions[partition] = offset
 
     def remove(self, key: OffsetKey) -> None:
         topics = self.by_group.get(key.group_id, {})

@@ -35,10 +35,12 @@ from cordwood.format.offset_commit import (
     OffsetCommitValue,
     decode_offset_commit_key,
     decode_offset_commit_value,
+    encode_offset_commit,
     encode_offset_commit_key,
     encode_offset_commit_value,
+    topic_id_tags,
 )
-from cordwood.format.record_batch import Record, build_batch
+from cordwood.format.record_batch import build_batch_of
 from cordwood.model.errors import EncodingError, UnsupportedVersionError
 from cordwood.model.uuids import ZERO_UUID
 
@@ -79,21 +81,34 @@ class OtherGroupRecord(NamedTuple):
 CoordinatorRecord = OffsetRecord | GroupRecord | ConsumerRecord | OtherGroupRecord
 
 
-def encode(record: CoordinatorRecord) -> KeyValue:
-    """A record's key and value."""
-    if isinstance(record, OffsetRecord):
-        if record.offset is None:
-            return offset_tombstone(record.key)
-        return offset_commit(record.key, record.offset)
+def encode(records: Sequence[CoordinatorRecord]) -> list[KeyValue]:
+    """The keys and values of records."""
+    encoded: list[KeyValue] = []
+    topic_id, tags = ZERO_UUID, topic_id_tags(ZERO_UUID)
+    for record in records:
+        if not isinstance(record, OffsetRecord):
+            encoded.append(_encode_other(record))
+            continue
+        offset = record.offset
+        if offset is None:
+            encoded.append(offset_tombstone(record.key))
+            continue
+        if offset.topic_id is not topic_id:  # those of a topic follow each other
+            topic_id, tags = offset.topic_id, topic_id_tags(offset.topic_id)
+        encoded.append((_offset_key(record.key), _offset_value(offset, tags)))
+    return encoded
+
+
+def _encode_other(record: CoordinatorRecord) -> KeyValue:
     if isinstance(record, ConsumerRecord):
-        return KeyValue(*record.encoded())
+        return record.encoded()
     assert isinstance(record, GroupRecord), "records of other protocols are not written"
     if record.group is None:
-        return KeyValue(_group_key(record.group_id), None)
+        return _group_key(record.group_id), None
     value = GROUP_RECORDS.encode_readable_value(
         GROUP_METADATA_TYPE, _GROUP_METADATA_VERSION, record.fields
     )
-    return KeyValue(_group_key(record.group_id), value)
+    return _group_key(record.group_id), value
 
 
 def decode(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
@@ -196,7 +211,26 @@ def _group_of(group_id: str, fields: Mapping[str, Any]) -> ClassicGroup:
 
 def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
     """A committed offset; version 1 if it has an expiry timestamp."""
-    value = OffsetCommitValue(
+    return _offset_key(key), _offset_value(offset, topic_id_tags(offset.topic_id))
+
+
+def _offset_value(offset: CommittedOffset, tags: bytes) -> bytes:
+    metadata = offset.metadata
+    if offset.expire_timestamp_ms == -1:
+        data = encode_offset_commit(
+            offset.offset, offset.leader_epoch, metadata, offset.commit_timestamp_ms, tags
+        )
+        if metadata and decode_offset_commit_value(data) != _value_of(offset):
+            raise EncodingError(f"{offset} does not read back as it is written")
+        return data
+    data = encode_offset_commit_value(_value_of(offset))
+    # The fast reader does not support the version with an expiry timestamp.
+    decode_group_value(KEY_TYPE, data)
+    return data
+
+
+def _value_of(offset: CommittedOffset) -> OffsetCommitValue:
+    return OffsetCommitValue(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
@@ -204,18 +238,11 @@ def offset_commit(key: OffsetKey, offset: CommittedOffset) -> KeyValue:
         expire_timestamp=offset.expire_timestamp_ms,
         topic_id=offset.topic_id,
     )
-    data = encode_offset_commit_value(value)
-    # The fast reader does not support the version with an expiry timestamp.
-    if value.expire_timestamp != -1:
-        decode_group_value(KEY_TYPE, data)
-    elif value.metadata and decode_offset_commit_value(data) != value:
-        raise EncodingError(f"{value} does not read back as it is written")
-    return KeyValue(_offset_key(key), data)
 
 
 def offset_tombstone(key: OffsetKey) -> KeyValue:
     """The tombstone of a committed offset."""
-    return KeyValue(_offset_key(key), None)
+    return _offset_key(key), None
 
 
 def group_metadata(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
@@ -260,12 +287,8 @@ def group_tombstone(group_id: str) -> GroupRecord:
 
 def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes:
     """The batch that writes them."""
-    return build_batch(
-        [Record(number, now_ms, key, value) for number, (key, value) in enumerate(records)],
-        base_offset=0,
-        base_sequence=0,  # as Kafka's, although there is no producer
-        codec=codec,
-    )
+    # The sequence is Kafka's, although there is no producer.
+    return build_batch_of(records, timestamp=now_ms, codec=codec, base_sequence=0)
 
 
 @lru_cache(maxsize=1 << 14)

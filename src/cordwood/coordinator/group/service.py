@@ -285,15 +285,13 @@ class GroupCoordinator:
 
     def commit(self, request: CommitRequest, reply: Reply[int]) -> None:
         """Commits offsets, without those whose metadata is too long; answers an error code."""
-        offsets = offset_requests.offsets_to_commit(
+        records = offset_requests.records_of_commit(
             request,
             now_ms=self._host.clock.now_ms(),
             metadata_bytes_max=self.settings.offset_metadata_max_bytes,
         )
         event = events.Commit(
-            request=request,
-            offsets=tuple(offsets),
-            reply_to=ReplyTo(reply, error_of_append),
+            request=request, records=records, reply_to=ReplyTo(reply, error_of_append)
         )
         self._write(request.group_id, event)
 

@@ -45,7 +45,7 @@ class GroupShard:
         group = self.groups.get(group_id, at)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def replay(self, record: CoordinatorRecord, record_offset: int, producer_id: int) -> None:
+    def replay(self, record: CoordinatorRecord, record_offset: int, producer_id: int = -1) -> None:
         """Applies a record that is in the log, of a transaction if `producer_id` is not -1.
 
         Raises:
@@ -65,7 +65,7 @@ class GroupShard:
         if offset is None:
             self.offsets.remove(key)
             return
-        placed = offset._replace(record_offset=record_offset)
+        placed = offset.placed(record_offset)
         if producer_id == -1:
             self.commit(key, placed)
             return

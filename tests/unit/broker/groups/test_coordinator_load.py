@@ -60,7 +60,7 @@ def end(broker: GroupBroker, producer_id: int, *, commit: bool) -> None:
 def other_group(record_type: int, group_id: str = "g") -> KeyValue:
     """The record that a group of another protocol begins with."""
     key = GROUP_RECORDS.encode_key(record_type, {"groupId": group_id})
-    return KeyValue(key, GROUP_RECORDS.encode_value(record_type, 0, {"epoch": 3}))
+    return key, GROUP_RECORDS.encode_value(record_type, 0, {"epoch": 3})
 
 
 def test_members_and_offsets_are_as_before_a_restart(broker: GroupBroker) -> None:
@@ -91,7 +91,7 @@ def test_sessions_of_loaded_members_begin_anew(broker: GroupBroker) -> None:
 def test_offsets_of_every_version_are_read(broker: GroupBroker, version: int) -> None:
     fields = {"offset": 5, "metadata": "m", "commitTimestamp": 9, "leaderEpoch": 2}
     key = GROUP_RECORDS.encode_key(1, {"group": "g", "topic": "t", "partition": 0})
-    write(broker, KeyValue(key, GROUP_RECORDS.encode_value(1, version, fields)))
+    write(broker, (key, GROUP_RECORDS.encode_value(1, version, fields)))
     found = GroupRun(broker).fetched()
     assert (found.offset, found.metadata) == (5, "m")
     assert found.leader_epoch == (2 if version >= 3 else -1)
@@ -117,7 +117,7 @@ def test_groups_of_every_version_are_read(broker: GroupBroker, version: int) -> 
         "members": [member],
     }
     key = GROUP_RECORDS.encode_key(2, {"group": "g"})
-    write(broker, KeyValue(key, GROUP_RECORDS.encode_value(2, version, fields)))
+    write(broker, (key, GROUP_RECORDS.encode_value(2, version, fields)))
     group = GroupRun(broker).groups.describe("g")
     assert group is not None
     assert (group.state, group.generation_id, group.leader_id) == (GroupState.STABLE, 4, "m")
@@ -163,13 +163,13 @@ def test_transaction_that_is_open_keeps_offsets_and_group(broker: GroupBroker) -
 
 def test_tombstone_takes_an_offset_and_a_group_away(broker: GroupBroker) -> None:
     write(broker, offset_commit(T0, CommittedOffset(1)), offset_tombstone(T0))
-    write(broker, KeyValue(GROUP_RECORDS.encode_key(2, {"group": "g"}), None))
+    write(broker, (GROUP_RECORDS.encode_key(2, {"group": "g"}), None))
     run = GroupRun(broker)
     assert (run.offset(), run.state()) == (-1, None)
 
 
 def test_records_of_unknown_types_are_left_alone(broker: GroupBroker) -> None:
-    write(broker, KeyValue(b"\x7f\xff???", b"?"), offset_commit(T0, CommittedOffset(1)))
+    write(broker, (b"\x7f\xff???", b"?"), offset_commit(T0, CommittedOffset(1)))
     assert GroupRun(broker).offset() == 1
 
 
@@ -193,7 +193,7 @@ def test_groups_of_other_protocols_are_listed_and_not_touched(
 
 
 def test_group_of_another_protocol_that_has_ended_can_be_joined(broker: GroupBroker) -> None:
-    ends = [KeyValue(GROUP_RECORDS.encode_key(each, {"groupId": "g"}), None) for each in (6, 4, 3)]
+    ends = [(GROUP_RECORDS.encode_key(each, {"groupId": "g"}), None) for each in (6, 4, 3)]
     write(broker, other_group(CONSUMER_GROUP), *ends)
     assert GroupRun(broker).stable()
 
@@ -241,11 +241,11 @@ OFFSET_KEY = GROUP_RECORDS.encode_key(1, {"group": "g", "topic": "t", "partition
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (KeyValue(OFFSET_KEY, b"\0\3short"), "OffsetCommit record at offset 1 cannot be read"),
-        (KeyValue(OFFSET_KEY[:-4], b"\0\4"), "OffsetCommit record at offset 1 cannot be read"),
-        (KeyValue(OFFSET_KEY, b"\0\x63\0"), "OffsetCommitValue of version 99"),
-        (KeyValue(b"\0\2\0\1g", b"\0\3\0\5ab"), "GroupMetadata record at offset 1"),
-        (KeyValue(b"", b"\0\3"), "record without a type at offset 1"),
+        ((OFFSET_KEY, b"\0\3short"), "OffsetCommit record at offset 1 cannot be read"),
+        ((OFFSET_KEY[:-4], b"\0\4"), "OffsetCommit record at offset 1 cannot be read"),
+        ((OFFSET_KEY, b"\0\x63\0"), "OffsetCommitValue of version 99"),
+        ((b"\0\2\0\1g", b"\0\3\0\5ab"), "GroupMetadata record at offset 1"),
+        ((b"", b"\0\3"), "record without a type at offset 1"),
     ],
     ids=["value", "key", "version of the value", "group", "no key"],
 )
@@ -268,7 +268,7 @@ def test_log_that_cannot_be_read_has_no_coordinator(
 def test_record_of_an_unknown_type_is_logged_and_the_others_are_read(
     broker: GroupBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(broker, KeyValue(b"\0\x63abc", b"x"))
+    write(broker, (b"\0\x63abc", b"x"))
     write(broker, offset_commit(T0, CommittedOffset(1)))
     assert GroupRun(broker).offset() == 1
     assert (
