@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from cordwood.broker.request_context import RequestContext
-from cordwood.network.api import Fields, Response
+from cordwood.network.api import Encoded, Fields, Response
 
 A = TypeVar("A")
 
@@ -45,12 +45,12 @@ class CoordinatorAnswer(Generic[A]):
             self._later = self._loop.create_future()
         return await self._later
 
-    def response(self, fields: Callable[[A], Fields]) -> Response:
+    def response(self, fields: Callable[[A], Fields | Encoded]) -> Response:
         """The response of a request that has this answer alone."""
         if self._answers:
             return fields(self._answers[0])
         self._later = self._loop.create_future()
         return self._respond(fields)
 
-    async def _respond(self, fields: Callable[[A], Fields]) -> Fields:
+    async def _respond(self, fields: Callable[[A], Fields | Encoded]) -> Fields | Encoded:
         return fields(await self.value())

@@ -8,7 +8,7 @@ ConsumerGroup.validateOffsetCommit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -45,7 +45,7 @@ class CommitTopic(NamedTuple):
     """Offsets to be committed for a topic, and the id it has at present."""
 
     name: str
-    partitions: tuple[CommitPartition, ...]
+    partitions: Sequence[CommitPartition]
     topic_id: UUID = ZERO_UUID
 
 
@@ -54,7 +54,7 @@ class CommitRequest:
     """An OffsetCommit request; `retention_ms` is -1 unless the client sets it."""
 
     group_id: str
-    topics: tuple[CommitTopic, ...]
+    topics: Sequence[CommitTopic]
     member_id: str = ""
     group_instance_id: str | None = None
     generation_id: int = -1
