@@ -1,7 +1,6 @@
 """`__consumer_offsets` as the log of the group coordinator.
 
-Source: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl,
-CoordinatorPartitionWriter.
+Source: org.apache.kafka.coordinator.common.runtime.CoordinatorPartitionWriter.
 """
 
 from __future__ import annotations
@@ -11,36 +10,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from cordwood.broker.group_loader import GroupLoader
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
-from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.records import CoordinatorRecord
-from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, EncodedRecord
-from cordwood.coordinator.timeline import Timeline
 from cordwood.format.compression import Codec
-from cordwood.format.control_record import ControlType, parse_control_key
-from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
-from cordwood.format.group_metadata import describe_group_record
-from cordwood.format.offset_commit import decode_offset_commit_key, decode_offset_commit_value
-from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.errors import CorruptError, EncodingError
+from cordwood.model.errors import EncodingError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.log.append_result import AppendResult
-from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-
-_REMEDY = (
-    "Clients of its groups are answered NOT_COORDINATOR. Stop the broker and restore the "
-    "partition's directory from a copy, or remove it, which loses its groups and their offsets"
-)
-#: The first bytes of keys of commits: their versions.
-_COMMIT_KEYS = frozenset((b"\0\0", b"\0\1"))
-_READ_BYTES = 5 * 1024 * 1024
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,9 +51,6 @@ class Partitions(Protocol):
 class GroupMetadataLog:
     """The partitions of `__consumer_offsets` that are led here."""
 
-    topic = GROUP_METADATA_TOPIC
-    contents = "groups"
-
     def __init__(self, replicas: Partitions, metadata: Metadata, codec: Codec) -> None:
         """Reads and writes nothing yet.
 
@@ -79,6 +59,8 @@ class GroupMetadataLog:
             metadata: the topics of the cluster.
             codec: compresses the records.
         """
+        self.topic = GROUP_METADATA_TOPIC
+        self.contents = "groups"
         self._replicas = replicas
         self._metadata = metadata
         self._codec = codec
@@ -140,126 +122,3 @@ class GroupMetadataLog:
     def loader(self, partition: int) -> GroupLoader:
         """Reads a partition; raises KafkaError if it is not led here."""
         return GroupLoader(self._replicas.log(GROUP_METADATA_TOPIC, partition))
-
-
-class GroupLoader:
-    """Reads the groups and offsets of a partition from its log."""
-
-    def __init__(self, log: PartitionLog) -> None:
-        """`log` is not appended to while it is read."""
-        self._log = log
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the log that has to be read."""
-        return self._log.size_bytes
-
-    def load(self, state: GroupShard, timeline: Timeline) -> int:
-        """Replays all records, from the log's start to its end; returns the log end offset.
-
-        Raises:
-            CorruptError: a record is malformed; the error names the segment's file, the offset,
-                and the type of the record.
-            KafkaError: the log cannot be read.
-        """
-        log = self._log
-        offset, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
-        replay = _Replay(state)
-        try:
-            while offset < end:
-                next_offset = replay.offset = offset
-                data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
-                for _, batch in iter_batches(data):
-                    replay.offset = batch.base_offset
-                    if batch.next_offset <= high_watermark:
-                        replay.batch(batch)
-                    else:
-                        replay.flush()
-                        timeline.begin()
-                        replay.batch(batch)
-                        replay.flush()
-                        timeline.end(batch.next_offset)
-                    next_offset = batch.next_offset
-                if next_offset == offset:
-                    break
-                offset = next_offset
-            replay.flush()
-        except CorruptError as error:
-            segment = log.segments.floor(replay.offset)
-            base_offset = log.log_start_offset if segment is None else segment.base_offset
-            path = log.directory / segment_file_name(base_offset, LOG_SUFFIX)
-            raise type(error)(error.reason, path=str(path), remedy=_REMEDY) from error
-        level = logging.INFO if len(state.groups) else logging.DEBUG
-        _LOG.log(level, "Loaded %d groups of %s", len(state.groups), log.topic_partition)
-        return end
-
-
-class _Replay:
-    """Replays batches. A commit of an offset waits: mostly, a later one takes its place.
-
-    `offset` is that of the batch or the record that is being read.
-    """
-
-    def __init__(self, state: GroupShard) -> None:
-        self.offset = 0
-        self._state = state
-        # The newest value of each key with its offset, of records that are not replayed yet.
-        self._commits: dict[bytes, tuple[bytes, int]] = {}
-
-    def batch(self, batch: RecordBatch | LegacyBatch) -> None:
-        """Replays a batch, perhaps but for commits of offsets."""
-        if isinstance(batch, LegacyBatch):
-            self.flush()
-            for record in batch.records():
-                self._record(record.offset, record.key, record.value, -1)
-            return
-        header = batch.header
-        base_offset, producer_id = header.base_offset, header.producer_id
-        commits = self._commits
-        for _, offset_delta, key, value, _, _ in batch.iter_fields():
-            if producer_id == -1 and value is not None and key and key[:2] in _COMMIT_KEYS:
-                commits[key] = value, base_offset + offset_delta
-                continue
-            self.flush()
-            if not header.is_control:
-                self._record(base_offset + offset_delta, key, value, producer_id)
-                continue
-            control = parse_control_key(key)
-            if control in {ControlType.COMMIT, ControlType.ABORT}:
-                is_commit = control is ControlType.COMMIT
-                self._state.offsets.end_transaction(producer_id, commit=is_commit)
-
-    def flush(self) -> None:
-        """Replays the commits of offsets that wait."""
-        waiting = sorted((offset, key, value) for key, (value, offset) in self._commits.items())
-        self._commits.clear()
-        for offset, key, value in waiting:
-            place, committed = decode_offset_commit_key(key), decode_offset_commit_value(value)
-            if place is None or committed is None:  # not as Kafka writes it now
-                self._record(offset, key, value, -1)
-            else:
-                self._state.commit(OffsetKey(*place), CommittedOffset(*committed, offset))
-
-    def _record(
-        self, offset: int, key: bytes | None, value: bytes | None, producer_id: int
-    ) -> None:
-        """Replays a record; one of an unknown type is logged and left alone."""
-        self.offset = offset
-        try:
-            found = records.decode(key, value)
-        except records.UnknownRecordTypeError as error:
-            _LOG.warning(
-                "The record at offset %d of %s-%d is ignored: %s. It may be left over from an "
-                "aborted upgrade.",
-                offset,
-                GROUP_METADATA_TOPIC,
-                self._state.partition,
-                error,
-            )
-            return
-        except CorruptError as error:
-            raise type(error)(
-                f"{describe_group_record(key)} at offset {offset} cannot be read: {error.reason}"
-            ) from error
-        if found is not None:
-            self._state.replay(found, offset, producer_id)
