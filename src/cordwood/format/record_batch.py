@@ -475,9 +475,9 @@ def build_batch_of(
     codec: Codec = Codec.NONE,
     base_sequence: int = -1,
 ) -> bytes:
-    """A batch at offset 0 with a record of each key and value, all of one time in ms.
+    """A batch at offset 0 with a record of each key and value, of which there is at least one.
 
-    The same as from `build_batch`, in less time.
+    All records have the same time, in ms. The batch is that of `build_batch`, made in less time.
     """
     body = bytearray()
     count = 0

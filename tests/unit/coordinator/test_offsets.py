@@ -94,3 +94,25 @@ def test_transactions_that_have_ended_are_forgotten(
             timeline.end(end_offset)
             timeline.commit(end_offset)
     assert len(offsets._pending) == 1  # the last one, until another begins
+
+
+def test_settled_change_is_committed_and_notes_nothing_more(
+    offsets: OffsetStore, timeline: Timeline
+) -> None:
+    timeline.begin()
+    offsets.put(A, CommittedOffset(2))
+    timeline.end(10)
+    timeline.begin()
+    offsets.put(A, CommittedOffset(3))
+    timeline.settle()
+    offsets.put(B, CommittedOffset(4))
+    assert not timeline.is_changing
+    assert timeline.uncommitted_count == 0
+    assert seen(offsets, 5) == {A: 3, B: 4}
+
+
+def test_offsets_are_compared_by_their_fields() -> None:
+    offset = CommittedOffset(5, 1, "m", 2, 3, record_offset=4)
+    assert offset == CommittedOffset(5, 1, "m", 2, 3).placed(4)
+    assert hash(offset) == hash(CommittedOffset(5, 1, "m", 2, 3).placed(4))
+    assert offset != offset.placed(5)

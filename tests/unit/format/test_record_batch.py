@@ -14,6 +14,7 @@ from cordwood.format.record_batch import (
     Record,
     RecordBatch,
     build_batch,
+    build_batch_of,
     build_empty_batch,
     build_header,
     iter_batches,
@@ -303,3 +304,15 @@ def test_a_batch_without_a_codec_or_without_a_whole_header_does_not_expand() -> 
     assert not may_expand_beyond(batch, 0)
     packed = build_batch([Record(0, TS, None, bytes(1000))], base_offset=0, codec=Codec.GZIP)
     assert not may_expand_beyond(packed[:61], 0)
+
+
+@given(
+    st.lists(st.tuples(*[st.none() | st.binary(max_size=300)] * 2), min_size=1),
+    st.sampled_from(Codec),
+)
+def test_batch_of_keys_and_values_is_that_of_their_records(
+    entries: list[tuple[bytes | None, bytes | None]], codec: Codec
+) -> None:
+    records = [Record(number, TS, key, value) for number, (key, value) in enumerate(entries)]
+    wanted = build_batch(records, base_offset=0, base_sequence=0, codec=codec)
+    assert build_batch_of(entries, timestamp=TS, codec=codec, base_sequence=0) == wanted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import TypeVar
 
 from cordwood.coordinator.effects import (
@@ -121,5 +120,9 @@ class Change:
             on_failure=self.on_failure,
             keeps_state=self.keeps_state,
             is_atomic=self.is_atomic,
-            on_applied=partial(self._totals.update, self._counts) if self._counts else None,
+            on_applied=self._apply_counts if self._counts else None,
         )
+
+    def _apply_counts(self) -> None:
+        for what, by in self._counts.items():
+            self._totals[what] += by

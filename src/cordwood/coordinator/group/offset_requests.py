@@ -16,7 +16,7 @@ from uuid import UUID
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
-from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey
+from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey, offset_key
 from cordwood.coordinator.group.records import OffsetRecord
 from cordwood.coordinator.group.shard import Group, GroupShard
 from cordwood.model.error_codes import ErrorCode
@@ -164,7 +164,7 @@ def records_of_commit(
             offset = CommittedOffset(
                 each.offset, each.leader_epoch, metadata, now_ms, expire_ms, topic_id
             )
-            records.append(OffsetRecord(OffsetKey(group_id, name, each.partition), offset))
+            records.append(OffsetRecord(offset_key(group_id, name, each.partition), offset))
     return records
 
 

@@ -8,13 +8,16 @@ Source: org.apache.kafka.coordinator.group.OffsetMetadataManager, OffsetAndMetad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, cast
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from cordwood.coordinator.timeline import LATEST, MISSING, Before, Timeline
 from cordwood.model.uuids import ZERO_UUID
 
 NO_OFFSET = -1
+#: How many keys of committed offsets are kept in a cache.
+KEYS_CACHED_MAX: Final = 1 << 14
 
 
 class CommittedOffset:
@@ -111,6 +114,12 @@ class OffsetKey(NamedTuple):
     partition: int
 
 
+@lru_cache(maxsize=KEYS_CACHED_MAX)
+def offset_key(group_id: str, topic: str, partition: int) -> OffsetKey:
+    """A key. Cached: a group commits the offsets of the same partitions all the time."""
+    return OffsetKey(group_id, topic, partition)
+
+
 _Partitions = dict[int, CommittedOffset]
 _Topics = dict[str, _Partitions]
 
@@ -171,9 +180,9 @@ class _Offsets:
                 key = OffsetKey(group_id, topic, partition)
                 if key not in before:
                     yield key, offset
-        for key, offset in before.items():
-            if key.group_id == group_id and offset is not MISSING:
-                yield key, offset
+        for known, replaced in before.items():
+            if known.group_id == group_id and replaced is not MISSING:
+                yield known, replaced
 
 
 class OffsetStore:

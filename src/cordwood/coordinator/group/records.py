@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from cordwood.coordinator.group.consumer.records import CONSUMER_RECORD_TYPES, ConsumerRecord
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import Client, Member, Protocol
-from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
+from cordwood.coordinator.group.offsets import KEYS_CACHED_MAX, CommittedOffset, OffsetKey
 from cordwood.coordinator.runtime import EncodedRecord
 from cordwood.format.compression import Codec
 from cordwood.format.coordinator_record import CoordinatorKey
@@ -51,11 +51,27 @@ _OTHER_PROTOCOLS = {11: "share", 17: "streams"}
 """The protocol of a group, by the type of its first and its last record."""
 
 
-class OffsetRecord(NamedTuple):
-    """A committed offset; a value of None is a tombstone."""
+class OffsetRecord:
+    """A committed offset; a value of None is a tombstone. A plain class as `CommittedOffset`."""
 
-    key: OffsetKey
-    offset: CommittedOffset | None
+    __slots__ = ("key", "offset")
+
+    def __init__(self, key: OffsetKey, offset: CommittedOffset | None) -> None:
+        self.key = key
+        self.offset = offset
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, OffsetRecord)
+            and self.key == other.key
+            and self.offset == other.offset
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.offset))
+
+    def __repr__(self) -> str:
+        return f"OffsetRecord({self.key}, {self.offset})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -291,9 +307,9 @@ def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes
     return build_batch_of(records, timestamp=now_ms, codec=codec, base_sequence=0)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=KEYS_CACHED_MAX)
 def _offset_key(key: OffsetKey) -> bytes:
-    """The key's bytes. Cached: a group commits the offsets of the same partitions all the time."""
+    """The key's bytes, cached as the key is."""
     fields = OffsetCommitKey(key.group_id, key.topic, key.partition)
     data = encode_offset_commit_key(fields)
     if decode_offset_commit_key(data) != fields:

@@ -61,7 +61,7 @@ class GroupShard:
             self._replay_other(record)
 
     def _replay_offset(self, record: OffsetRecord, record_offset: int, producer_id: int) -> None:
-        key, offset = record
+        key, offset = record.key, record.offset
         if offset is None:
             self.offsets.remove(key)
             return

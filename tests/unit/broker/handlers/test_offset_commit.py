@@ -28,8 +28,10 @@ def running() -> Iterator[RunningBroker]:
             wire.ask("create_topics", 5, {"timeout": 10_000, "topics": topics})
             asked = {"key_type": 0, "coordinator_keys": ["g"]}
             poll_until(
-                lambda: wire.ask("find_coordinator", 4, asked)["coordinators"][0]["error_code"]
-                == "none",
+                lambda: (
+                    wire.ask("find_coordinator", 4, asked)["coordinators"][0]["error_code"]
+                    == "none"
+                ),
                 timeout_s=60,
                 what="a coordinator",
             )
