@@ -214,7 +214,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
         self._loading: set[int] = set()
         self._failed: set[int] = set()
         self._pending_loads: list[tuple[set[int], Callable[[], None]]] = []
-        self._thread: ThreadPoolExecutor | None = None
+        self._load_thread: ThreadPoolExecutor | None = None
         # Loads that began under a smaller number are of partitions that were unloaded since.
         self._load_generation = 0
 
@@ -527,9 +527,9 @@ class CoordinatorRuntime(Generic[S, E, R]):
         self._active.clear()
         self._loading.clear()
         self._failed.clear()
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
-            self._thread = None
+        if self._load_thread is not None:
+            self._load_thread.shutdown(wait=False, cancel_futures=True)
+            self._load_thread = None
         for _, then in pending:
             then()
         for active in ended:
@@ -555,9 +555,9 @@ class CoordinatorRuntime(Generic[S, E, R]):
         if loader.size_bytes <= _LOADED_AT_ONCE_BYTES:
             self._end_load(partition, self._load_generation, self._load(partition, loader))
             return
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
-        self._thread.submit(self._load_in_thread, partition, self._load_generation, loader)
+        if self._load_thread is None:
+            self._load_thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
+        self._load_thread.submit(self._load_in_thread, partition, self._load_generation, loader)
 
     def _load_in_thread(self, partition: int, generation: int, loader: PartitionLoader[S]) -> None:
         loaded = self._load(partition, loader)
