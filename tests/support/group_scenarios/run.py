@@ -15,6 +15,7 @@ from cordwood.coordinator.group import records
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.group import ClassicGroup
 from cordwood.coordinator.group.machine import GroupStateMachine
+from cordwood.coordinator.group.member import MemberIds
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
@@ -74,7 +75,8 @@ class Run:
         ids, topic_ids = itertools.count(1), itertools.count(1)
         self.topics = TopicsUnderTest(lambda: UUID(int=next(topic_ids)))
         cluster = GroupCluster(self.topics, lambda _group, _name: None)
-        self.machine = GroupStateMachine(GroupSettings(), cluster, lambda: str(next(ids)))
+        member_ids = MemberIds(lambda: str(next(ids)), lambda: str(next(ids)))
+        self.machine = GroupStateMachine(GroupSettings(), cluster, member_ids)
         self.timeline = Timeline()
         self.state = self.machine.new_state(0, self.timeline)
         self.written: list[CoordinatorRecord] = []

@@ -31,10 +31,11 @@ from cordwood.coordinator.group.member import (
     JoinAnswer,
     LeaveAnswer,
     LeaveReply,
+    MemberIds,
     SyncAnswer,
 )
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
-from cordwood.coordinator.group.rebalance import Rebalance, UniqueId
+from cordwood.coordinator.group.rebalance import Rebalance
 from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
 from cordwood.coordinator.group.settings import (
     GROUP_OFFSETS_RETENTION,
@@ -54,12 +55,12 @@ _Handler = Callable[[Change, Any], None]
 class GroupStateMachine:
     """The transitions of the groups and offsets of one partition."""
 
-    def __init__(self, settings: GroupSettings, cluster: Cluster, unique_id: UniqueId) -> None:
-        """`unique_id` makes a random uuid, for the ids of members."""
+    def __init__(self, settings: GroupSettings, cluster: Cluster, member_ids: MemberIds) -> None:
+        """`member_ids` makes the ids of members that have none."""
         self.settings = settings
         self.counts: Counts = Counts()
         self._cluster = cluster
-        self._unique_id = unique_id
+        self._member_ids = member_ids
         self._handlers: Mapping[type[events.GroupEvent], _Handler] = {
             events.Join: self._join,
             events.Sync: self._sync,
@@ -131,10 +132,12 @@ class GroupStateMachine:
         ]
 
     def _rebalance(self, change: Change) -> Rebalance:
-        return Rebalance(self.settings, self._unique_id, change)
+        return Rebalance(self.settings, self._member_ids.of_classic, change)
 
     def _consumers(self, change: Change) -> ConsumerRebalance:
-        return ConsumerRebalance(self.settings.consumer, self._cluster, self._unique_id, change)
+        return ConsumerRebalance(
+            self.settings.consumer, self._cluster, self._member_ids.of_consumer, change
+        )
 
     def _classic_members(self, change: Change) -> ClassicMembers:
         return ClassicMembers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,16 @@ class Protocol(NamedTuple):
 
 Protocols = tuple[Protocol, ...]
 """In the order in which the member prefers them."""
+
+
+class MemberIds(NamedTuple):
+    """Makes the ids of members that have none.
+
+    A classic one is a Java UUID behind the client id, one of the consumer protocol a Kafka Uuid.
+    """
+
+    of_classic: Callable[[], str]
+    of_consumer: Callable[[], str]
 
 
 class Client(NamedTuple):

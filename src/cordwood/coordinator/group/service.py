@@ -36,6 +36,7 @@ from cordwood.coordinator.group.member import (
     JoinRequest,
     LeaveReply,
     LeavingMember,
+    MemberIds,
     SyncAnswer,
     SyncRequest,
 )
@@ -50,6 +51,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.rng import Rng
 from cordwood.model.timers import Timer
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.uuids import fresh_uuid, uuid_text
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -117,7 +119,7 @@ class GroupCoordinator:
         """
         self._log = log
         self._host = host
-        machine = GroupStateMachine(settings, cluster, lambda: str(UUID(hex=rng.unique_id())))
+        machine = GroupStateMachine(settings, cluster, _member_ids(rng))
         self._machine = machine
         self._runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord] = (
             CoordinatorRuntime(machine, log, host, write_timeout_ms=settings.commit_timeout_ms)
@@ -489,6 +491,13 @@ def _code_of_heartbeat(error: KafkaError) -> int:
     """A heartbeat succeeds while its group is being loaded, so that members do not rejoin."""
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return ErrorCode.NONE if is_loading else error_of_append(error)
+
+
+def _member_ids(rng: Rng) -> MemberIds:
+    return MemberIds(
+        of_classic=lambda: str(UUID(hex=rng.unique_id())),
+        of_consumer=lambda: uuid_text(fresh_uuid(rng)),
+    )
 
 
 def heartbeat_error(

@@ -21,6 +21,7 @@ from cordwood.coordinator.group.member import LeavingMember
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError
+from cordwood.model.uuids import ZERO_UUID, parse_uuid
 from support.groups_under_test import GroupBroker, GroupRun
 from support.interruption import Interruption
 
@@ -304,6 +305,13 @@ def test_empty_group_becomes_a_classic_one_and_back(run: GroupRun) -> None:
     run.leave(LeavingMember(ids[0]))
     assert run.enter("a", "t").error_code == 0
     assert run.state() is None
+
+
+def test_member_of_the_classic_protocol_is_given_an_id_of_kafkas_uuid(run: GroupRun) -> None:
+    run.enter("a", "t")
+    (joined,) = run.join()
+    assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert parse_uuid(joined.member_id) != ZERO_UUID
 
 
 def test_group_with_members_moves_only_where_the_policy_allows(broker: GroupBroker) -> None:

@@ -99,7 +99,7 @@ class ConsumerRebalance:
         unique_id: Callable[[], str],
         change: Change,
     ) -> None:
-        """`unique_id` makes a random uuid, for the ids of members; `change` collects effects."""
+        """`unique_id` makes the ids of members; `change` collects effects."""
         self.settings = settings
         self.topics = cluster.topics
         self._cluster = cluster
