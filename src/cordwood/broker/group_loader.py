@@ -10,13 +10,11 @@ from __future__ import annotations
 import logging
 
 from cordwood.coordinator.group import records
-from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
 from cordwood.format.group_metadata import describe_group_record
-from cordwood.format.offset_commit import decode_offset_commit_key, decode_offset_commit_value
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
@@ -126,11 +124,11 @@ class _Replay:
         waiting = sorted((offset, key, value) for key, (value, offset) in self._commits.items())
         self._commits.clear()
         for offset, key, value in waiting:
-            place, committed = decode_offset_commit_key(key), decode_offset_commit_value(value)
-            if place is None or committed is None:  # not as Kafka writes it now
+            found = records.decode_offset(key, value, offset)
+            if found is None or found.offset is None:  # not as Kafka writes it now
                 self._record(offset, key, value, -1)
             else:
-                self._state.commit(OffsetKey(*place), CommittedOffset(*committed, offset))
+                self._state.commit(found.key, found.offset)
 
     def _record(
         self, offset: int, key: bytes | None, value: bytes | None, producer_id: int

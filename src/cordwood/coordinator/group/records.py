@@ -134,13 +134,9 @@ def decode(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
         UnknownRecordTypeError: the key is of an unknown type.
         CorruptError: it is malformed, or its value is of an unknown version.
     """
-    known = decode_offset_commit_key(key)
-    if known is not None:  # an offset as Kafka writes it now
-        if value is None:
-            return OffsetRecord(OffsetKey(*known), None)
-        quick = decode_offset_commit_value(value)
-        if quick is not None:
-            return OffsetRecord(OffsetKey(*known), CommittedOffset(*quick))
+    offset = decode_offset(key, value)
+    if offset is not None:
+        return offset
     decoded_key = _decode_key(key)
     if decoded_key.record_type in OFFSET_COMMIT_TYPES:
         return _decode_offset(decoded_key, value)
@@ -157,6 +153,26 @@ def decode(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
     if protocol is None:
         return None
     return OtherGroupRecord(decoded_key.fields["groupId"], None if value is None else protocol)
+
+
+def decode_offset(
+    key: bytes | None, value: bytes | None, record_offset: int = -1
+) -> OffsetRecord | None:
+    """The record of an offset as Kafka writes it now; None for any other."""
+    known = decode_offset_commit_key(key)
+    if known is None:
+        return None
+    place = OffsetKey(known.group, known.topic, known.partition)
+    if value is None:
+        return OffsetRecord(place, None)
+    quick = decode_offset_commit_value(value)
+    if quick is None:
+        return None
+    offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id = quick
+    committed = CommittedOffset(
+        offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id, record_offset
+    )
+    return OffsetRecord(place, committed)
 
 
 class UnknownRecordTypeError(UnsupportedVersionError):
