@@ -1,1 +1,1 @@
-"""Random schedules of a consumer group: clients, a model of the group, and the events."""
+"""Random schedules of a group: clients of both protocols, models of the group, and the events."""

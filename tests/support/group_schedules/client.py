@@ -28,6 +28,14 @@ from cordwood.model.error_codes import ErrorCode
 Partitions = frozenset[tuple[UUID, int]]
 """Partitions by topic id and number."""
 NOTHING: Partitions = frozenset()
+#: It is not a member any more, or its group is a classic one now.
+_REMOVED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
 _FATAL: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID})
 
 
@@ -145,7 +153,7 @@ class Client:
             if answer.assignment is not None:
                 before, self.assigned = self.assigned, partitions_of(answer.assignment)
                 self.has_to_report |= self.assigned != before
-        elif answer.error_code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}:
+        elif answer.error_code in _REMOVED:
             self._abandon()
         elif answer.error_code in _FATAL:
             self.life = Life.GONE
