@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -51,8 +52,12 @@ class Topics(Protocol):
         """The topic of an id."""
 
 
+@lru_cache(maxsize=1 << 15)
 def topic_hash(topic: TopicFacts) -> int:
-    """A hash of its id, name, partitions and racks, as a signed number of 64 bits."""
+    """A hash of its id, name, partitions and racks, as a signed number of 64 bits.
+
+    Cached, as in Kafka: a group whose expression matches all topics has them hashed at each change.
+    """
     parts = [struct.pack("<b", _MAGIC)]
     parts += [struct.pack("<Q", half) for half in struct.unpack(">QQ", topic.topic_id.bytes)]
     parts += [*_text(topic.name), struct.pack("<i", topic.partition_count)]
