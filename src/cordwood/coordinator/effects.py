@@ -94,6 +94,11 @@ class Effects(NamedTuple, Generic[R]):
     If `is_atomic` is False, the records are tombstones that are appended in as many batches as
     their size requires; the batches that were appended before a failure stay.
 
+    `answers_wait` is False if the event has no records and its answers depend on nothing but
+    committed state: then they are sent at once. `write_timeout_ms` is how long answers wait for the
+    commit, in place of the runtime's own. Those of `when_committed` wait without a limit: they are
+    for the coordinator itself, and are dropped if the partition is unloaded before.
+
     `on_applied` is called when the event has taken effect.
     """
 
@@ -104,4 +109,7 @@ class Effects(NamedTuple, Generic[R]):
     on_failure: Callable[[KafkaError], object] | None = None
     keeps_state: bool = False
     is_atomic: bool = True
+    answers_wait: bool = True
+    write_timeout_ms: int | None = None
+    when_committed: Sequence[Answer] = ()
     on_applied: Callable[[], object] | None = None

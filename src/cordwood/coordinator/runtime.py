@@ -272,7 +272,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
         if error is None:
             self._set_timers(active, effects)
             self._start_tasks(active, effects)
-            self._answer(active, effects.answers)
+            self._answer(active, effects)
         elif effects.on_failure is None:
             _refuse(event, error)
         else:
@@ -434,17 +434,25 @@ class CoordinatorRuntime(Generic[S, E, R]):
 
     # ---- answers
 
-    def _answer(self, active: _Partition[S], answers: Sequence[Answer]) -> None:
-        if not answers:
+    def _answer(self, active: _Partition[S], effects: Effects[R]) -> None:
+        """Sends the answers of an event, or has them wait. Sending one may cause another event."""
+        offset = active.last_written
+        is_committed = offset <= active.committed
+        if is_committed or not effects.answers_wait:
+            assert is_committed or not effects.when_committed, "their event must have waited"
+            for reply_to, value in (*effects.answers, *effects.when_committed):
+                reply_to.send(value)
             return
-        if active.last_written <= active.committed:
-            DeferredAnswers(active.committed, answers).send()
-            return
-        deferred = DeferredAnswers(active.last_written, answers)
-        deferred.timeout = self._host.call_later_ms(
-            self._write_timeout_ms, partial(self._time_out, active, deferred)
-        )
-        active.deferred.add(deferred)
+        if effects.answers:
+            deferred = DeferredAnswers(offset, effects.answers)
+            timeout_ms = effects.write_timeout_ms
+            deferred.timeout = self._host.call_later_ms(
+                self._write_timeout_ms if timeout_ms is None else timeout_ms,
+                partial(self._time_out, active, deferred),
+            )
+            active.deferred.add(deferred)
+        if effects.when_committed:
+            active.deferred.add(DeferredAnswers(offset, effects.when_committed))
 
     @staticmethod
     def _time_out(active: _Partition[S], deferred: DeferredAnswers) -> None:
@@ -485,6 +493,10 @@ class CoordinatorRuntime(Generic[S, E, R]):
         """
         if self._loading:
             raise CoordinatorLoadInProgressError("A partition is being loaded")
+        return self.loaded()
+
+    def loaded(self) -> list[tuple[int, S, int]]:
+        """As `read_all`, while others may be being loaded."""
         return [(active.index, active.state, active.committed) for active in self._active.values()]
 
     def is_active(self, partition: int) -> bool:

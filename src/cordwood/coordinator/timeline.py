@@ -113,6 +113,14 @@ class Timeline:
         if self._open is not None:
             self._open.before.setdefault(changed, {}).setdefault(key, before)
 
+    def before_first(self, changed: Restorable, key: Hashable, otherwise: object) -> object:
+        """The value of a key before its first uncommitted change; `otherwise` if it has none."""
+        for delta in self._deltas:
+            noted = delta.before.get(changed)
+            if noted is not None and key in noted:
+                return noted[key]
+        return otherwise
+
     def before(self, changed: Restorable, offset: int) -> Before:
         """The values that the map had at `offset`, for the keys that have changed since."""
         found: Before = {}
@@ -167,6 +175,11 @@ class TimelineMap(Generic[K, V]):
     def values(self, at: int = LATEST) -> Iterator[V]:
         """The values as of an offset; the map may change during the iteration."""
         return (value for _, value in self.items(at))
+
+    def committed(self, key: K) -> V | None:
+        """The value of a key without the changes that are not committed; None if there was none."""
+        before = self._timeline.before_first(self, key, self._values.get(key))
+        return None if before is MISSING else cast("V | None", before)
 
     def restore(self, before: Before) -> None:
         """Sets keys back to the values that were noted; a missing one is removed."""

@@ -19,7 +19,6 @@ OffsetCheckpointFile.read; scala.collection.mutable.HashMap, AnyRefMap (Scala 2.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from cordwood.format.file_names import (
@@ -27,7 +26,7 @@ from cordwood.format.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from cordwood.format.java_map import spread_bits, string_hash
+from cordwood.format.java_map import concurrent_hash_map_order, spread_hash
 from cordwood.model.topic_partition import TopicPartition
 
 _BUCKETS_FIRST = 16
@@ -53,7 +52,7 @@ def high_watermark_order(partitions: Collection[TopicPartition]) -> list[TopicPa
     partitions that collide in a slot.
     """
     slots = _Slots()
-    for partition in _concurrent_hash_map_order(partitions):
+    for partition in concurrent_hash_map_order(partitions):
         slots.put(partition)
     return slots.partitions()
 
@@ -92,32 +91,11 @@ def _power_of_two(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-@functools.lru_cache(maxsize=4096)
-def _topic_hash(topic: str) -> int:
-    return string_hash(topic)
-
-
-def _hash_code(partition: TopicPartition) -> int:
-    """`TopicPartition.hashCode`, as an unsigned number of 32 bits."""
-    return (31 * (31 + partition.partition) + _topic_hash(partition.topic)) & 0xFFFFFFFF
-
-
-def _spread(partition: TopicPartition) -> int:
-    return spread_bits(_hash_code(partition))
-
-
 def _hash_map_order(partitions: Sequence[TopicPartition], *, buckets: int) -> list[TopicPartition]:
     """The order of a java.util.HashMap with `buckets` buckets after inserting the partitions."""
     while len(partitions) > buckets * 3 // 4:
         buckets *= 2
-    return sorted(partitions, key=lambda each: _spread(each) & (buckets - 1))
-
-
-def _concurrent_hash_map_order(partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    buckets = _BUCKETS_FIRST
-    while len(partitions) >= buckets * 3 // 4:
-        buckets *= 2
-    return sorted(partitions, key=lambda each: _spread(each) & (buckets - 1))
+    return sorted(partitions, key=lambda each: spread_hash(each) & (buckets - 1))
 
 
 def _scala_hash_map_order(
@@ -128,7 +106,7 @@ def _scala_hash_map_order(
         buckets *= 2
 
     def place(partition: TopicPartition) -> tuple[int, int]:
-        spread = _spread(partition)
+        spread = spread_hash(partition)
         return spread & (buckets - 1), spread - (1 << 32) if spread > _MAX_INT else spread
 
     return sorted(partitions, key=place)
@@ -171,7 +149,7 @@ class _Slots:
     @staticmethod
     def _finished_hash(partition: TopicPartition) -> int:
         # Half of the finalizer of MurmurHash3, with one of its constants.
-        mixed = (_spread(partition) * 0x85EBCA6B) & 0xFFFFFFFF
+        mixed = (spread_hash(partition) * 0x85EBCA6B) & 0xFFFFFFFF
         found = (mixed ^ (mixed >> 13)) & _MAX_INT
         return found or 0x41081989
 

@@ -12,10 +12,13 @@ HashSet (JDK 17: from JDK 19 on, a copy of 12, 24, 48 ... keys has half as many 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TypeVar, overload
 from uuid import UUID
 
-K = TypeVar("K", int, str, UUID)
+from cordwood.model.topic_partition import TopicPartition
+
+K = TypeVar("K", int, str, UUID, TopicPartition)
 V = TypeVar("V")
 D = TypeVar("D")
 
@@ -27,7 +30,7 @@ _TREEIFY_BUCKETS_MIN = 64
 
 
 class JavaHashMap(Mapping[K, V]):
-    """Keys that are Longs (an int of 64 bits), Strings or Kafka's Uuids, to values.
+    """Keys that are Longs (an int of 64 bits), Strings, or Kafka's Uuids or partitions, to values.
 
     An Integer that is not negative has the hash of the Long.
 
@@ -217,11 +220,49 @@ def _table_size(capacity: int) -> int:
     return 1 << max(capacity - 1, 0).bit_length()
 
 
-def spread_hash(key: int | str | UUID) -> int:
-    """`HashMap.hash` of a Long, a String or a Uuid, as an unsigned number of 32 bits."""
+def concurrent_hash_map_order(keys: Iterable[K]) -> list[K]:
+    """The order in which a java.util.concurrent.ConcurrentHashMap yields keys put in this order.
+
+    Differs: a bucket of nine keys is no tree here, and no reason to double a small table.
+
+    Source: ConcurrentHashMap.putVal, addCount, transfer (JDK 17).
+    """
+    buckets: list[list[tuple[int, K]]] = [[] for _ in range(_BUCKETS_FIRST)]
+    for count, key in enumerate(keys, start=1):
+        spread = spread_hash(key)
+        buckets[spread & (len(buckets) - 1)].append((spread, key))
+        if count >= len(buckets) * 3 // 4:
+            halves = [_transferred(bucket, len(buckets)) for bucket in buckets]
+            buckets = [low for low, _ in halves] + [high for _, high in halves]
+    return [key for bucket in buckets for _, key in bucket]
+
+
+def _transferred(
+    bucket: list[tuple[int, K]], bit: int
+) -> tuple[list[tuple[int, K]], list[tuple[int, K]]]:
+    """A bucket as the two of a table of twice the size.
+
+    The last keys that go to one of them stay in their order; each key before them is put first.
+    """
+    last_run = len(bucket)
+    while last_run and bucket[last_run - 1][0] & bit == bucket[-1][0] & bit:
+        last_run -= 1
+    low: list[tuple[int, K]] = []
+    high: list[tuple[int, K]] = []
+    if bucket:
+        (high if bucket[-1][0] & bit else low).extend(bucket[last_run:])
+    for each in bucket[:last_run]:
+        (high if each[0] & bit else low).insert(0, each)
+    return low, high
+
+
+def spread_hash(key: int | str | UUID | TopicPartition) -> int:
+    """`HashMap.hash` of a key as `JavaHashMap` has them, as an unsigned number of 32 bits."""
     if isinstance(key, int):
         return spread_bits((key ^ (key >> 32)) & 0xFFFFFFFF)
-    return spread_bits(string_hash(key) if isinstance(key, str) else uuid_hash(key))
+    if isinstance(key, str):
+        return spread_bits(string_hash(key))
+    return spread_bits(partition_hash(key) if isinstance(key, TopicPartition) else uuid_hash(key))
 
 
 def spread_bits(hash_code: int) -> int:
@@ -236,6 +277,19 @@ def string_hash(text: str) -> int:
     for high, low in zip(encoded[::2], encoded[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     return value
+
+
+@lru_cache(maxsize=4096)
+def _topic_hash(topic: str) -> int:
+    return string_hash(topic)
+
+
+def partition_hash(partition: TopicPartition) -> int:
+    """`hashCode` of Kafka's TopicPartition, as an unsigned number of 32 bits.
+
+    Source: org.apache.kafka.common.TopicPartition.hashCode.
+    """
+    return (31 * (31 + partition.partition) + _topic_hash(partition.topic)) & 0xFFFFFFFF
 
 
 def uuid_hash(uuid: UUID) -> int:

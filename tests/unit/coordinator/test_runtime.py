@@ -50,6 +50,9 @@ class Event:
     is_long: bool = False
     is_atomic: bool = True
     keeps_state: bool = False
+    answers_wait: bool = True
+    write_timeout_ms: int | None = None
+    when_committed: ReplyTo[str] | None = None
     on_failure: Event | None = None
 
 
@@ -90,6 +93,11 @@ class Machine:
             on_failure=None if failure is None else lambda _: failure,
             keeps_state=event.keeps_state,
             is_atomic=event.is_atomic,
+            answers_wait=event.answers_wait,
+            write_timeout_ms=event.write_timeout_ms,
+            when_committed=(
+                [Answer(event.when_committed, "committed")] if event.when_committed else ()
+            ),
         )
 
     def replay(self, state: Counts, records: Sequence[Set], _first_offset: int) -> None:
@@ -242,6 +250,77 @@ def test_answer_waits_until_the_high_watermark_has_passed_its_records(run: Run) 
     run.runtime.on_high_watermark(0, 2)
     assert answers == ["done"]
     assert run.host.timers.pending == 0
+
+
+def test_answer_that_depends_on_nothing_uncommitted_does_not_wait(run: Run) -> None:
+    run.log.commits_at_once = False
+    first = run.ask(Set("a", 1))
+    assert run.ask(answers_wait=False) == ["done"]
+    assert first == []
+
+
+def test_answer_waits_as_long_as_its_event_says(run: Run) -> None:
+    run.log.commits_at_once = False
+    answers = run.ask(Set("a", 1), write_timeout_ms=TIMEOUT_MS + 5)
+    run.host.timers.advance(TIMEOUT_MS + 4)
+    assert answers == []
+    run.host.timers.advance(1)
+    assert answers == ["RequestTimedOutError"]
+
+
+def test_coordinator_itself_waits_for_the_commit_without_a_limit(run: Run) -> None:
+    run.log.commits_at_once = False
+    noted: list[str] = []
+    answers = run.ask(Set("a", 1), when_committed=ReplyTo(noted.append))
+    run.host.timers.advance(10 * TIMEOUT_MS)
+    assert (answers, noted) == (["RequestTimedOutError"], [])
+    run.commit()
+    assert noted == ["committed"]
+
+
+def test_coordinator_itself_follows_the_answer(run: Run) -> None:
+    order: list[str] = []
+    event = Event(
+        sets=(Set("a", 1),),
+        reply_to=ReplyTo(order.append),
+        when_committed=ReplyTo(order.append),
+    )
+    run.runtime.write(0, event)
+    assert order == ["done", "committed"]
+
+
+def test_coordinator_itself_waits_no_more_when_the_partition_is_unloaded(run: Run) -> None:
+    run.log.commits_at_once = False
+    noted: list[str] = []
+    run.ask(Set("a", 1), when_committed=ReplyTo(noted.append))
+    run.runtime.resign(0)
+    run.commit()
+    assert noted == []
+
+
+def test_event_may_cause_another_one_when_it_is_committed(run: Run) -> None:
+    done: list[str] = []
+
+    def again(_: str) -> None:
+        run.runtime.write(0, Event(sets=(Set("b", 1),), reply_to=ReplyTo(done.append)))
+
+    run.log.commits_at_once = False
+    run.ask(Set("a", 1), when_committed=ReplyTo(again))
+    run.commit()
+    assert (run.value("b"), done) == (1, [])
+    run.commit()
+    assert done == ["done"]
+
+
+def test_one_value_is_read_as_it_is_committed(run: Run) -> None:
+    run.ask(Set("a", 1), Set("b", 1))
+    run.log.commits_at_once = False
+    run.ask(Set("a", 2), Set("c", 2))
+    run.ask(Set("a", 3), Set("b", None))
+    state, _ = run.runtime.read(0)
+    assert [state.values.committed(name) for name in "abcd"] == [1, 1, None, None]
+    run.commit()
+    assert [state.values.committed(name) for name in "abcd"] == [3, None, 2, None]
 
 
 def test_event_without_records_waits_for_what_it_may_have_read(run: Run) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -7,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.format.java_map import JavaHashMap, JavaHashSet, capacity_for, uuid_hash
+from cordwood.format.java_map import (
+    JavaHashMap,
+    JavaHashSet,
+    capacity_for,
+    concurrent_hash_map_order,
+    partition_hash,
+    uuid_hash,
+)
+from cordwood.model.topic_partition import TopicPartition
 
 # The orders expected of Longs, Integers and Uuids are those that java.util.HashMap and HashSet of
 # JDK 17 gave.
@@ -264,3 +273,32 @@ def test_the_order_is_that_of_a_plain_table(steps: list[tuple[bool, int]]) -> No
     expected = [key for bucket in plain.table for key in bucket]
     assert list(found) == expected
     assert list(keys) == expected
+
+
+# The orders of ConcurrentHashMap are those of JDK 17 for id-0, id-37, id-74 ... modulo 1,000.
+
+
+def ids(count: int) -> list[str]:
+    return [f"id-{number * 37 % 1000}" for number in range(count)]
+
+
+def test_concurrent_map_yields_keys_by_bucket() -> None:
+    assert concurrent_hash_map_order(ids(5)) == ["id-148", "id-37", "id-74", "id-111", "id-0"]
+    numbers = [
+        *(148, 962, 444, 740, 222, 888, 666, 629, 925, 407, 703, 0, 370, 111, 296, 592, 555),
+        *(36, 851, 333, 37, 999, 777, 259, 518, 814, 481, 74, 73, 185),
+    ]
+    assert concurrent_hash_map_order(ids(30)) == [f"id-{number}" for number in numbers]
+
+
+def test_buckets_of_a_concurrent_map_are_turned_round_when_it_grows() -> None:
+    found = ",".join(concurrent_hash_map_order(ids(200)))
+    assert hashlib.sha256(found.encode()).hexdigest() == (
+        "85a9eca9a089a920648bf443b66c4e92d3b2848b8d01371eb5b63de5927be88e"
+    )
+
+
+def test_hash_of_a_partition_is_that_of_kafka() -> None:
+    # new TopicPartition("t", 0).hashCode() of Kafka 4.3.0
+    assert partition_hash(TopicPartition("t", 0)) == 1_077
+    assert partition_hash(TopicPartition("größe", 3)) == 98_763_311
