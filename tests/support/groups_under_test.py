@@ -159,6 +159,7 @@ class GroupBroker(TopicsUnderTest):
         partitions: int = 1,
         topics: Mapping[str, int] | None = None,
         topic: str = GROUP_METADATA_TOPIC,
+        served: str = GROUP_METADATA_TOPIC,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         """A broker with a topic for groups.
@@ -168,10 +169,12 @@ class GroupBroker(TopicsUnderTest):
             partitions: how many the topic for groups has; none without it.
             topics: partitions of other topics.
             topic: the one for groups.
+            served: the topic whose partitions have logs.
             new_id: makes the ids of topics.
         """
         super().__init__(new_id)
         self.root = root
+        self.served = served
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.call_later_ms = self.timers.call_later_ms
@@ -191,9 +194,9 @@ class GroupBroker(TopicsUnderTest):
             self.create(name, count)
 
     def log(self, topic: str, index: int) -> PartitionLog:
-        """The log of a partition of the topic for groups."""
+        """The log of a partition of the topic for groups, or of the one that is served."""
         known = self.image.topics.get(topic)
-        if topic != GROUP_METADATA_TOPIC or known is None or index not in known.partitions:
+        if topic != self.served or known is None or index not in known.partitions:
             raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
         if index not in self._logs:
             log = new_log(
@@ -254,7 +257,7 @@ class GroupBroker(TopicsUnderTest):
 
     def records(self, index: int = 0) -> list[Record]:
         """All records of a partition of the topic for groups, without markers."""
-        log = self.log(GROUP_METADATA_TOPIC, index)
+        log = self.log(self.served, index)
         if log.log_start_offset == log.log_end_offset:
             return []
         batches = batches_read(log.read(0, 1 << 26, isolation=Isolation.LOG_END))

@@ -1,4 +1,4 @@
-"""Reads the groups and offsets of a partition of `__consumer_offsets` from its log.
+"""Replays the records of a partition of `__consumer_offsets` when it is loaded.
 
 It may run in a thread beside the event loop, which gets its turns between the records.
 
@@ -11,80 +11,23 @@ import logging
 
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.shard import GroupShard
-from cordwood.coordinator.timeline import Timeline
 from cordwood.format.control_record import ControlType, parse_control_key
-from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
 from cordwood.format.group_metadata import describe_group_record
-from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
+from cordwood.format.record_batch import LegacyBatch, RecordBatch
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.storage.log.log_reader import Isolation
-from cordwood.storage.log.partition_log import PartitionLog
 
-_REMEDY = (
+REMEDY = (
     "Clients of its groups are answered NOT_COORDINATOR. Stop the broker and restore the "
     "partition's directory from a copy, or remove it, which loses its groups and their offsets"
 )
 #: The first bytes of keys of commits: their versions.
 _COMMIT_KEYS = frozenset((b"\0\0", b"\0\1"))
-_READ_BYTES = 5 * 1024 * 1024
 
 _LOG = logging.getLogger(__name__)
 
 
-class GroupLoader:
-    """Reads the groups and offsets of a partition from its log."""
-
-    def __init__(self, log: PartitionLog) -> None:
-        """`log` is not appended to while it is read."""
-        self._log = log
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the log that has to be read."""
-        return self._log.size_bytes
-
-    def load(self, state: GroupShard, timeline: Timeline) -> int:
-        """Replays all records, from the log's start to its end; returns the log end offset.
-
-        Raises:
-            CorruptError: a record is malformed; the error names the segment's file, the offset,
-                and the type of the record.
-            KafkaError: the log cannot be read.
-        """
-        log = self._log
-        offset, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
-        replay = _Replay(state)
-        try:
-            while offset < end:
-                next_offset = replay.offset = offset
-                data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
-                for _, batch in iter_batches(data):
-                    replay.offset = batch.base_offset
-                    if batch.next_offset <= high_watermark:
-                        replay.batch(batch)
-                    else:
-                        replay.flush()
-                        timeline.begin()
-                        replay.batch(batch)
-                        replay.flush()
-                        timeline.end(batch.next_offset)
-                    next_offset = batch.next_offset
-                if next_offset == offset:
-                    break
-                offset = next_offset
-            replay.flush()
-        except CorruptError as error:
-            segment = log.segments.floor(replay.offset)
-            base_offset = log.log_start_offset if segment is None else segment.base_offset
-            path = log.directory / segment_file_name(base_offset, LOG_SUFFIX)
-            raise type(error)(error.reason, path=str(path), remedy=_REMEDY) from error
-        level = logging.INFO if len(state.groups) else logging.DEBUG
-        _LOG.log(level, "Loaded %d groups of %s", len(state.groups), log.topic_partition)
-        return end
-
-
-class _Replay:
+class GroupReplay:
     """Replays batches. A commit of an offset waits: mostly, a later one takes its place.
 
     `offset` is that of the batch or the record that is being read.

@@ -7,45 +7,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 from uuid import UUID
 
-from cordwood.broker.group_loader import GroupLoader
+from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
+from cordwood.broker.group_loader import REMEDY, GroupReplay
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.records import CoordinatorRecord
+from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, EncodedRecord
 from cordwood.format.compression import Codec
-from cordwood.metadata.image import MetadataImage
-from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import EncodingError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.storage.log.append_result import AppendResult
-from cordwood.storage.log.partition_log import PartitionLog
 
 _LOG = logging.getLogger(__name__)
-
-
-class Metadata(Protocol):
-    """Has the cluster's metadata."""
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest image."""
-
-
-class Partitions(Protocol):
-    """The methods of `ReplicaManager` that are used here."""
-
-    def log(self, topic: str, index: int, /) -> PartitionLog:
-        """A partition's log; raises KafkaError if it is not led here."""
-
-    def append(
-        self, topic: str, index: int, records: bytes, /, *, origin: AppendOrigin
-    ) -> AppendResult:
-        """Appends a batch; raises KafkaError."""
 
 
 class GroupMetadataLog:
@@ -61,14 +38,13 @@ class GroupMetadataLog:
         """
         self.topic = GROUP_METADATA_TOPIC
         self.contents = "groups"
-        self._replicas = replicas
+        self._topic = CoordinatorTopic(GROUP_METADATA_TOPIC, replicas, metadata)
         self._metadata = metadata
         self._codec = codec
 
     def partitions(self) -> Collection[int]:
         """The partitions of the topic; none if there is no such topic."""
-        topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
-        return () if topic is None else topic.partitions
+        return self._topic.partitions()
 
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, UUID]:
         """The ids of those topics that exist."""
@@ -77,7 +53,7 @@ class GroupMetadataLog:
 
     def high_watermark(self, partition: int) -> int:
         """The offset below which records are committed; raises KafkaError."""
-        return self._replicas.log(GROUP_METADATA_TOPIC, partition).high_watermark
+        return self._topic.log(partition).high_watermark
 
     # ---- writing
 
@@ -101,24 +77,22 @@ class GroupMetadataLog:
         """
         batch = records.batch_of(made, now_ms=now_ms, codec=self._codec)
         try:
-            return self._append(partition, batch)
+            return self._topic.append(partition, batch)
         except KafkaError as error:
             _LOG.warning("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, partition, error)
             raise GroupRequestError(error_of_append(error), str(error)) from error
 
     def append_marker(self, partition: int, batch: bytes) -> Appended:
         """Appends a transaction marker; raises KafkaError."""
-        return self._append(partition, batch)
-
-    def _append(self, partition: int, batch: bytes) -> Appended:
-        result = self._replicas.append(
-            GROUP_METADATA_TOPIC, partition, batch, origin=AppendOrigin.COORDINATOR
-        )
-        log = self._replicas.log(GROUP_METADATA_TOPIC, partition)
-        return Appended(result.first_offset, result.last_offset + 1, log.high_watermark)
+        return self._topic.append(partition, batch)
 
     # ---- reading
 
-    def loader(self, partition: int) -> GroupLoader:
+    def loader(self, partition: int) -> LogLoader[GroupShard]:
         """Reads a partition; raises KafkaError if it is not led here."""
-        return GroupLoader(self._replicas.log(GROUP_METADATA_TOPIC, partition))
+        return LogLoader(
+            self._topic.log(partition),
+            GroupReplay,
+            remedy=REMEDY,
+            loaded=lambda state: (len(state.groups), "groups"),
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -25,39 +24,7 @@ from support.group_scenarios.requests import GROUP, REQUESTS, Now
 from support.group_scenarios.text import Text
 from support.groups_under_test import TopicsUnderTest
 
-SEPARATOR: Final = "----"
 BEGUN_MS: Final = 1_000_000
-
-
-class Case(NamedTuple):
-    """An event and the effects that the file says it has."""
-
-    command: str
-    expected: list[str]
-
-
-def parse(text: str) -> tuple[list[str], list[Case]]:
-    """The comment at the head of a file, and its cases."""
-    blocks = [block.splitlines() for block in re.split(r"\n\n+", text.strip())]
-    assert all(line.startswith("#") for line in blocks[0]), "begin with a comment on the goal"
-    cases = []
-    for lines in blocks[1:]:
-        command, separator, *expected = [line for line in lines if not line.startswith("#")]
-        assert separator == SEPARATOR, f"{command}: no {SEPARATOR}"
-        cases.append(Case(command, expected))
-    return blocks[0], cases
-
-
-def rewritten(text: str) -> str:
-    """A file with the effects of today; comments between cases are kept."""
-    run = Run()
-    head, *blocks = re.split(r"\n\n+", text.strip())
-    made = [head]
-    for block in blocks:
-        comments = [line for line in block.splitlines() if line.startswith("#")]
-        command = next(line for line in block.splitlines() if not line.startswith("#"))
-        made.append("\n".join([*comments, command, SEPARATOR, *run.run(command)]))
-    return "\n\n".join(made) + "\n"
 
 
 class _Timer(NamedTuple):

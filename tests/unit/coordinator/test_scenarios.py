@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.timeline import Timeline
 from support.group_scenarios.requests import GROUP, NamedReply
-from support.group_scenarios.run import Run, parse, rewritten
+from support.group_scenarios.run import Run
+from support.scenario_files import parse, rewritten
 
 SCENARIOS = Path(__file__).with_name("scenarios")
 
@@ -125,4 +126,4 @@ def test_random_schedule_answers_each_request_once_and_its_records_are_its_state
 
 if __name__ == "__main__":
     for scenario in sys.argv[1:]:
-        Path(scenario).write_text(rewritten(Path(scenario).read_text(encoding="utf-8")))
+        Path(scenario).write_text(rewritten(Path(scenario).read_text(encoding="utf-8"), Run().run))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker import group_loader
+from cordwood.broker import coordinator_log
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
@@ -297,7 +297,7 @@ def test_batches_are_read_piece_by_piece(
     run = GroupRun(broker)
     for number in range(50):
         run.commit(number, partition=number)
-    monkeypatch.setattr(group_loader, "_READ_BYTES", 200)
+    monkeypatch.setattr(coordinator_log, "_READ_BYTES", 200)
     again = run.restarted()
     assert [again.offset(partition=number) for number in range(50)] == list(range(50))
 
