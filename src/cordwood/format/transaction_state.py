@@ -5,8 +5,13 @@ Source: org.apache.kafka.coordinator.transaction.generated.
 
 from __future__ import annotations
 
+from typing import Final
+
 from cordwood.format.coordinator_record import CoordinatorKey, CoordinatorSchemas
 from cordwood.format.message_schema import MessageValue
+
+TRANSACTION_TYPE: Final = 0
+"""The type of all records."""
 
 TRANSACTION_RECORDS = CoordinatorSchemas.parse(
     keys="""

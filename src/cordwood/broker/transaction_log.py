@@ -1,0 +1,146 @@
+"""`__transaction_state` as the log of the transaction coordinator.
+
+Source: kafka.coordinator.transaction.TransactionStateManager (appendTransactionToLog,
+loadTransactionMetadata).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
+from cordwood.coordinator.runtime import Appended, EncodedRecord
+from cordwood.coordinator.transaction import records
+from cordwood.coordinator.transaction.errors import TransactionRequestError, error_of_append
+from cordwood.coordinator.transaction.records import TransactionRecord
+from cordwood.coordinator.transaction.shard import TransactionShard
+from cordwood.format.record_batch import LegacyBatch, RecordBatch
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
+
+_REMEDY = (
+    "Producers with a transactional id of this partition are answered NOT_COORDINATOR. Stop the "
+    "broker and restore the partition's directory from a copy, or remove it: transactions that are "
+    "open then have to be aborted with `cordwood transactions`"
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class TransactionLog:
+    """The partitions of `__transaction_state` that are led here.
+
+    Records are not compressed, and are committed when all replicas in sync have them, whatever the
+    broker's settings say.
+    """
+
+    topic = TRANSACTION_STATE_TOPIC
+    contents = "transactions"
+
+    def __init__(self, replicas: Partitions, metadata: Metadata) -> None:
+        """Reads and writes nothing yet.
+
+        Args:
+            replicas: the partitions that this broker leads.
+            metadata: the topics of the cluster.
+        """
+        self._topic = CoordinatorTopic(TRANSACTION_STATE_TOPIC, replicas, metadata)
+        self._metadata = metadata
+
+    def partitions(self) -> Collection[int]:
+        """The partitions of the topic; none if there is no such topic."""
+        return self._topic.partitions()
+
+    def high_watermark(self, partition: int) -> int:
+        """The offset below which records are committed; raises KafkaError."""
+        return self._topic.log(partition).high_watermark
+
+    def leader_epoch(self, partition: int) -> int:
+        """The leader epoch of a partition; raises KafkaError if it is not led here."""
+        self._topic.log(partition)
+        topic = self._metadata.image.topics[TRANSACTION_STATE_TOPIC]
+        return topic.partitions[partition].leader_epoch
+
+    # ---- writing
+
+    def encode(self, record: TransactionRecord) -> EncodedRecord:
+        """A record's bytes.
+
+        Raises:
+            TransactionRequestError: a value does not fit.
+        """
+        try:
+            return records.encode(record)
+        except EncodingError as error:
+            _LOG.error("Cannot write to %s: %s", TRANSACTION_STATE_TOPIC, error)
+            raise TransactionRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+
+    def append(self, partition: int, made: Sequence[EncodedRecord], now_ms: int) -> Appended:
+        """Appends a batch.
+
+        Raises:
+            TransactionRequestError: nothing was written; the code is the one that clients are
+                answered.
+        """
+        try:
+            return self._topic.append(partition, records.batch_of(made, now_ms=now_ms))
+        except KafkaError as error:
+            _LOG.info("Cannot write to %s-%d: %s", TRANSACTION_STATE_TOPIC, partition, error)
+            raise TransactionRequestError(error_of_append(error), str(error)) from error
+
+    def append_marker(self, partition: int, batch: bytes) -> Appended:
+        """Appends a transaction marker; raises KafkaError. No transaction has this topic."""
+        return self._topic.append(partition, batch)
+
+    # ---- reading
+
+    def loader(self, partition: int) -> LogLoader[TransactionShard]:
+        """Reads a partition; raises KafkaError if it is not led here."""
+        return LogLoader(
+            self._topic.log(partition),
+            _Replay,
+            remedy=_REMEDY,
+            loaded=lambda state: (len(state.transactions), "transactions"),
+        )
+
+
+class _Replay:
+    """Replays batches, each record at once."""
+
+    def __init__(self, state: TransactionShard) -> None:
+        self.offset = 0
+        self._state = state
+
+    def batch(self, batch: RecordBatch | LegacyBatch) -> None:
+        """Replays a batch; control records say nothing of transactional ids."""
+        if isinstance(batch, RecordBatch) and batch.header.is_control:
+            return
+        for record in batch.records():
+            self.offset = record.offset
+            self._record(record.key, record.value)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def _record(self, key: bytes | None, value: bytes | None) -> None:
+        """Replays a record; one of an unknown type or version is logged and left alone."""
+        try:
+            record = records.decode(key, value)
+        except UnsupportedVersionError as error:
+            _LOG.warning(
+                "The record at offset %d of %s-%d is ignored: %s. It may be left over from an "
+                "aborted upgrade.",
+                self.offset,
+                TRANSACTION_STATE_TOPIC,
+                self._state.partition,
+                error,
+            )
+        except CorruptError as error:
+            raise type(error)(
+                f"the transaction at offset {self.offset} cannot be read: {error.reason}"
+            ) from error
+        else:
+            self._state.replay(record)

@@ -1,0 +1,285 @@
+"""A random schedule: producers, markers, time, failing appends, replication, restarts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+from cordwood.coordinator.timeline import Timeline
+from cordwood.coordinator.transaction.requests import EndAnswer, InitProducerIdAnswer
+from cordwood.coordinator.transaction.service import TransactionMarker
+from cordwood.coordinator.transaction.shard import TransactionShard
+from cordwood.coordinator.transaction.transaction import EPOCH_MAX, Producer, Transaction
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+from support.transaction_schedules.model import Model
+from support.transactions_under_test import Markers, TransactionRun
+
+EXPIRATION_MS: Final = 100_000
+_STEPS: Final = 200
+_NOBODY: Final = Producer(-1, -1)
+_TIMEOUTS_MS: Final = (1_000, 60_000)
+_FAILURES: Final = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE,
+)
+#: What a client may be answered whatever it has asked.
+_AT_ANY_TIME: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+_OF_AN_ADD: Final = {ErrorCode.INVALID_PRODUCER_ID_MAPPING, *_AT_ANY_TIME}
+_OF_AN_END: Final = {ErrorCode.INVALID_TXN_STATE, *_OF_AN_ADD}
+
+
+@dataclass
+class Client:
+    """A producer, and what it has been given."""
+
+    transactional_id: str
+    producer: Producer = _NOBODY
+
+
+class CheckedMarkers(Markers):
+    """Markers that are checked when they are sent."""
+
+    def __init__(self, check: Callable[[TransactionMarker], None]) -> None:
+        super().__init__()
+        self._check = check
+
+    def send(
+        self,
+        state_partition: int,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[], None],
+    ) -> None:
+        """Keeps the markers until `write`."""
+        self._check(marker)
+        super().send(state_partition, marker, partitions, done)
+
+
+class Schedule:
+    """A coordinator of one partition, and clients of three transactional ids, two of the first."""
+
+    def __init__(self, seed: int, version: int) -> None:
+        self.random = Random(seed)  # noqa: S311
+        self.run = TransactionRun(
+            version=version,
+            markers=CheckedMarkers(self._sent),
+            id_expiration_ms=EXPIRATION_MS,
+            max_timeout_ms=max(_TIMEOUTS_MS),
+        )
+        self.clients = [Client(f"x{number % 3}") for number in range(4)]
+        self.model = Model(EXPIRATION_MS)
+        self._loaded = TransactionShard(0, Timeline())
+        self.done: Counter[str] = Counter()
+        self._waiting: list[tuple[list[Any], Callable[[Any], None]]] = []
+        self._steps: dict[Callable[[], None], int] = {
+            self._init: 3,
+            self._add: 16,
+            self._end: 12,
+            self._write_markers: 24,
+            self._advance: 3,
+            self._abort_timed_out: 2,
+            self._expire_ids: 2,
+            self._commit: 12,
+            self._replicate: 1,
+            self._fail: 1,
+            self._recover: 8,
+            self._restart: 1,
+            self._exhaust: 1,
+        }
+
+    def play(self) -> None:
+        """Takes all steps, and ends what is open."""
+        steps = self.random.choices(list(self._steps), list(self._steps.values()), k=_STEPS)
+        for step in steps:
+            step()
+            self._check()
+        self._settle()
+
+    # ---- clients
+
+    def _client(self) -> Client:
+        """A client, which has mostly been given a producer id."""
+        client = self.random.choice(self.clients)
+        if client.producer == _NOBODY and self.random.random() < 0.9:
+            self._init(client)
+        return client
+
+    def _init(self, client: Client | None = None) -> None:
+        client = client or self.random.choice(self.clients)
+        producer_id, producer_epoch = client.producer
+        if self.random.random() < 0.6:
+            producer_id, producer_epoch = _NOBODY
+        answers = self.run.init_later(
+            client.transactional_id,
+            timeout_ms=self.random.choice(_TIMEOUTS_MS),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+
+        def answered(answer: InitProducerIdAnswer) -> None:
+            if answer.error_code:
+                assert answer.error_code in _AT_ANY_TIME, answer
+                return
+            client.producer = Producer(answer.producer_id, answer.producer_epoch)
+            self.done["initialized"] += 1
+
+        self._waiting.append((answers, answered))
+
+    def _add(self) -> None:
+        client = self._client()
+        partitions = [
+            TopicPartition(self.random.choice("tuv"), self.random.randrange(4))
+            for _ in range(self.random.randrange(1, 4))
+        ]
+        codes = self.run.add_later(
+            *client.producer, partitions, transactional_id=client.transactional_id
+        )
+
+        def answered(code: int) -> None:
+            assert code == ErrorCode.NONE or code in _OF_AN_ADD, code
+            self.done["added"] += code == ErrorCode.NONE
+            if code == ErrorCode.PRODUCER_FENCED:
+                client.producer = _NOBODY
+
+        self._waiting.append((codes, answered))
+
+    def _end(self) -> None:
+        client = self._client()
+        producer, commit = client.producer, self.random.random() < 0.6
+        answers = self.run.end_later(
+            *producer, commit=commit, transactional_id=client.transactional_id
+        )
+
+        def answered(answer: EndAnswer) -> None:
+            if answer.error_code:
+                assert answer.error_code in _OF_AN_END, answer
+                return
+            bumps = self.run.version == 2
+            decision = self.model.decisions[
+                producer._replace(producer_epoch=producer.producer_epoch + bumps)
+            ]
+            assert decision.commit is commit, f"{producer} is answered what is not so"
+            assert decision.offset < self.run.log.high_watermark(0)
+            if bumps:
+                client.producer = Producer(answer.producer_id, answer.producer_epoch)
+            self.done["committed" if commit else "aborted"] += 1
+
+        self._waiting.append((answers, answered))
+
+    # ---- all else
+
+    def _write_markers(self) -> None:
+        waiting = self.run.markers.waiting
+        if waiting:
+            self.run.markers.write(self.random.randrange(len(waiting)))
+
+    def _advance(self) -> None:
+        self.run.host.timers.advance(self.random.choice((1, 500, 1_001, 20_000, 60_001)))
+
+    def _abort_timed_out(self) -> None:
+        self.run.coordinator.abort_timed_out()
+
+    def _expire_ids(self) -> None:
+        self.run.coordinator.expire_ids()
+
+    def _commit(self) -> None:
+        self.run.commit_log()
+
+    def _replicate(self) -> None:
+        self.run.log.is_replicated = not self.run.log.is_replicated
+        self.run.commit_log()
+
+    def _fail(self) -> None:
+        self.run.log.fails_with = self.random.choice(_FAILURES)
+
+    def _recover(self) -> None:
+        self.run.log.fails_with = None
+
+    def _restart(self) -> None:
+        self.run.restart()
+        self.done["restarted"] += 1
+
+    def _exhaust(self) -> None:
+        """The epochs of a producer are nearly used up, as after many transactions."""
+        at_rest = [each for each in self.model.known.values() if each.state.is_at_rest]
+        if not at_rest or self.run.log.is_replicated or self.run.log.fails_with is not None:
+            return
+        known = self.random.choice(at_rest)
+        if known.is_epoch_exhausted or known.producer_epoch > EPOCH_MAX - 4:
+            return
+        later = known.with_next_epoch(
+            timeout_ms=known.timeout_ms, expected_epoch=None, now_ms=self.run.clock.now_ms()
+        )
+        self.run.put(replace(later, producer_epoch=EPOCH_MAX - 4))
+        for client in self.clients:
+            if client.transactional_id == known.transactional_id:
+                client.producer = Producer(known.producer_id, EPOCH_MAX - 4)
+
+    # ---- what must hold
+
+    def _sent(self, marker: TransactionMarker) -> None:
+        self._read()
+        self.model.sent(marker, self.run.log.high_watermark(0))
+
+    def _read(self) -> None:
+        for record in self.run.log.records(first=self.model.end_offset):
+            self.model.read(record, self.run.clock.now_ms())
+            self._loaded.replay(record)
+
+    def _check(self) -> None:
+        self._read()
+        for answers, answered in self._waiting:
+            assert len(answers) <= 1, "answered twice"
+            for answer in answers:
+                answered(answer)
+        self._waiting = [each for each in self._waiting if not each[0]]
+        live, at = self.run.coordinator._runtime.read(0)
+        found = {name: self._stored(each) for name, each in live.transactions.items()}
+        expected = {name: self._stored(each) for name, each in self._loaded.transactions.items()}
+        assert found == expected, f"{found}, but a load finds {expected}"
+        assert at == self.run.log.high_watermark(0)
+
+    def _stored(self, known: Transaction) -> Transaction:
+        """A transaction without what is not in the log, and with its partitions in no order."""
+        stored = replace(
+            known,
+            partitions=tuple(sorted(known.partitions)),
+            last_producer_epoch=-1,
+            has_failed_epoch_fence=False,
+            producer_epoch=known.producer_epoch - known.has_failed_epoch_fence,
+        )
+        if self.run.version == 0:
+            stored = replace(stored, prev_producer_id=-1, next_producer_id=-1)
+        return stored
+
+    def _settle(self) -> None:
+        """Lets everything that is open end, and expire."""
+        run = self.run
+        run.log.fails_with, run.log.is_replicated = None, False
+        run.commit_log()
+        run.restart()
+        self._check()
+        assert self._waiting == [], "a request was not answered"
+        run.host.timers.advance(max(_TIMEOUTS_MS) + 1)
+        run.coordinator.abort_timed_out()
+        while run.markers.waiting:
+            run.markers.write()
+        self._check()
+        assert all(each.state.is_at_rest for each in self.model.known.values())
+        run.host.timers.advance(EXPIRATION_MS)
+        run.coordinator.expire_ids()
+        self._check()
+        assert self.model.known == {}
