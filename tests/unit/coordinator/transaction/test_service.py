@@ -300,6 +300,18 @@ def test_id_is_in_use_until_its_tombstone_is_committed() -> None:
     assert run.add(7, 3) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
+def test_id_whose_record_is_not_committed_does_not_expire() -> None:
+    run = TransactionRun()
+    run.log.is_replicated = True
+    run.init_later(timeout_ms=900_000)
+    run.clock.advance(7 * DAY_MS)
+    run.coordinator.expire_ids()
+    assert len(run.log.records()) == 1
+    run.commit_log()
+    run.coordinator.expire_ids()
+    assert len(run.log.records()) == 2
+
+
 def test_id_whose_tombstone_cannot_be_written_stays(caplog: pytest.LogCaptureFixture) -> None:
     run = TransactionRun()
     run.put(transaction())
