@@ -32,11 +32,13 @@ from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.metrics import BrokerMetrics
-from cordwood.broker.open_transactions import warn_of_open_transactions
 from cordwood.broker.producer_ids import ProducerIds
-from cordwood.broker.refused_transactions import RefusedTransactions
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.request_context import RequestContext
+from cordwood.broker.transaction_log import TransactionLog
+from cordwood.broker.transaction_markers import MarkerSender, MarkerWriter
+from cordwood.broker.transaction_partitions import TransactionPartitions
+from cordwood.broker.transaction_verification import TransactionVerification
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
@@ -51,6 +53,8 @@ from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.controller.settings import ControllerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.transaction.service import TransactionCoordinator
+from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
@@ -69,7 +73,7 @@ from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.pauses import background
 from cordwood.model.rng import SystemRng
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.uuids import fresh_uuid, uuid_text
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server, ServerLimits
@@ -105,6 +109,7 @@ _CLEANER_KEYS: Final = (
     "log.cleaner.backoff.ms",
 )
 _GROUP_KEYS: Final = ("group.consumer.assignment.interval.ms",)
+_VERIFICATION_KEYS: Final = ("transaction.partition.verification.enable",)
 _CONNECTION_KEYS: Final = (
     "max.connections",
     "max.connections.per.ip",
@@ -209,7 +214,6 @@ class Node:
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
         await channel.unfence_broker()
-        warn_of_open_transactions(broker.replicas.led_partitions())
         broker.replicas.moves.resume()
         thread.schedule(
             "metadata-snapshot",
@@ -242,15 +246,18 @@ class Node:
             metrics=metrics,
             begin_move=lambda partition, to: PausedMove(self.cleaner.manager, partition, to),
         )
-        of_groups = GroupSettings.of(settings.all)
-        groups = GroupCoordinator(
-            GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
+        groups = self._make_groups(replicas, metadata, thread)
+        writer = MarkerWriter(replicas, groups, thread)
+        transactions = TransactionCoordinator(
+            TransactionLog(replicas, metadata),
             thread,
-            of_groups,
-            GroupCluster(metadata, self._configs.own_group_integer),
-            SystemRng(),
+            TransactionSettings.of(settings.all),
+            version=lambda: metadata.transaction_version,
+            producer_ids=ProducerIds(channel, thread),
+            markers=MarkerSender(writer, replicas, metadata, thread),
         )
-        replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
+        replicas.listen(TRANSACTION_STATE_TOPIC, transactions.on_high_watermark)
+        partitions = TransactionPartitions(transactions, metadata)
         return Broker(
             node_id=settings.node_id,
             cluster_id=cluster_id,
@@ -261,17 +268,40 @@ class Node:
             controller=channel,
             replicas=replicas,
             groups=groups,
+            transactions=transactions,
+            transaction_partitions=partitions,
+            verification=TransactionVerification(
+                replicas,
+                partitions,
+                thread,
+                is_enabled=settings.transaction_partition_verification_enable,
+                retry_ms=settings.integer("add.partitions.to.txn.retry.backoff.ms"),
+                retry_max_ms=settings.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+            ),
+            marker_writer=writer,
             topic_creation=AutoTopicCreation(channel, settings),
             fetch_sessions=FetchSessionCache(
                 settings.max_incremental_fetch_session_cache_slots, self.clock, logs.context.rng
             ),
-            producer_ids=ProducerIds(channel),
-            refused_transactions=RefusedTransactions(),
             metrics=metrics,
             api_versions={
                 key: (api.min_version, api.max_version) for key, api in served_apis().items()
             },
         )
+
+    def _make_groups(
+        self, replicas: ReplicaManager, metadata: MetadataCache, thread: BrokerThread
+    ) -> GroupCoordinator:
+        settings = GroupSettings.of(self.settings.all)
+        groups = GroupCoordinator(
+            GroupMetadataLog(replicas, metadata, settings.topic_codec),
+            thread,
+            settings,
+            GroupCluster(metadata, self._configs.own_group_integer),
+            SystemRng(),
+        )
+        replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
+        return groups
 
     def _serve(self, server: Server, broker: Broker) -> None:
         thread = broker.thread
@@ -467,6 +497,12 @@ class Node:
         def groups(_before: BrokerValues, values: BrokerValues) -> None:
             broker.groups.settings = GroupSettings.of(values.all)
 
+        def verification(_before: BrokerValues, values: BrokerValues) -> None:
+            is_enabled = values.transaction_partition_verification_enable
+            broker.verification.is_enabled = is_enabled
+            broker.replicas.logs.verify_transactions(is_enabled=is_enabled)
+
+        broker.configs.subscribe(_VERIFICATION_KEYS, verification)
         broker.configs.subscribe(_CLEANER_KEYS, cleaner)
         broker.configs.subscribe(_GROUP_KEYS, groups)
         broker.configs.subscribe(_CONNECTION_KEYS, connections)
@@ -561,6 +597,7 @@ class Node:
         replicas = broker.replicas
         logs = replicas.logs
         self._at_end(broker.groups.close)
+        self._at_end(broker.transactions.close)
         manager = CleanerManager(logs)
         engine = self._engine()
         settings = CleanerSettings.of(logs.broker, self._own_integers())
@@ -572,11 +609,13 @@ class Node:
         self._scheduler.start()
         self.cleaner.startup()
         broker.groups.start()
+        broker.transactions.start()
         self._at_end(replicas.moves.close, waits=True)
         publisher = BrokerMetadataPublisher(
             replicas=replicas,
             metadata=broker.metadata,
             groups=broker.groups,
+            transactions=broker.transactions,
             configs=broker.configs,
             cleaner=self.cleaner,
             metrics=broker.metrics,

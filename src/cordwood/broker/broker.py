@@ -15,10 +15,12 @@ from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
-from cordwood.broker.producer_ids import ProducerIds
-from cordwood.broker.refused_transactions import RefusedTransactions
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.transaction_markers import MarkerWriter
+from cordwood.broker.transaction_partitions import TransactionPartitions
+from cordwood.broker.transaction_verification import TransactionVerification
 from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
 
@@ -37,10 +39,12 @@ class Broker:
         controller: the channel to the controller.
         replicas: the partitions and logs of this broker.
         groups: the coordinator of groups.
+        transactions: the coordinator of transactions.
+        transaction_partitions: adds partitions to transactions.
+        verification: verifies partitions before a transaction writes to them.
+        marker_writer: writes the markers of transactions.
         topic_creation: creates topics that clients and coordinators need.
         fetch_sessions: the sessions of fetching clients.
-        producer_ids: ids for idempotent producers.
-        refused_transactions: refuses clients that want transactions.
         metrics: counts requests and data.
         authorizer: decides what clients may do.
         api_versions: the lowest and highest version of each served API by key, both inclusive.
@@ -55,10 +59,12 @@ class Broker:
     controller: ControllerChannel
     replicas: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    transaction_partitions: TransactionPartitions
+    verification: TransactionVerification
+    marker_writer: MarkerWriter
     topic_creation: AutoTopicCreation
     fetch_sessions: FetchSessionCache
-    producer_ids: ProducerIds
-    refused_transactions: RefusedTransactions
     metrics: BrokerMetrics
     authorizer: Authorizer = field(default_factory=AllowAll)
     api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.broker_thread import BrokerThread
 from cordwood.network.api import Encoded, Fields, Response
 
 A = TypeVar("A")
@@ -15,9 +15,9 @@ A = TypeVar("A")
 class CoordinatorAnswer(Generic[A]):
     """Called once by the coordinator, with the answer."""
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, thread: BrokerThread) -> None:
         """Nothing is answered yet."""
-        self._loop = context.broker.thread.loop
+        self._loop = thread.loop
         self._answers: list[A] = []
         self._later: asyncio.Future[A] | None = None
 

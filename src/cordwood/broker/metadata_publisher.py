@@ -24,6 +24,7 @@ from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.paused_changes import update_topic_config
 from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.publisher import MetadataUpdate
@@ -31,7 +32,7 @@ from cordwood.model.change_lock import ChangeLock
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.pauses import background, in_steps
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import NewLog
@@ -63,6 +64,7 @@ class BrokerMetadataPublisher:
         replicas: ReplicaManager,
         metadata: MetadataCache,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
         configs: ConfigService,
         cleaner: LogCleaner,
         metrics: BrokerMetrics,
@@ -75,6 +77,7 @@ class BrokerMetadataPublisher:
             replicas: gets the partitions that this broker leads.
             metadata: the newest image.
             groups: gets deleted topics, and partitions with another leader.
+            transactions: likewise.
             configs: the settings of topics.
             cleaner: stops cleaning a log before the log is deleted or gets other settings.
             metrics: removes the counters of deleted topics.
@@ -85,6 +88,7 @@ class BrokerMetadataPublisher:
         self._node_id = replicas.node_id
         self._metadata = metadata
         self._groups = groups
+        self._transactions = transactions
         self._configs = configs
         self._cleaner = cleaner
         self._metrics = metrics
@@ -115,7 +119,9 @@ class BrokerMetadataPublisher:
         ]
         if deleted:
             self._delete(deleted)
-            self._groups.on_topics_deleted([topic.name for topic in deleted])
+            names = [topic.name for topic in deleted]
+            self._groups.on_topics_deleted(names)
+            self._transactions.on_topics_deleted(names)
         if old is not None:
             self._groups.on_topics_changed(new.changed_topics(old))
         led: list[_ToLead] = []
@@ -150,6 +156,8 @@ class BrokerMetadataPublisher:
                 led.pop(index).wake(0)
                 if topic.name == GROUP_METADATA_TOPIC:
                     self._groups.on_resigned(index)
+                elif topic.name == TRANSACTION_STATE_TOPIC:
+                    self._transactions.on_resigned(index)
         return found
 
     def _lead_after_deletion(self, topic: TopicImage, _deletion: object) -> None:

@@ -68,25 +68,46 @@ class Partition:
         self._on_change = on_change
 
     def append(
-        self, records: bytes | memoryview, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: bytes | memoryview,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        *,
+        verification_guard: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Appends, commits if no other replica is in sync, and wakes what waits.
 
+        The arguments and errors are those of `PartitionLog.append_as_leader`.
+
         Raises:
-            KafkaError: as `PartitionLog.append_as_leader`.
+            KafkaError: as there.
         """
-        epoch = self.leader_epoch
         try:
-            result = self.log.append_as_leader(records, leader_epoch=epoch, origin=origin)
+            result = self._append(records, origin, verification_guard, transaction_version)
         except StorageError:
             if not self.log.is_closed or not self.switch_log():
                 raise
-            result = self.log.append_as_leader(records, leader_epoch=epoch, origin=origin)
+            result = self._append(records, origin, verification_guard, transaction_version)
         if not result.is_duplicate and result.last_offset >= 0:
             if self.is_sole_isr_member:
                 self.log.maybe_update_high_watermark(result.last_offset + 1)
             self.wake(result.size_bytes)
         return result
+
+    def _append(
+        self,
+        records: bytes | memoryview,
+        origin: AppendOrigin,
+        verification_guard: object | None,
+        transaction_version: int,
+    ) -> AppendResult:
+        return self.log.append_as_leader(
+            records,
+            leader_epoch=self.leader_epoch,
+            origin=origin,
+            verification_guard=verification_guard,
+            transaction_version=transaction_version,
+        )
 
     def switch_log(self) -> bool:
         """Serves the log that replaces a closed one; returns whether there is such a log."""

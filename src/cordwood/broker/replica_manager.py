@@ -150,26 +150,47 @@ class ReplicaManager:
         records: bytes | memoryview,
         *,
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
+        verification_guard: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Appends to a partition that this broker leads, as `append_to`.
 
         Raises:
             KafkaError: as `partition` and `append_to`.
         """
-        return self.append_to(self.partition(topic, index), records, origin)
+        return self.append_to(
+            self.partition(topic, index),
+            records,
+            origin,
+            verification_guard=verification_guard,
+            transaction_version=transaction_version,
+        )
 
     def append_to(
-        self, partition: Partition, records: bytes | memoryview, origin: AppendOrigin
+        self,
+        partition: Partition,
+        records: bytes | memoryview,
+        origin: AppendOrigin,
+        *,
+        verification_guard: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Appends, and counts the append; the records are committed if no other replica is in sync.
 
+        The arguments and errors are those of `PartitionLog.append_as_leader`.
+
         Raises:
-            KafkaError: as `PartitionLog.append_as_leader`.
+            KafkaError: as there.
 
         Source: ReplicaManager.appendRecordsToLeader.
         """
         try:
-            result = partition.append(records, origin)
+            result = partition.append(
+                records,
+                origin,
+                verification_guard=verification_guard,
+                transaction_version=transaction_version,
+            )
         except Exception as error:
             self._metrics.append_refused(partition.topic, error, len(records))
             raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_TRANSACTIONS = "there is no transaction coordinator: FindCoordinator refuses a transactional id"
 _SHARE = "share groups are not supported (KIP-932)"
 _STREAMS = "streams groups are not supported; Kafka Streams uses classic groups (KIP-1071)"
 _QUORUM = "this node is the whole quorum; no voter joins or leaves"
@@ -16,10 +15,6 @@ _TELEMETRY = "Kafka advertises it only if a plugin receives client metrics (KIP-
 _BETWEEN_BROKERS = "only between brokers and controllers; there is one node"
 
 UNSERVED: Final[Mapping[int, str]] = {
-    24: _TRANSACTIONS,
-    25: _TRANSACTIONS,
-    26: _TRANSACTIONS,
-    28: _TRANSACTIONS,
     51: "there is no authentication: passwords would have no use",
     52: _BETWEEN_BROKERS,
     53: _BETWEEN_BROKERS,

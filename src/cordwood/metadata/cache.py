@@ -66,3 +66,11 @@ class MetadataCache:
         Source: org.apache.kafka.server.common.GroupVersion.
         """
         return self.image.features.get("group.version", 0) >= 1
+
+    @property
+    def transaction_version(self) -> int:
+        """How transactions are written: 0, 1, or 2 (KIP-890).
+
+        Source: org.apache.kafka.server.common.TransactionVersion.
+        """
+        return self.image.features.get("transaction.version", 0)

@@ -31,6 +31,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
         "kraft.version",
         "eligible.leader.replicas.version",
         "group.version",
+        "transaction.version",
     )
 }
 
@@ -40,6 +41,7 @@ DEFAULT_FEATURES: Final[Mapping[str, int]] = {
     "metadata.version": 30,
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
+    "transaction.version": 2,
 }
 
 

@@ -119,6 +119,12 @@ class InvalidTxnStateError(KafkaError):
     code = ErrorCode.INVALID_TXN_STATE
 
 
+class InvalidProducerIdMappingError(KafkaError):
+    """A producer id that is not the one of the transactional id."""
+
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
 class TransactionCoordinatorFencedError(KafkaError):
     """A marker of a coordinator that has been replaced."""
 

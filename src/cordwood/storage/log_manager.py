@@ -240,6 +240,12 @@ class LogManager(LogSet):
 
     # ---- truncation
 
+    def verify_transactions(self, *, is_enabled: bool) -> None:
+        """Sets transaction.partition.verification.enable, for logs that are opened later, too."""
+        self.context.verify_transactions = is_enabled
+        for log in self.logs():
+            log.producer_state.verify_transactions = is_enabled
+
     def truncate_to(self, offsets: Mapping[TopicPartition, int], *, future: bool = False) -> None:
         """Cuts logs off at these offsets, after their lower recovery points were made to last.
 

@@ -27,7 +27,7 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> R
     for topic in request.subscribed_topic_names or ():
         if not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    answer = CoordinatorAnswer[HeartbeatAnswer](context)
+    answer = CoordinatorAnswer[HeartbeatAnswer](context.broker.thread)
     context.broker.groups.consumer_heartbeat(
         _question(context, request),
         answer,

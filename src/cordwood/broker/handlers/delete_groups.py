@@ -21,7 +21,7 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> Response:
     """Answers for each group when its tombstones are committed."""
     answers: dict[str, CoordinatorAnswer[int]] = {}
     for group_id in in_steps(dict.fromkeys(request.groups_names)):
-        answers[group_id] = CoordinatorAnswer(context)
+        answers[group_id] = CoordinatorAnswer(context.broker.thread)
         if not context.authorize(Operation.DELETE, ResourceType.GROUP, group_id):
             answers[group_id](ErrorCode.GROUP_AUTHORIZATION_FAILED)
             continue

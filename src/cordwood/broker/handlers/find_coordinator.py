@@ -1,10 +1,10 @@
-"""FindCoordinator (10), versions 0 to 6: the coordinator of a group.
+"""FindCoordinator (10), versions 0 to 6: the coordinator of a group, or of a transactional id.
 
 Versions: 1 kinds of keys, 3 flexible, 4 several keys at once (KIP-699), 6 share groups. The topic
-that groups are kept in is made when somebody first asks; that client gets a retriable error.
+that groups or transactions are kept in is made when somebody first asks; that client gets a
+retriable error.
 
-Not served: coordinators of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take
-for final) and of share groups (INVALID_REQUEST, as of a Kafka without them).
+Not served: coordinators of share groups (INVALID_REQUEST, as of a Kafka without them).
 
 Source: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 """
@@ -18,13 +18,14 @@ from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.find_coordinator import FindCoordinatorRequest
 
 _log = logging.getLogger(__name__)
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_TOPICS = {_GROUP: GROUP_METADATA_TOPIC, _TRANSACTION: TRANSACTION_STATE_TOPIC}
 _BATCHED_SINCE = 4
 _SHARE_SINCE = 6
 _NO_NODE = {"node_id": -1, "host": "", "port": -1}
@@ -38,19 +39,20 @@ class _Found(NamedTuple):
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> Response:
     """Answers with this broker, or with the reason why there is no coordinator."""
-    asks_for_group = request.key_type == _GROUP
-    if context.api_version >= _BATCHED_SINCE:
-        asks_for_group &= bool(request.coordinator_keys)
-    if asks_for_group and GROUP_METADATA_TOPIC not in context.broker.metadata.image.topics:
-        return _after_creation(context, request)
+    topic = _TOPICS.get(request.key_type)
+    is_asked = context.api_version < _BATCHED_SINCE or bool(request.coordinator_keys)
+    if topic is not None and is_asked and topic not in context.broker.metadata.image.topics:
+        return _after_creation(context, request, topic)
     return _response(context, request)
 
 
-async def _after_creation(context: RequestContext, request: FindCoordinatorRequest) -> Fields:
+async def _after_creation(
+    context: RequestContext, request: FindCoordinatorRequest, topic: str
+) -> Fields:
     """As `_response`, of which every key has no coordinator yet: the topic is created now."""
-    (error,) = await context.broker.topic_creation.create([GROUP_METADATA_TOPIC])
+    (error,) = await context.broker.topic_creation.create([topic])
     if error is not None:
-        _log.warning("Auto topic creation of %s failed: %s", GROUP_METADATA_TOPIC, error)
+        _log.warning("Auto topic creation of %s failed: %s", topic, error)
     return await context.broker.thread.slices.run(lambda: _response(context, request, is_new=True))
 
 
@@ -89,20 +91,20 @@ def _find(context: RequestContext, kind: int, key: str, *, is_new: bool) -> _Fou
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED, _NO_NODE, "Group authorization failed.")
     if kind == _SHARE and context.api_version >= _SHARE_SINCE:
         context.require_cluster(Operation.CLUSTER_ACTION)
-    if kind == _TRANSACTION:
-        if not context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return _Found(code, _NO_NODE, "Transactional Id authorization failed.")
-        refusal = context.broker.refused_transactions.refuse(
-            key, client_id=context.client_id, client_host=context.client_host
-        )
-        return _Found(refusal.code, _NO_NODE, str(refusal))
-    if kind != _GROUP:
+    if kind == _TRANSACTION and not context.authorize(
+        Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key
+    ):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _Found(code, _NO_NODE, "Transactional Id authorization failed.")
+    topic = _TOPICS.get(kind)
+    if topic is None:
         return _no_coordinator(ErrorCode.INVALID_REQUEST)
-    image = context.broker.metadata.image
-    if is_new or GROUP_METADATA_TOPIC not in image.topics:
+    broker = context.broker
+    image = broker.metadata.image
+    if is_new or topic not in image.topics:
         return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = image.partition(GROUP_METADATA_TOPIC, context.broker.groups.partition_for(key))
+    coordinator = broker.groups if kind == _GROUP else broker.transactions
+    partition = image.partition(topic, coordinator.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(context.listener)
     if leader is None or endpoint is None:

@@ -17,7 +17,7 @@ from cordwood.protocol.apis.heartbeat import HeartbeatRequest
 def handle(context: RequestContext, request: HeartbeatRequest) -> Response:
     """Answers with an error code alone."""
     context.require_group(Operation.READ, request.group_id)
-    answer = CoordinatorAnswer[int](context)
+    answer = CoordinatorAnswer[int](context.broker.thread)
     context.broker.groups.heartbeat(
         request.group_id,
         request.member_id,

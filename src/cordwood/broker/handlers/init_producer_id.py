@@ -1,50 +1,67 @@
-"""InitProducerId (22), versions 0 to 5: an id for an idempotent producer.
+"""InitProducerId (22), versions 0 to 5: the id and epoch of a producer.
 
-Versions: 2 flexible, 3 the id it had before (KIP-360), 5 transactions of version 2.
+Versions: 2 flexible, 3 the id it had before (KIP-360), 4 the error PRODUCER_FENCED, 5 the error
+TRANSACTION_ABORTABLE (KIP-890). Version 6 (KIP-939) is unstable in Kafka 4.3.
 
-Ids come in blocks of a thousand, each of which is in the metadata log before the first is given.
-
-Not served: a transactional id is refused (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take
-for final), for there is no coordinator of transactions.
-
-Source: kafka.server.KafkaApis.handleInitProducerIdRequest, RPCProducerIdManager.
+Source: kafka.server.KafkaApis.handleInitProducerIdRequest.
 """
 
 from __future__ import annotations
 
 from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
+from cordwood.coordinator.transaction import requests
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.init_producer_id import InitProducerIdRequest
 
-_NONE = {"producer_id": -1, "producer_epoch": -1}
+_FENCED_SINCE = 4
+_REFUSED = {"producer_id": -1, "producer_epoch": -1}
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
-    """Gives the next id, with epoch 0."""
-    if request.transactional_id is not None:
-        if not context.authorize(
-            Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
-        ):
-            return _NONE | {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-        if not request.transactional_id:
-            return _NONE | {"error_code": ErrorCode.INVALID_REQUEST}
-        refusal = context.broker.refused_transactions.refuse(
-            request.transactional_id, client_id=context.client_id, client_host=context.client_host
-        )
-        return _NONE | {"error_code": refusal.code}
-    if not context.authorize_cluster(Operation.IDEMPOTENT_WRITE) and not context.authorize_any(
-        Operation.WRITE, ResourceType.TOPIC
-    ):
-        return _NONE | {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return _NONE | {"error_code": ErrorCode.INVALID_REQUEST}
-    return _next(context)
+    """Gives an idempotent producer the next id, a transactional one its own."""
+    refusal = _refusal(context, request)
+    if refusal is not None:
+        return _REFUSED | {"error_code": refusal}
+    question = requests.InitProducerIdRequest(
+        transactional_id=request.transactional_id,
+        timeout_ms=request.transaction_timeout_ms,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        enables_two_phase_commit=request.enable2_pc,
+        keeps_prepared=request.keep_prepared_txn,
+    )
+    answer = CoordinatorAnswer[requests.InitProducerIdAnswer](context.broker.thread)
+    context.broker.transactions.init_producer_id(question, answer)
+    return answer.response(lambda found: _fields(found, context.api_version))
 
 
-async def _next(context: RequestContext) -> Fields:
-    return {"producer_id": await context.broker.producer_ids.next_id(), "producer_epoch": 0}
+def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode | None:
+    """The error of a client that may not do this."""
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        may_write = context.authorize_cluster(Operation.IDEMPOTENT_WRITE)
+        may_write = may_write or context.authorize_any(Operation.WRITE, ResourceType.TOPIC)
+        return None if may_write else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    needed = [Operation.WRITE]
+    if request.enable2_pc:
+        needed.append(Operation.TWO_PHASE_COMMIT)
+    if all(context.authorize(each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in needed):
+        return None
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def _fields(answer: requests.InitProducerIdAnswer, version: int) -> Fields:
+    code = answer.error_code
+    if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {
+        "error_code": code,
+        "producer_id": answer.producer_id,
+        "producer_epoch": answer.producer_epoch,
+    }
 
 
 API = Api(22, "InitProducerId", 0, 5, handle)

@@ -24,7 +24,7 @@ _REBALANCE_TIMEOUT_SINCE = 1
 def handle(context: RequestContext, request: JoinGroupRequest) -> Response:
     """Answers when the group's next generation begins."""
     context.require_group(Operation.READ, request.group_id)
-    answer = CoordinatorAnswer[JoinAnswer](context)
+    answer = CoordinatorAnswer[JoinAnswer](context.broker.thread)
     context.broker.groups.join(_question(context, request), answer)
     return answer.response(lambda found: _fields(found, context.api_version))
 

@@ -29,7 +29,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> Response:
             for each in request.members
         ]
     )
-    answer = CoordinatorAnswer[LeaveReply](context)
+    answer = CoordinatorAnswer[LeaveReply](context.broker.thread)
     context.broker.groups.leave(request.group_id, leaving, answer)
     return answer.response(lambda reply: _fields(reply, is_single=is_single))
 

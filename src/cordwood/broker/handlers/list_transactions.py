@@ -1,62 +1,91 @@
-"""ListTransactions (66) and DescribeTransactions (65): there are none.
+"""ListTransactions (66) and DescribeTransactions (65): the transactions coordinated here.
 
-There is no transaction coordinator; the answers are those of a Kafka that has the topic
-__transaction_state and no transaction, so that kafka-transactions and other searches for hanging
-transactions continue.
-
-Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-664.
+Source: kafka.server.KafkaApis.handleListTransactionsRequest, handleDescribeTransactionsRequest;
+KIP-664.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.regular_expressions import compile_regular_expression
+from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from cordwood.protocol.apis.list_transactions import ListTransactionsRequest
 
-_STATES = frozenset(
-    {
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Empty",
-        "PrepareEpochFence",
-        "Dead",
-    }
-)
 
-
-def list_all(_context: RequestContext, request: ListTransactionsRequest) -> Response:
-    """Lists nothing, and says which states it does not know.
+def list_all(context: RequestContext, request: ListTransactionsRequest) -> Response:
+    """Lists those that the client may describe.
 
     Raises:
         InvalidRegularExpressionError: the pattern is not in RE2's syntax.
     """
-    if request.transactional_id_pattern:
-        compile_regular_expression(request.transactional_id_pattern)
-    unknown = [state for state in request.state_filters if state not in _STATES]
-    return {"unknown_state_filters": unknown}
+    found = context.broker.transactions.list_transactions(
+        request.state_filters,
+        request.producer_id_filters,
+        request.duration_filter,
+        request.transactional_id_pattern,
+    )
+    return {
+        "error_code": found.error_code,
+        "unknown_state_filters": list(found.unknown_states),
+        "transaction_states": [
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.producer_id,
+                "transaction_state": each.state,
+            }
+            for each in in_steps(found.transactions, every=16)
+            if _may_describe(context, each.transactional_id)
+        ],
+    }
 
 
 def describe(context: RequestContext, request: DescribeTransactionsRequest) -> Response:
-    """Knows none."""
+    """Describes transactions, with those of their topics that the client may describe."""
     return {
         "transaction_states": [
-            {
-                "transactional_id": each,
-                "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-                if context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each)
-                else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "transaction_start_time_ms": 0,
-            }
-            for each in request.transactional_ids
+            _described(context, each) for each in in_steps(request.transactional_ids)
         ]
     }
+
+
+def _described(context: RequestContext, transactional_id: str) -> dict[str, Any]:
+    if not _may_describe(context, transactional_id):
+        code: int = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _failed(transactional_id, code)
+    found = context.broker.transactions.describe(transactional_id)
+    if found.error_code:
+        return _failed(transactional_id, found.error_code)
+    return {
+        "transactional_id": transactional_id,
+        "error_code": found.error_code,
+        "transaction_state": found.state,
+        "transaction_timeout_ms": found.timeout_ms,
+        "transaction_start_time_ms": found.start_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "topics": [
+            {"topic": topic, "partitions": list(partitions)}
+            for topic, partitions in found.topics
+            if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        ],
+    }
+
+
+def _failed(transactional_id: str, code: int) -> dict[str, Any]:
+    return {
+        "transactional_id": transactional_id,
+        "error_code": code,
+        "transaction_start_time_ms": 0,
+    }
+
+
+def _may_describe(context: RequestContext, transactional_id: str) -> bool:
+    return context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 APIS = (

@@ -132,7 +132,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> Response:
         retention_ms=request.retention_time_ms,
         api_version=version,
     )
-    answer = CoordinatorAnswer[int](context)
+    answer = CoordinatorAnswer[int](context.broker.thread)
     context.broker.groups.commit(question, answer)
     return answer.response(lambda code: _committed(context, asked, code))
 

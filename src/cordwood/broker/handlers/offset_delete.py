@@ -34,7 +34,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> Response:
         for each in in_steps(topic.partitions, every=64)
         if image.partition(topic.name, each.partition_index) is not None
     ]
-    answer = CoordinatorAnswer[DeletedOffsets](context)
+    answer = CoordinatorAnswer[DeletedOffsets](context.broker.thread)
     context.broker.groups.delete_offsets(request.group_id, there, answer)
     return answer.response(lambda deleted: _fields(request, allowed, there, deleted))
 

@@ -7,27 +7,35 @@ acks=0 is not answered; where such a request fails the connection is closed, as 
 the one way to make the producer look for the leader again. acks=all is answered when the high
 watermark has passed the batches, which with one replica is so when they are in the log.
 
-Not served: transactions (batches with the transactional bit are refused by InitProducerId before).
+The partitions of a transaction are verified, or added to it, before they are written for the first
+time.
 
-Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords.
+Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Final
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.handlers.cluster_facts import is_internal
-from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
+from cordwood.broker.handlers.produce_checks import (
+    has_transactional_batch,
+    require_one_batch,
+    transactional_batch,
+)
 from cordwood.broker.request_context import RequestContext
+from cordwood.broker.transaction_verification import Support, TransactionalWrite, Verified
 from cordwood.format.record_batch import may_expand_beyond
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
+    InvalidProducerIdMappingError,
     KafkaError,
     NotLeaderOrFollowerError,
     RecordBatchTooLargeError,
@@ -35,11 +43,13 @@ from cordwood.model.kafka_errors import (
     RecordValidationError,
     StorageError,
     TopicAuthorizationError,
+    TransactionalIdAuthorizationError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Encoded, Response
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.network.api import Api, Encoded, Fields, Response
 from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from cordwood.storage.log.append_result import AppendResult
@@ -62,6 +72,18 @@ _ALL = -1
 _Partition = dict[str, Any]
 
 
+_UNVERIFIED: Final = Verified({}, {})
+"""Of a request without transactions."""
+
+_OF_COORDINATOR = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
 # Source: ReplicaManager.appendRecordsToLeader.
 _WITHOUT_START_OFFSET = (
     UnknownTopicOrPartitionError,
@@ -78,9 +100,16 @@ _DONE = struct.Struct(">ihqqq")
 
 def handle(context: RequestContext, request: ProduceRequest) -> Response:
     """Appends all; answers at once, but acks=all when all is committed."""
-    fault = request_fault(request)
-    if fault is not None:
-        return _all_refused(request, fault)
+    try:
+        is_transactional = has_transactional_batch(request)
+    except CorruptMessageError as error:
+        return _all_refused(request, error)
+    if is_transactional:
+        return _handle_transaction(context, request)
+    return _append_all(context, request, _UNVERIFIED)
+
+
+def _append_all(context: RequestContext, request: ProduceRequest, verified: Verified) -> Response:
     topics = []
     failed = False
     single = _single(request)
@@ -93,7 +122,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Response:
             if error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
-                result = _append(context, name, data, acks_are_valid=acks_are_valid)
+                result = _append(context, name, data, verified, acks_are_valid=acks_are_valid)
                 if isinstance(result, AppendResult):
                     is_waited_for = request.acks == _ALL and is_replicated(
                         context, name, data.index
@@ -164,7 +193,12 @@ def _all_refused(request: ProduceRequest, fault: KafkaError) -> Response:
 
 
 def _append(
-    context: RequestContext, name: str, data: PartitionProduceData, *, acks_are_valid: bool
+    context: RequestContext,
+    name: str,
+    data: PartitionProduceData,
+    verified: Verified,
+    *,
+    acks_are_valid: bool,
 ) -> AppendResult | _Partition:
     records: bytes | memoryview = data.records or b""
     try:
@@ -172,17 +206,109 @@ def _append(
         require_one_batch(records, context.api_version)
     except KafkaError as error:
         return _refused(data.index, error.code, None)
+    guard = None
+    if verified is not _UNVERIFIED:
+        place = TopicPartition(name, data.index)
+        if place in verified.errors:
+            support = Support.of_produce(context.api_version)
+            return _refused(data.index, *_unverified(verified.errors[place], support))
+        guard = verified.guards.get(place)
     if not acks_are_valid:
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS, None)
     if is_internal(name) and context.client_id != _ADMIN_CLIENT:
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     try:
-        return context.broker.replicas.append_to(partition, records, AppendOrigin.CLIENT)
+        return context.broker.replicas.append_to(
+            partition, records, AppendOrigin.CLIENT, verification_guard=guard
+        )
     except KafkaError as error:
         return _error(data.index, error, context, name)
     except Exception:
         _log.exception("Error processing append operation on partition %s-%s", name, data.index)
         return _refused(data.index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+# ---- transactions
+
+
+def _handle_transaction(context: RequestContext, request: ProduceRequest) -> Response:
+    transactional_id = request.transactional_id
+    if transactional_id is None or not context.authorize(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        return _all_refused(request, TransactionalIdAuthorizationError(""))
+    try:
+        write = _transactional_write(context, request, transactional_id)
+    except KafkaError as error:
+        return _all_refused(request, error)
+    return _verify_and_append(context, request, write)
+
+
+def _transactional_write(
+    context: RequestContext, request: ProduceRequest, transactional_id: str
+) -> TransactionalWrite | None:
+    """The partitions to verify; None if none of them can be written.
+
+    Raises:
+        InvalidProducerIdMappingError: the batches are of several producers.
+    """
+    producers = set()
+    sequences = {}
+    for topic in request.topic_data:
+        name, error = _name_of(context, topic, context.api_version)
+        if error is not None:
+            continue
+        for data in topic.partition_data:
+            try:
+                context.broker.replicas.partition(name, data.index)
+                require_one_batch(data.records, context.api_version)
+                header = transactional_batch(data.records)
+            except KafkaError:
+                continue
+            if header is not None:
+                producers.add((header.producer_id, header.producer_epoch))
+                sequences[TopicPartition(name, data.index)] = header.base_sequence
+    if len(producers) > 1:
+        raise InvalidProducerIdMappingError(
+            "Transactional records contained more than one producer ID"
+        )
+    if not producers:
+        return None
+    ((producer_id, epoch),) = producers
+    support = Support.of_produce(context.api_version)
+    return TransactionalWrite(transactional_id, producer_id, epoch, sequences, support)
+
+
+async def _verify_and_append(
+    context: RequestContext, request: ProduceRequest, write: TransactionalWrite | None
+) -> Fields | Encoded | None:
+    verified = Verified({}, {})
+    if write is not None:
+        verified = await context.broker.verification.begin(write, retries=True)
+    if _is_large(context, request):
+        response = await context.broker.thread.slices.run(
+            lambda: _append_all(context, request, verified)
+        )
+    else:
+        response = _append_all(context, request, verified)
+    return await response if isinstance(response, Awaitable) else response
+
+
+def _unverified(code: int, support: Support) -> tuple[int, str | None]:
+    """The error of a partition that was not verified, and its message.
+
+    Older producers do not send records again after an error of the coordinator; after
+    NOT_ENOUGH_REPLICAS they do.
+    """
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return code, "Partition was not added to the transaction"
+    is_concurrent = code == ErrorCode.CONCURRENT_TRANSACTIONS and support is not Support.ADDED
+    if code in _OF_COORDINATOR or is_concurrent:
+        return ErrorCode.NOT_ENOUGH_REPLICAS, (
+            "Unable to verify the partition has been added to the transaction. Underlying error: "
+            f"{ErrorCode.of(code).name}"
+        )
+    return code, None
 
 
 def _error(index: int, error: KafkaError, context: RequestContext, name: str) -> _Partition:
@@ -258,6 +384,14 @@ def _is_long(_context: RequestContext, request: ProduceRequest) -> bool:
             if records is not None and may_expand_beyond(records, _INLINE_EXPANDED_BYTES_MAX):
                 return True
     return False
+
+
+def _is_large(context: RequestContext, request: ProduceRequest) -> bool:
+    """Whether a request is too large for one turn of the event loop."""
+    size_bytes = sum(
+        len(data.records or b"") for topic in request.topic_data for data in topic.partition_data
+    )
+    return size_bytes > _INLINE_BYTES_MAX or _is_long(context, request)
 
 
 API = Api(0, "Produce", 3, 13, handle, inline_bytes_max=_INLINE_BYTES_MAX, is_long=_is_long)

@@ -10,13 +10,17 @@ import struct
 from typing import Final
 
 from cordwood.format.compression import Codec
-from cordwood.format.record_batch import MAGIC, TRANSACTIONAL_BIT
+from cordwood.format.record_batch import (
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    parse_header,
+)
 from cordwood.format.varint import Buffer
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     InvalidRecordError,
-    KafkaError,
-    TransactionalIdAuthorizationError,
     UnknownServerError,
     UnsupportedCompressionTypeError,
 )
@@ -32,20 +36,30 @@ _SIZE = struct.Struct(">i")
 _SIZE_AND_MAGIC = struct.Struct(">i4xb")
 
 
-def request_fault(request: ProduceRequest) -> KafkaError | None:
-    """The error that all partitions of the request get, if any.
+def has_transactional_batch(request: ProduceRequest) -> bool:
+    """Whether a batch of the request is of a transaction.
 
-    It comes from a first batch that is none, or from a transactional batch without a transaction.
+    Raises:
+        CorruptMessageError: a first batch is none. All partitions of the request get the error.
     """
-    try:
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                records = data.records
-                if records and _batch_bytes(records, 0) and _is_transactional(records):
-                    return TransactionalIdAuthorizationError("")
-    except CorruptMessageError as error:
-        return error
-    return None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records and _batch_bytes(records, 0) and _is_transactional(records):
+                return True
+    return False
+
+
+def transactional_batch(records: Buffer | None) -> BatchHeader | None:
+    """The header of a first batch that is of a transaction; None for any other.
+
+    Raises:
+        CorruptMessageError: it is no batch.
+    """
+    if not records or _batch_bytes(records, 0) < HEADER_BYTES or not _is_transactional(records):
+        return None
+    header = parse_header(records)
+    return header if header.producer_id >= 0 else None
 
 
 def require_one_batch(records: Buffer | None, version: int) -> None:

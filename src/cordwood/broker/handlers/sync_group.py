@@ -24,7 +24,7 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> Response:
     if context.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
         return _fields(SyncAnswer(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     context.require_group(Operation.READ, request.group_id)
-    answer = CoordinatorAnswer[SyncAnswer](context)
+    answer = CoordinatorAnswer[SyncAnswer](context.broker.thread)
     question = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,

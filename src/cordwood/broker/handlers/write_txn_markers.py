@@ -1,8 +1,7 @@
-"""WriteTxnMarkers (27), version 1: ends transactions that a Kafka left open.
+"""WriteTxnMarkers (27), versions 1 and 2: ends transactions in partitions.
 
-kafka-transactions and `cordwood transactions abort` ask for this. There is no coordinator of
-transactions that could ask for it by itself. Version 2, which has the level of
-transaction.version, is not served.
+Transaction coordinators of other brokers send it, and tools that end a transaction which a
+coordinator has forgotten. Version 2 has the transaction version (KIP-1228).
 
 Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-664.
 """
@@ -16,7 +15,7 @@ from typing import Any
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.request_context import RequestContext
-from cordwood.format.control_record import ControlType, build_end_txn_marker
+from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
@@ -24,6 +23,15 @@ from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 
 _log = logging.getLogger(__name__)
+
+#: What the group coordinator answers where a partition's leader would answer the last one.
+_OF_COORDINATOR = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response:
@@ -47,16 +55,23 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response
 
 
 def _write_all(
-    context: RequestContext, marker: WritableTxnMarker, uncommitted: list[Uncommitted]
+    context: RequestContext, asked: WritableTxnMarker, uncommitted: list[Uncommitted]
 ) -> Fields:
     """The answer for a marker; partitions whose marker is not committed join `uncommitted`."""
-    if marker.producer_epoch < 0 and _is_built(context, marker):
-        raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
-    asked: dict[str, dict[int, None]] = {}
-    for topic in marker.topics:
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    if asked.producer_epoch < 0 and _is_built(context, asked):
+        raise UnknownServerError(f"Invalid producer epoch {asked.producer_epoch}")
+    marker = TransactionMarker(
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        asked.transaction_version,
+    )
+    partitions: dict[str, dict[int, None]] = {}
+    for topic in asked.topics:
+        partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return {
-        "producer_id": marker.producer_id,
+        "producer_id": asked.producer_id,
         "topics": [
             {
                 "name": name,
@@ -64,17 +79,17 @@ def _write_all(
                     _write(context, marker, name, index, uncommitted) for index in indexes
                 ],
             }
-            for name, indexes in asked.items()
+            for name, indexes in partitions.items()
         ],
     }
 
 
-def _is_built(context: RequestContext, marker: WritableTxnMarker) -> bool:
+def _is_built(context: RequestContext, asked: WritableTxnMarker) -> bool:
     """Whether there is a partition for which the broker itself builds the marker's batch.
 
     The group coordinator builds that of a partition of __consumer_offsets.
     """
-    for topic in marker.topics:
+    for topic in asked.topics:
         if topic.name == GROUP_METADATA_TOPIC:
             continue
         for index in topic.partition_indexes:
@@ -86,14 +101,14 @@ def _is_built(context: RequestContext, marker: WritableTxnMarker) -> bool:
 
 def _write(
     context: RequestContext,
-    marker: WritableTxnMarker,
+    marker: TransactionMarker,
     topic: str,
     index: int,
     uncommitted: list[Uncommitted],
 ) -> dict[str, Any]:
     """The answer for a partition; it is added to `uncommitted` if the marker is not committed."""
     try:
-        offset = _append(context, marker, topic, index)
+        offset = context.broker.marker_writer.write(marker, topic, index)
     except KafkaError as error:
         _log.warning(
             "Cannot write a marker of producer %s to %s-%s: %s",
@@ -102,13 +117,16 @@ def _write(
             index,
             error,
         )
-        return {"partition_index": index, "error_code": error.code}
+        code = error.code
+        if code in _OF_COORDINATOR:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return {"partition_index": index, "error_code": code}
     _log.info(
         "Producer %s's transaction in %s-%s is %s by the marker at offset %s",
         marker.producer_id,
         topic,
         index,
-        "committed" if marker.transaction_result else "aborted",
+        "committed" if marker.commit else "aborted",
         offset,
     )
     answer = {"partition_index": index, "error_code": ErrorCode.NONE}
@@ -117,32 +135,4 @@ def _write(
     return answer
 
 
-def _append(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> int:
-    """Appends the marker; returns its offset.
-
-    Raises:
-        KafkaError: it cannot be appended.
-    """
-    context.broker.replicas.partition(topic, index)
-    if marker.producer_epoch < 0:  # the group coordinator cannot build the marker's batch
-        raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
-    if topic == GROUP_METADATA_TOPIC:
-        context.broker.groups.require_loaded(index)
-    commit = marker.transaction_result
-    batch = build_end_txn_marker(
-        offset=0,
-        timestamp=context.broker.thread.clock.now_ms(),
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        control_type=ControlType.COMMIT if commit else ControlType.ABORT,
-        coordinator_epoch=marker.coordinator_epoch,
-    )
-    if topic == GROUP_METADATA_TOPIC:
-        # Its offsets are committed, or dropped, with it.
-        return context.broker.groups.complete_transaction(
-            index, batch, marker.producer_id, commit=commit
-        ).first_offset
-    return context.broker.replicas.append(topic, index, batch).first_offset
-
-
-API = Api(27, "WriteTxnMarkers", 1, 1, handle)
+API = Api(27, "WriteTxnMarkers", 1, 2, handle)

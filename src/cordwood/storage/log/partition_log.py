@@ -1120,15 +1120,27 @@ class PartitionLog:
                 self._flush_small_files_soon()
 
     def maybe_start_verification(
-        self, producer_id: int, sequence: int, producer_epoch: int
+        self,
+        producer_id: int,
+        sequence: int,
+        producer_epoch: int,
+        *,
+        supports_epoch_bump: bool = True,
     ) -> object | None:
         """The guard that a transaction's first batch has to bring; None when one is under way.
+
+        Raises:
+            InvalidProducerEpochError: the epoch is older than the one known.
 
         Source: KIP-890.
         """
         with self.lock:
             return self.producer_state.maybe_start_verification(
-                producer_id, sequence, producer_epoch, now_ms=self.context.clock.now_ms()
+                producer_id,
+                sequence,
+                producer_epoch,
+                now_ms=self.context.clock.now_ms(),
+                supports_epoch_bump=supports_epoch_bump,
             )
 
     def remove_expired_producers(self) -> None:

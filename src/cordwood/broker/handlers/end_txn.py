@@ -1,0 +1,52 @@
+"""EndTxn (26), versions 0 to 5: commits or aborts a transaction.
+
+Versions: 2 the error PRODUCER_FENCED, 3 flexible, 4 the error TRANSACTION_ABORTABLE, 5 a new epoch
+for each transaction (KIP-890).
+
+Source: kafka.server.KafkaApis.handleEndTxnRequest.
+"""
+
+from __future__ import annotations
+
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
+from cordwood.coordinator.transaction.requests import EndAnswer, EndRequest
+from cordwood.model.error_codes import ErrorCode
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.end_txn import EndTxnRequest
+
+_FENCED_SINCE = 2
+_NEW_EPOCHS_SINCE = 5
+_TV_0, _TV_2 = 0, 2
+
+
+def handle(context: RequestContext, request: EndTxnRequest) -> Response:
+    """Answers when the outcome is committed; the markers are written afterwards."""
+    transactional_id = request.transactional_id
+    if not context.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    question = EndRequest(
+        transactional_id=transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        commit=request.committed,
+        client_version=_TV_2 if context.api_version >= _NEW_EPOCHS_SINCE else _TV_0,
+    )
+    answer = CoordinatorAnswer[EndAnswer](context.broker.thread)
+    context.broker.transactions.end(question, answer)
+    return answer.response(lambda found: _fields(found, context.api_version))
+
+
+def _fields(answer: EndAnswer, version: int) -> Fields:
+    code = answer.error_code
+    if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {
+        "error_code": code,
+        "producer_id": answer.producer_id,
+        "producer_epoch": answer.producer_epoch,
+    }
+
+
+API = Api(26, "EndTxn", 0, 5, handle)

@@ -1,0 +1,192 @@
+"""TxnOffsetCommit (28), versions 0 to 5: commits a group's offsets in a transaction.
+
+Versions: 2 leader epochs, 3 flexible, and the member of the group, 4 the error
+TRANSACTION_ABORTABLE, 5 adds the offsets to the transaction (KIP-890).
+
+Source: kafka.server.KafkaApis.handleTxnOffsetCommitRequest,
+GroupCoordinatorService.commitTransactionalOffsets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.request_context import RequestContext
+from cordwood.broker.transaction_verification import Support, TransactionalWrite
+from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
+from cordwood.coordinator.group.offset_requests import (
+    CommitPartition,
+    CommitRequest,
+    CommitTopic,
+    TransactionalProducer,
+)
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.pauses import in_steps
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+)
+
+_LOADING_SINCE = 2
+_NO_SEQUENCE = -1
+
+
+class _Answer:
+    """The error of each partition of the response, in Kafka's order: refused ones come first."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, int]] = {}
+
+    def put(self, topic: str, partition: int, code: int) -> None:
+        self._topics.setdefault(topic, {})[partition] = int(code)
+
+    def fields(self, version: int) -> Fields:
+        return {
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [
+                        {"partition_index": index, "error_code": _known_to(version, code)}
+                        for index, code in in_steps(partitions.items(), every=16)
+                    ],
+                }
+                for name, partitions in self._topics.items()
+            ]
+        }
+
+
+def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Response:
+    """Answers when the offsets are in the log of the group; they count when the marker is there."""
+    refusal = _refusal(context, request)
+    answer = _Answer()
+    if refusal is not None:
+        _refuse(answer, request, refusal)
+        return answer.fields(context.api_version)
+    topics = [
+        found
+        for topic in in_steps(request.topics)
+        if (found := _to_commit(context, topic, answer)) is not None
+    ]
+    if not topics:
+        return answer.fields(context.api_version)
+    return _commit(context, request, tuple(topics), answer)
+
+
+def _refusal(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode | None:
+    """The error for the whole request of a client that may not do this."""
+    if not context.authorize(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not context.authorize(Operation.READ, ResourceType.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return None
+
+
+def _refuse(answer: _Answer, request: TxnOffsetCommitRequest, code: int) -> None:
+    for topic in request.topics:
+        for partition in in_steps(topic.partitions, every=64):
+            answer.put(topic.name, partition.partition_index, code)
+
+
+def _to_commit(
+    context: RequestContext, topic: TxnOffsetCommitRequestTopic, answer: _Answer
+) -> CommitTopic | None:
+    """What of a topic can be committed; the rest is answered."""
+    name = topic.name
+    known = context.broker.metadata.image.topics.get(name)
+    is_allowed = context.authorize(Operation.READ, ResourceType.TOPIC, name)
+    partitions = []
+    for each in in_steps(topic.partitions, every=16):
+        if not is_allowed:
+            answer.put(name, each.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        elif known is None or each.partition_index not in known.partitions:
+            answer.put(name, each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            partitions.append(
+                CommitPartition(
+                    each.partition_index,
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata,
+                )
+            )
+    if known is None or not partitions:
+        return None
+    return CommitTopic(name, tuple(partitions), known.topic_id)
+
+
+async def _commit(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    topics: tuple[CommitTopic, ...],
+    answer: _Answer,
+) -> Fields:
+    broker = context.broker
+    question = CommitRequest(
+        group_id=request.group_id,
+        topics=topics,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation_id=request.generation_id,
+        api_version=context.api_version,
+    )
+    try:
+        producer = await _verified(context, request)
+    except GroupRequestError as error:
+        code = error_of_append(error)
+    else:
+        committed = CoordinatorAnswer[int](broker.thread)
+        broker.groups.commit_in_transaction(question, producer, committed)
+        code = await committed.value()
+    for topic in topics:
+        for each in in_steps(topic.partitions, every=64):
+            is_long = not code and broker.groups.is_metadata_too_long(each.metadata)
+            answer.put(
+                topic.name,
+                each.partition,
+                ErrorCode.OFFSET_METADATA_TOO_LARGE if is_long else code,
+            )
+    return answer.fields(context.api_version)
+
+
+async def _verified(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TransactionalProducer:
+    """The producer, whose transaction has the group's offsets in it.
+
+    Raises:
+        GroupRequestError: it has not, or the group's id is empty.
+    """
+    broker = context.broker
+    if not request.group_id:
+        raise GroupRequestError(ErrorCode.INVALID_GROUP_ID)
+    partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
+    write = TransactionalWrite(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        {partition: _NO_SEQUENCE},
+        Support.of_txn_offset_commit(context.api_version),
+    )
+    verified = await broker.verification.begin(write)
+    code = verified.errors.get(partition)
+    if code:
+        raise GroupRequestError(code)
+    return TransactionalProducer(
+        request.producer_id, request.producer_epoch, verified.guards.get(partition)
+    )
+
+
+def _known_to(version: int, code: int) -> int:
+    if version < _LOADING_SINCE and code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
+
+
+API = Api(28, "TxnOffsetCommit", 0, 5, handle)

@@ -1,0 +1,272 @@
+"""Writes the markers of transactions to the logs of partitions.
+
+Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest,
+kafka.coordinator.transaction.TransactionMarkerChannelManager,
+TransactionMarkerRequestCompletionHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.delayed_operations import DelayedOperations
+from cordwood.broker.partition import Partition
+from cordwood.coordinator.runtime import Appended
+from cordwood.coordinator.transaction.service import TransactionMarker
+from cordwood.format.control_record import ControlType, build_end_txn_marker
+from cordwood.metadata.cache import MetadataCache
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError, UnknownServerError
+from cordwood.model.pauses import in_steps
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.append_result import AppendResult
+
+_log = logging.getLogger(__name__)
+
+#: How long to wait before markers that could not be written are tried again.
+_RETRY_MS: Final = 100
+#: A transaction with more partitions than this is written in slices.
+_AT_ONCE_MAX: Final = 32
+#: Another producer or coordinator has ended the transaction.
+_TAKEN_OVER: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+
+
+class Replicas(Protocol):
+    """The methods of `ReplicaManager` that are used here."""
+
+    @property
+    def delayed(self) -> DelayedOperations:
+        """What waits for changes of partitions."""
+
+    def partition(self, topic: str, index: int, /) -> Partition:
+        """A partition that is led here; raises KafkaError for another."""
+
+    def append(
+        self, topic: str, index: int, records: bytes, /, *, transaction_version: int
+    ) -> AppendResult:
+        """Appends a batch; raises KafkaError."""
+
+
+class GroupOffsets(Protocol):
+    """The methods of `GroupCoordinator` that are used here."""
+
+    def require_loaded(self, partition: int, /) -> None:
+        """Raises KafkaError if a partition's groups are not known."""
+
+    def complete_transaction(
+        self,
+        partition: int,
+        batch: bytes,
+        producer_id: int,
+        /,
+        *,
+        commit: bool,
+        transaction_version: int,
+    ) -> Appended:
+        """Appends a marker, and commits or drops the offsets of the transaction."""
+
+
+class MarkerWriter:
+    """Writes markers to partitions that are led here."""
+
+    def __init__(self, replicas: Replicas, groups: GroupOffsets, thread: BrokerThread) -> None:
+        """Writes nothing yet.
+
+        Args:
+            replicas: the partitions that this broker leads.
+            groups: commits the offsets of transactions.
+            thread: has the clock.
+        """
+        self._replicas = replicas
+        self._groups = groups
+        self._thread = thread
+
+    def write(self, marker: TransactionMarker, topic: str, index: int) -> int:
+        """Appends a marker to a partition; returns the marker's offset.
+
+        Raises:
+            KafkaError: it cannot be appended. Errors of the group coordinator are those of a
+                partition's leader.
+        """
+        self._replicas.partition(topic, index)
+        if marker.producer_epoch < 0:  # the group coordinator cannot build the marker's batch
+            raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
+        is_of_groups = topic == GROUP_METADATA_TOPIC
+        if is_of_groups:
+            self._groups.require_loaded(index)
+        batch = build_end_txn_marker(
+            offset=0,
+            timestamp=self._thread.clock.now_ms(),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            control_type=ControlType.COMMIT if marker.commit else ControlType.ABORT,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+        if is_of_groups:
+            return self._groups.complete_transaction(
+                index,
+                batch,
+                marker.producer_id,
+                commit=marker.commit,
+                transaction_version=marker.transaction_version,
+            ).first_offset
+        return self._replicas.append(
+            topic, index, batch, transaction_version=marker.transaction_version
+        ).first_offset
+
+
+class MarkerSender:
+    """Has the markers of transactions written to all their partitions, however long it takes.
+
+    As `cordwood.coordinator.transaction.service.MarkerSender`.
+    """
+
+    def __init__(
+        self,
+        writer: MarkerWriter,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        thread: BrokerThread,
+    ) -> None:
+        """Writes nothing yet.
+
+        Args:
+            writer: writes markers to partitions that are led here.
+            replicas: the partitions that this broker leads.
+            metadata: tells which partitions exist.
+            thread: calls again later.
+        """
+        self.writer = writer
+        self.replicas = replicas
+        self.thread = thread
+        self._metadata = metadata
+        self._sending: dict[int, set[_Sending]] = {}
+
+    @property
+    def unfinished_count(self) -> int:
+        """The number of transactions some of whose partitions have no marker yet.
+
+        Source: the metric UnknownDestinationQueueSize, LogAppendRetryQueueSize.
+        """
+        return sum(map(len, self._sending.values()))
+
+    def send(
+        self,
+        state_partition: int,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[], None],
+    ) -> None:
+        """Writes a marker to each partition; calls `done` when all have it, or are deleted."""
+        sending = _Sending(self, marker, partitions, done)
+        running = self._sending.setdefault(state_partition, set())
+        running.add(sending)
+        sending.on_end = lambda: running.discard(sending)
+        if len(partitions) > _AT_ONCE_MAX:
+            self.thread.run_in_slices(sending.write)
+        else:
+            sending.write()
+
+    def cancel(self, state_partition: int) -> None:
+        """Forgets the markers of a partition of `__transaction_state` that is not led here."""
+        for sending in self._sending.pop(state_partition, ()):
+            sending.is_cancelled = True
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether the cluster has such a partition."""
+        return self._metadata.image.partition(partition.topic, partition.partition) is not None
+
+
+class _Sending:
+    """The markers of one transaction; an operation that waits until they are committed."""
+
+    def __init__(
+        self,
+        sender: MarkerSender,
+        marker: TransactionMarker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[], None],
+    ) -> None:
+        self._sender = sender
+        self._marker = marker
+        self._unwritten = dict.fromkeys(partitions)
+        self._uncommitted: dict[TopicPartition, int] = {}
+        self._done = done
+        self.on_end: Callable[[], object] = lambda: None
+        self.is_cancelled = False
+
+    def write(self) -> None:
+        """Writes the markers that are not written, and tries those that fail again later."""
+        for partition in in_steps(list(self._unwritten), every=16):
+            if self.is_cancelled:
+                return
+            self._write(partition)
+        if self.is_cancelled:
+            return
+        if self._unwritten:
+            self._sender.thread.call_later_ms(_RETRY_MS, self.write)
+        elif self._uncommitted:
+            keys = [(each.topic, each.partition) for each in self._uncommitted]
+            timeout_ms = _RETRY_MS
+            self._sender.replicas.delayed.produce.try_complete_else_watch(self, keys, timeout_ms)
+        else:
+            self.on_complete()
+
+    def _write(self, partition: TopicPartition) -> None:
+        sender = self._sender
+        topic, index = partition.topic, partition.partition
+        if not sender.exists(partition):
+            _log.info("%s is deleted: it needs no transaction marker", partition)
+            del self._unwritten[partition]
+            return
+        try:
+            offset = sender.writer.write(self._marker, topic, index)
+        except KafkaError as error:
+            if error.code in _TAKEN_OVER:
+                _log.info(
+                    "Markers of producer %d are not written any more: %s",
+                    self._marker.producer_id,
+                    error,
+                )
+                self.is_cancelled = True
+                self.on_end()
+            else:
+                _log.info("The marker for %s is tried again: %s", partition, error)
+            return
+        del self._unwritten[partition]
+        if not sender.replicas.partition(topic, index).is_sole_isr_member:
+            self._uncommitted[partition] = offset + 1
+
+    # ---- as cordwood.purgatory.purgatory.Operation
+
+    def try_complete(self, _grown_bytes: int | None) -> bool:
+        """Whether all markers are committed, or one has to be written by another leader."""
+        for partition, required in list(self._uncommitted.items()):
+            try:
+                led = self._sender.replicas.partition(partition.topic, partition.partition)
+            except KafkaError:
+                del self._uncommitted[partition]
+                self._unwritten[partition] = None
+                continue
+            if led.log.high_watermark >= required:
+                del self._uncommitted[partition]
+        return not self._uncommitted
+
+    def on_expiration(self) -> None:
+        """Nothing: `on_complete` continues."""
+
+    def on_complete(self) -> None:
+        """Ends, or writes what is to be written again."""
+        if self.is_cancelled:
+            return
+        if self._unwritten or self._uncommitted:
+            self.write()
+            return
+        self.on_end()
+        self._done()

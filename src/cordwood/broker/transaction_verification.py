@@ -1,0 +1,185 @@
+"""Partitions are verified with the transaction coordinator, or added, before a first write.
+
+Without that, a batch that arrives late would open a transaction that nobody ends.
+
+Source: org.apache.kafka.server.transaction.AddPartitionsToTxnManager,
+kafka.server.ReplicaManager.handleProduceAppend; KIP-890.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.partition import Partition
+from cordwood.broker.transaction_partitions import TransactionPartitions, TransactionRequest
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_partition import TopicPartition
+
+_PRODUCE_ADDS_SINCE: Final = 12
+_PRODUCE_HAS_ABORTABLE_SINCE: Final = 11
+_COMMIT_ADDS_SINCE: Final = 5
+_COMMIT_HAS_ABORTABLE_SINCE: Final = 4
+_ADDING_VERSION: Final = 2
+
+
+class Support(enum.Enum):
+    """What the version of a client's request has.
+
+    Source: AddPartitionsToTxnManager.TransactionSupportedOperation.
+    """
+
+    VERIFIED = enum.auto()
+    """Partitions are verified; TRANSACTION_ABORTABLE is not known."""
+    VERIFIED_ABORTABLE = enum.auto()
+    """Partitions are verified; the error is TRANSACTION_ABORTABLE."""
+    ADDED = enum.auto()
+    """Partitions are added to the transaction by the write itself."""
+
+    @classmethod
+    def of_produce(cls, version: int) -> Support:
+        """That of a version of Produce."""
+        return cls._of(version, _PRODUCE_HAS_ABORTABLE_SINCE, _PRODUCE_ADDS_SINCE)
+
+    @classmethod
+    def of_txn_offset_commit(cls, version: int) -> Support:
+        """That of a version of TxnOffsetCommit."""
+        return cls._of(version, _COMMIT_HAS_ABORTABLE_SINCE, _COMMIT_ADDS_SINCE)
+
+    @classmethod
+    def _of(cls, version: int, abortable_since: int, adds_since: int) -> Support:
+        if version >= adds_since:
+            return cls.ADDED
+        return cls.VERIFIED_ABORTABLE if version >= abortable_since else cls.VERIFIED
+
+
+class TransactionalWrite(NamedTuple):
+    """A write of a producer's transaction: the base sequence of the batch of each partition."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    sequences: Mapping[TopicPartition, int]
+    support: Support
+
+
+class Verified(NamedTuple):
+    """Error codes of partitions that must not be written, and the guards that the logs demand."""
+
+    errors: Mapping[TopicPartition, int]
+    guards: Mapping[TopicPartition, object]
+
+
+class Replicas(Protocol):
+    """The methods of `ReplicaManager` that are used here."""
+
+    def partition(self, topic: str, index: int, /) -> Partition:
+        """A partition that is led here; raises KafkaError for another."""
+
+
+class TransactionVerification:
+    """Verifies the partitions of writes."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        partitions: TransactionPartitions,
+        thread: BrokerThread,
+        *,
+        is_enabled: bool,
+        retry_ms: int,
+        retry_max_ms: int,
+    ) -> None:
+        """Verifies nothing yet.
+
+        Args:
+            replicas: the partitions that this broker leads.
+            partitions: adds partitions to transactions, and looks them up.
+            thread: owns this object.
+            is_enabled: transaction.partition.verification.enable; may be set at any time.
+            retry_ms: add.partitions.to.txn.retry.backoff.ms.
+            retry_max_ms: add.partitions.to.txn.retry.backoff.max.ms.
+        """
+        self._replicas = replicas
+        self._partitions = partitions
+        self._thread = thread
+        self.is_enabled = is_enabled
+        self._retry_ms = retry_ms
+        self._retry_max_ms = retry_max_ms
+
+    async def begin(self, write: TransactionalWrite, *, retries: bool = False) -> Verified:
+        """Verifies or adds the partitions of a write whose transaction is not open there.
+
+        Args:
+            write: which partitions, and of which transaction.
+            retries: whether to wait a little for the end of the producer's last transaction, which
+                is cheaper than to have its client send the records again.
+        """
+        if write.support is not Support.ADDED and not self.is_enabled:
+            return Verified({}, {})
+        loop = self._thread.loop
+        ends_s = loop.time() + self._retry_max_ms / 1000
+        while True:
+            verified = await self._begin_once(write)
+            if not retries or write.support is not Support.ADDED:
+                return verified
+            if ErrorCode.CONCURRENT_TRANSACTIONS not in verified.errors.values():
+                return verified
+            if loop.time() >= ends_s:
+                return verified
+            await asyncio.sleep(self._retry_ms / 1000)
+
+    async def _begin_once(self, write: TransactionalWrite) -> Verified:
+        errors: dict[TopicPartition, int] = {}
+        guards: dict[TopicPartition, object] = {}
+        for partition, sequence in write.sequences.items():
+            try:
+                led = self._replicas.partition(partition.topic, partition.partition)
+                guard = led.log.maybe_start_verification(
+                    write.producer_id,
+                    sequence,
+                    write.producer_epoch,
+                    supports_epoch_bump=write.support is Support.ADDED,
+                )
+            except KafkaError as error:
+                errors[partition] = error.code
+                continue
+            if guard is not None:
+                guards[partition] = guard
+        if guards:
+            errors.update(await self._ask(write, guards.keys()))
+        return Verified(errors, guards)
+
+    async def _ask(
+        self, write: TransactionalWrite, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        answer = CoordinatorAnswer[Mapping[TopicPartition, int]](self._thread)
+        request = TransactionRequest(
+            write.transactional_id,
+            write.producer_id,
+            write.producer_epoch,
+            tuple(partitions),
+            verify_only=write.support is not Support.ADDED,
+            client_version=_ADDING_VERSION,
+        )
+        self._partitions.handle(request, answer)
+        found = await answer.value()
+        return {
+            partition: _as_of_a_write(code, write.support)
+            for partition, code in found.items()
+            if code
+        }
+
+
+def _as_of_a_write(code: int, support: Support) -> int:
+    """The error of a write for an error of the coordinator."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and support is Support.VERIFIED:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
