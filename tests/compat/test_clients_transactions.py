@@ -10,8 +10,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import KafkaException, Producer
-
 from cordwood.broker.refused_transactions import REFUSAL
+
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.stock_clients.availability import nothing_missing

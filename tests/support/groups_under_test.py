@@ -207,13 +207,25 @@ class GroupBroker(TopicsUnderTest):
         return self._logs[index]
 
     def append(
-        self, topic: str, index: int, records: bytes, *, origin: AppendOrigin
+        self,
+        topic: str,
+        index: int,
+        records: bytes,
+        *,
+        origin: AppendOrigin,
+        verification_guard: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Appends; commits too, unless `is_replicated`."""
         if self.fails_with is not None:
             raise self.fails_with
         log = self.log(topic, index)
-        result = log.append_as_leader(records, origin=origin)
+        result = log.append_as_leader(
+            records,
+            origin=origin,
+            verification_guard=verification_guard,
+            transaction_version=transaction_version,
+        )
         if not self.is_replicated:
             log.update_high_watermark(log.log_end_offset)
         return result

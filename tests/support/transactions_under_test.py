@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.runtime import Appended, EncodedRecord
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.timers import at_once
@@ -71,11 +72,17 @@ class MemoryLog:
         if partition not in self.led:
             raise NotLeaderOrFollowerError("it is led elsewhere")
 
-    def encode(self, record: TransactionRecord) -> EncodedRecord:
-        """A record's bytes."""
-        return records.encode(record)
+    def encode(self, new: Sequence[TransactionRecord]) -> list[EncodedRecord]:
+        """The bytes of records."""
+        return [records.encode(record) for record in new]
 
-    def append(self, partition: int, made: Sequence[EncodedRecord], _now_ms: int) -> Appended:
+    def append(
+        self,
+        partition: int,
+        made: Sequence[EncodedRecord],
+        _now_ms: int,
+        _producer: TransactionalProducer | None,
+    ) -> Appended:
         """Appends a batch, which is committed at once unless `is_replicated`."""
         if self.fails_with is not None:
             raise AppendFailure(self.fails_with)
@@ -86,7 +93,7 @@ class MemoryLog:
             self.high_watermarks[partition] = end
         return Appended(first, end, self.high_watermarks[partition])
 
-    def append_marker(self, _partition: int, _batch: bytes) -> Appended:
+    def append_marker(self, _partition: int, _batch: bytes, _version: int) -> Appended:
         """Transactions have no records here."""
         raise AssertionError
 
@@ -150,6 +157,10 @@ class Host:
         while self._soon:
             self._soon.pop(0)()
         self._is_running = False
+
+    def run_in_slices(self, run: Callable[[], object]) -> None:
+        """Calls a function at once."""
+        run()
 
     def schedule(self, name: str, period_ms: int, run: Callable[[], object]) -> ManualTimer:
         """Notes the period."""
@@ -342,10 +353,8 @@ class TransactionRun:
     def put(self, transaction: Transaction, partition: int = 0) -> None:
         """Has a transaction be in the log, as another coordinator has written it; loads again."""
         version = records.value_version_of(self.version)
-        record = records.encode(
-            TransactionRecord(transaction.transactional_id, transaction, version)
-        )
-        self.log.append(partition, [record], 0)
+        record = TransactionRecord(transaction.transactional_id, transaction, version)
+        self.log.append(partition, self.log.encode([record]), 0, None)
         self.restart()
 
     def restart(self) -> None:

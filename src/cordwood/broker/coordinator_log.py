@@ -43,7 +43,15 @@ class Partitions(Protocol):
         """A partition's log; raises KafkaError if it is not led here."""
 
     def append(
-        self, topic: str, index: int, records: bytes, /, *, origin: AppendOrigin
+        self,
+        topic: str,
+        index: int,
+        records: bytes,
+        /,
+        *,
+        origin: AppendOrigin,
+        verification_guard: object | None,
+        transaction_version: int,
     ) -> AppendResult:
         """Appends a batch; raises KafkaError."""
 
@@ -72,10 +80,22 @@ class CoordinatorTopic:
         """A partition's log; raises KafkaError if it is not led here."""
         return self._replicas.log(self._topic, partition)
 
-    def append(self, partition: int, batch: bytes) -> Appended:
-        """Appends a batch; raises KafkaError."""
+    def append(
+        self,
+        partition: int,
+        batch: bytes,
+        *,
+        verification_guard: object | None = None,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """Appends a batch; raises KafkaError. As `PartitionLog.append_as_leader`."""
         result = self._replicas.append(
-            self._topic, partition, batch, origin=AppendOrigin.COORDINATOR
+            self._topic,
+            partition,
+            batch,
+            origin=AppendOrigin.COORDINATOR,
+            verification_guard=verification_guard,
+            transaction_version=transaction_version,
         )
         high_watermark = self.log(partition).high_watermark
         return Appended(result.first_offset, result.last_offset + 1, high_watermark)

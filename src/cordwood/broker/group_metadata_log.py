@@ -11,6 +11,7 @@ from uuid import UUID
 
 from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
 from cordwood.broker.group_loader import REMEDY, GroupReplay
+from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.records import CoordinatorRecord
@@ -69,22 +70,29 @@ class GroupMetadataLog:
             _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
             raise GroupRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
-    def append(self, partition: int, made: Sequence[EncodedRecord], now_ms: int) -> Appended:
+    def append(
+        self,
+        partition: int,
+        made: Sequence[EncodedRecord],
+        now_ms: int,
+        producer: TransactionalProducer | None,
+    ) -> Appended:
         """Appends a batch.
 
         Raises:
             GroupRequestError: nothing was written; the code is the one that clients are answered.
         """
-        batch = records.batch_of(made, now_ms=now_ms, codec=self._codec)
+        batch = records.batch_of(made, now_ms=now_ms, codec=self._codec, producer=producer)
+        guard = None if producer is None else producer.verification_guard
         try:
-            return self._topic.append(partition, batch)
+            return self._topic.append(partition, batch, verification_guard=guard)
         except KafkaError as error:
             _LOG.warning("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, partition, error)
             raise GroupRequestError(error_of_append(error), str(error)) from error
 
-    def append_marker(self, partition: int, batch: bytes) -> Appended:
+    def append_marker(self, partition: int, batch: bytes, transaction_version: int) -> Appended:
         """Appends a transaction marker; raises KafkaError."""
-        return self._topic.append(partition, batch)
+        return self._topic.append(partition, batch, transaction_version=transaction_version)
 
     # ---- reading
 

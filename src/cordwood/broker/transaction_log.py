@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
+from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.runtime import Appended, EncodedRecord
 from cordwood.coordinator.transaction import records
 from cordwood.coordinator.transaction.errors import TransactionRequestError, error_of_append
@@ -66,20 +67,26 @@ class TransactionLog:
 
     # ---- writing
 
-    def encode(self, record: TransactionRecord) -> EncodedRecord:
-        """A record's bytes.
+    def encode(self, new: Sequence[TransactionRecord]) -> list[EncodedRecord]:
+        """The bytes of records.
 
         Raises:
             TransactionRequestError: a value does not fit.
         """
         try:
-            return records.encode(record)
+            return [records.encode(record) for record in new]
         except EncodingError as error:
             _LOG.error("Cannot write to %s: %s", TRANSACTION_STATE_TOPIC, error)
             raise TransactionRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
-    def append(self, partition: int, made: Sequence[EncodedRecord], now_ms: int) -> Appended:
-        """Appends a batch.
+    def append(
+        self,
+        partition: int,
+        made: Sequence[EncodedRecord],
+        now_ms: int,
+        _producer: TransactionalProducer | None,
+    ) -> Appended:
+        """Appends a batch; no record of the topic is part of a transaction.
 
         Raises:
             TransactionRequestError: nothing was written; the code is the one that clients are
@@ -91,9 +98,9 @@ class TransactionLog:
             _LOG.info("Cannot write to %s-%d: %s", TRANSACTION_STATE_TOPIC, partition, error)
             raise TransactionRequestError(error_of_append(error), str(error)) from error
 
-    def append_marker(self, partition: int, batch: bytes) -> Appended:
-        """Appends a transaction marker; raises KafkaError. No transaction has this topic."""
-        return self._topic.append(partition, batch)
+    def append_marker(self, partition: int, batch: bytes, transaction_version: int) -> Appended:
+        """Appends a transaction marker; raises KafkaError."""
+        return self._topic.append(partition, batch, transaction_version=transaction_version)
 
     # ---- reading
 

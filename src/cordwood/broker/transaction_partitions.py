@@ -58,8 +58,8 @@ class TransactionPartitions:
             if partition not in errors and not self._exists(partition):
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if errors:
-            not_attempted = dict.fromkeys(request.partitions, int(ErrorCode.OPERATION_NOT_ATTEMPTED))
-            reply({**not_attempted, **errors})
+            others = dict.fromkeys(request.partitions, int(ErrorCode.OPERATION_NOT_ATTEMPTED))
+            reply({**others, **errors})
             return
         transactional_id, producer_id, epoch, partitions, verify_only, version = request
         if verify_only:

@@ -83,6 +83,17 @@ class StartTask(NamedTuple):
     run: Callable[[int], object]
 
 
+class TransactionalProducer(NamedTuple):
+    """The producer of a transaction that records are part of.
+
+    `verification_guard` is what the log has given for the first batch of a transaction (KIP-890).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    verification_guard: object | None = None
+
+
 class Effects(NamedTuple, Generic[R]):
     """The consequences of an event.
 
@@ -99,6 +110,8 @@ class Effects(NamedTuple, Generic[R]):
     commit, in place of the runtime's own. Those of `when_committed` wait without a limit: they are
     for the coordinator itself, and are dropped if the partition is unloaded before.
 
+    The records are part of a transaction if there is a `producer`.
+
     `on_applied` is called when the event has taken effect.
     """
 
@@ -112,4 +125,5 @@ class Effects(NamedTuple, Generic[R]):
     answers_wait: bool = True
     write_timeout_ms: int | None = None
     when_committed: Sequence[Answer] = ()
+    producer: TransactionalProducer | None = None
     on_applied: Callable[[], object] | None = None

@@ -30,7 +30,14 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue, DeferredAnswers
-from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer, StartTask
+from cordwood.coordinator.effects import (
+    Answer,
+    Effects,
+    ReplyTo,
+    SetTimer,
+    StartTask,
+    TransactionalProducer,
+)
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.timers import Timers
 from cordwood.model.clock import Clock
@@ -83,8 +90,10 @@ class StateMachine(Protocol[S, E, R]):
     def handle(self, state: S, event: E, now_ms: int, /) -> Effects[R]:
         """Changes the state, and returns what follows."""
 
-    def replay(self, state: S, records: Sequence[R], first_offset: int, /) -> None:
-        """Applies records that follow each other in the log."""
+    def replay(
+        self, state: S, records: Sequence[R], first_offset: int, producer_id: int, /
+    ) -> None:
+        """Applies records that follow each other in the log, -1 outside of transactions."""
 
     def end_transaction(self, state: S, producer_id: int, /, *, commit: bool) -> None:
         """Applies a transaction marker that is in the log."""
@@ -139,10 +148,17 @@ class CoordinatorLog(Protocol[S_contra, R_contra]):
     def encode(self, records: Sequence[R_contra], /) -> list[EncodedRecord]:
         """The bytes of records; raises KafkaError if a value does not fit."""
 
-    def append(self, partition: int, records: Sequence[EncodedRecord], now_ms: int, /) -> Appended:
+    def append(
+        self,
+        partition: int,
+        records: Sequence[EncodedRecord],
+        now_ms: int,
+        producer: TransactionalProducer | None,
+        /,
+    ) -> Appended:
         """Appends a batch; raises KafkaError, with the code that clients of the API are given."""
 
-    def append_marker(self, partition: int, batch: bytes, /) -> Appended:
+    def append_marker(self, partition: int, batch: bytes, transaction_version: int, /) -> Appended:
         """Appends the batch of a transaction marker; raises KafkaError."""
 
     def high_watermark(self, partition: int, /) -> int:
@@ -335,12 +351,12 @@ class CoordinatorRuntime(Generic[S, E, R]):
             return
         made = self._encoded(records, encoded)
         if effects.is_atomic:
-            self._append_batch(active, records, made, now_ms)
+            self._append_batch(active, records, made, now_ms, effects.producer)
             return
         for start, end in _parts(made):
             if start:
                 active.timeline.begin()
-            self._append_batch(active, records[start:end], made[start:end], now_ms)
+            self._append_batch(active, records[start:end], made[start:end], now_ms, None)
 
     def _encoded(
         self, records: Sequence[R], encoded: Mapping[R, EncodedRecord]
@@ -358,13 +374,17 @@ class CoordinatorRuntime(Generic[S, E, R]):
         records: Sequence[R],
         made: Sequence[EncodedRecord],
         now_ms: int,
+        producer: TransactionalProducer | None,
     ) -> None:
         """Appends and replays a batch, and closes the open change."""
-        first_offset, end_offset, high_watermark = self._log.append(active.index, made, now_ms)
+        first_offset, end_offset, high_watermark = self._log.append(
+            active.index, made, now_ms, producer
+        )
         is_committed = end_offset <= high_watermark
         if is_committed:
             active.timeline.settle()
-        self._machine.replay(active.state, records, first_offset)
+        producer_id = -1 if producer is None else producer.producer_id
+        self._machine.replay(active.state, records, first_offset, producer_id)
         if is_committed:
             active.last_written = end_offset
         else:
@@ -372,7 +392,13 @@ class CoordinatorRuntime(Generic[S, E, R]):
         self._advance(active, high_watermark)
 
     def complete_transaction(
-        self, partition: int, batch: bytes, producer_id: int, *, commit: bool
+        self,
+        partition: int,
+        batch: bytes,
+        producer_id: int,
+        *,
+        commit: bool,
+        transaction_version: int,
     ) -> Appended:
         """Appends a transaction marker and applies it.
 
@@ -380,7 +406,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
             KafkaError: the partition is not loaded, or the marker cannot be appended.
         """
         active = self._require_active(partition)
-        appended = self._log.append_marker(partition, batch)
+        appended = self._log.append_marker(partition, batch, transaction_version)
         active.timeline.begin()
         self._machine.end_transaction(active.state, producer_id, commit=commit)
         self._end_change(active, appended.end_offset)

@@ -474,6 +474,9 @@ def build_batch_of(
     timestamp: int,
     codec: Codec = Codec.NONE,
     base_sequence: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    is_transactional: bool = False,
 ) -> bytes:
     """A batch at offset 0 with a record of each key and value, of which there is at least one.
 
@@ -491,12 +494,12 @@ def build_batch_of(
         partition_leader_epoch=-1,
         magic=MAGIC,
         crc=0,
-        attributes=int(codec),
+        attributes=int(codec) | (TRANSACTIONAL_BIT if is_transactional else 0),
         last_offset_delta=count - 1,
         base_timestamp=timestamp,
         max_timestamp=timestamp,
-        producer_id=-1,
-        producer_epoch=-1,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
         base_sequence=base_sequence,
         records_count=count,
     )

@@ -88,7 +88,7 @@ class Run:
             yield from self._refused(event, effects, timer)
             return
         if not fails:
-            self.machine.replay(self.state, effects.records, len(self.written))
+            self.machine.replay(self.state, effects.records, len(self.written), -1)
             self.written += effects.records
         self.timeline.end(len(self.written))
         self.timeline.commit(len(self.written))
@@ -131,7 +131,7 @@ class Run:
         """The state that the records give, encoded and decoded."""
         state = self.machine.new_state(0, timeline)
         found = [records.decode(key, value) for key, value in records.encode(self.written)]
-        self.machine.replay(state, [each for each in found if each is not None], 0)
+        self.machine.replay(state, [each for each in found if each is not None], 0, -1)
         assert None not in found
         return state
 

@@ -169,7 +169,7 @@ class Run:
             return
         for record in effects.records:
             records.encode(record)
-            self.machine.replay(self.state, record, len(self.written))
+            self.machine.replay(self.state, [record], len(self.written), -1)
             self.written.append(record)
         self.timeline.end(len(self.written))
         if not self.is_replicated:
@@ -197,7 +197,7 @@ class Run:
         known = self.state.transactions.get("x")
         assert known is not None, "no transaction of x"
         record = TransactionRecord("x", replace(known, producer_epoch=int(epoch)))
-        self.machine.replay(self.state, record, len(self.written))
+        self.machine.replay(self.state, [record], len(self.written), -1)
         self.written.append(record)
         self.committed = len(self.written)
         yield from ()
@@ -233,7 +233,7 @@ class Run:
         for number, record in enumerate(self.written):
             if number >= self.committed:
                 self.timeline.begin()
-            self.machine.replay(self.state, records.decode(*records.encode(record)), number)
+            self.machine.replay(self.state, [records.decode(*records.encode(record))], number, -1)
             if number >= self.committed:
                 self.timeline.end(number + 1)
         for event in self.machine.on_loaded(self.state, self.now_ms):

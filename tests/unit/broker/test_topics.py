@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.broker import Broker
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.coordinator.transaction.requests import InitProducerIdAnswer, InitProducerIdRequest
 from cordwood.metadata.image import PartitionImage
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import ApiRecord, partition_record, topic_record
@@ -23,6 +25,14 @@ from support.controller_under_test import append_to_metadata_log
 from support.kafka import poll_until
 from support.no_engine import NoEngine
 from support.wire import Plain, Wire
+
+
+async def _producer_id(broker: Broker) -> int:
+    """The id of a new idempotent producer."""
+    answer = CoordinatorAnswer[InitProducerIdAnswer](broker.thread)
+    request = InitProducerIdRequest(transactional_id=None, timeout_ms=0)
+    broker.transactions.init_producer_id(request, answer)
+    return (await answer.value()).producer_id
 
 
 def create(wire: Wire, name: str, partitions: int) -> None:
@@ -168,7 +178,7 @@ def test_producers_that_ask_at_the_same_time_get_ids_of_one_block() -> None:
             return broker.thread.slices.run(change)
 
         def ask(broker: Broker) -> list[Task[int]]:
-            return [broker.thread.loop.create_task(broker.producer_ids.next_id()) for _ in range(3)]
+            return [broker.thread.loop.create_task(_producer_id(broker)) for _ in range(3)]
 
         running.call(hold)
         assert held.wait(120)

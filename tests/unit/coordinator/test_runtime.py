@@ -15,6 +15,7 @@ from cordwood.coordinator.effects import (
     ReplyTo,
     SetTimer,
     StartTask,
+    TransactionalProducer,
 )
 from cordwood.coordinator.runtime import Appended, CoordinatorRuntime, EncodedRecord
 from cordwood.coordinator.timeline import LATEST, Timeline, TimelineMap
@@ -100,7 +101,7 @@ class Machine:
             ),
         )
 
-    def replay(self, state: Counts, records: Sequence[Set], _first_offset: int) -> None:
+    def replay(self, state: Counts, records: Sequence[Set], _first_offset: int, _id: int) -> None:
         for record in records:
             if record.value is None:
                 state.values.remove(record.name)
@@ -146,7 +147,7 @@ class Log:
         offset = 0
         for batch in self.batches:
             timeline.begin()
-            MACHINE.replay(state, batch, offset)
+            MACHINE.replay(state, batch, offset, -1)
             offset += len(batch)
             timeline.end(offset)
         return self.end_offset
@@ -161,7 +162,13 @@ class Log:
             for record in records
         ]
 
-    def append(self, _partition: int, made: Sequence[EncodedRecord], _now_ms: int) -> Appended:
+    def append(
+        self,
+        _partition: int,
+        made: Sequence[EncodedRecord],
+        _now_ms: int,
+        _producer: TransactionalProducer | None,
+    ) -> Appended:
         if len(self.batches) >= self.fails_from_batch:
             raise StorageError("the disk has failed")
         first = self.end_offset
@@ -173,8 +180,8 @@ class Log:
             self.committed = self.end_offset
         return Appended(first, self.end_offset, self.committed)
 
-    def append_marker(self, _partition: int, _batch: bytes) -> Appended:
-        return self.append(0, [(b"marker", b"1")], 0)
+    def append_marker(self, _partition: int, _batch: bytes, _transaction_version: int) -> Appended:
+        return self.append(0, [(b"marker", b"1")], 0, None)
 
     def high_watermark(self, _partition: int) -> int:
         return self.committed
@@ -577,10 +584,10 @@ def test_partition_that_is_not_led_here_refuses_requests(run: Run) -> None:
 
 
 def test_transaction_marker_is_appended_and_applied(run: Run) -> None:
-    appended = run.runtime.complete_transaction(0, b"", 7, commit=True)
+    appended = run.runtime.complete_transaction(0, b"", 7, commit=True, transaction_version=2)
     assert appended.first_offset == 0
     assert run.value("producer 7", committed=True) == 1
     run.log.fails_from_batch = 1
     with pytest.raises(KafkaError):
-        run.runtime.complete_transaction(0, b"", 8, commit=True)
+        run.runtime.complete_transaction(0, b"", 8, commit=True, transaction_version=2)
     assert run.value("producer 8") is None

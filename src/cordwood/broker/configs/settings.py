@@ -42,6 +42,8 @@ _GIVEN: Final[Texts] = {
 SINGLE_BROKER_DEFAULTS: Final[Texts] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 _NO_PLUGINS: Final = "remove it: Java classes cannot be loaded"
 _REFUSED: Final[Mapping[str, str]] = {

@@ -48,7 +48,9 @@ def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCo
     needed = [Operation.WRITE]
     if request.enable2_pc:
         needed.append(Operation.TWO_PHASE_COMMIT)
-    if all(context.authorize(each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in needed):
+    if all(
+        context.authorize(each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in needed
+    ):
         return None
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

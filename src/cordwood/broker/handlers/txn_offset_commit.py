@@ -9,19 +9,13 @@ GroupCoordinatorService.commitTransactionalOffsets.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.broker.transaction_verification import Support, TransactionalWrite
+from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
-from cordwood.coordinator.group.offset_requests import (
-    CommitPartition,
-    CommitRequest,
-    CommitTopic,
-    TransactionalProducer,
-)
+from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
@@ -128,21 +122,22 @@ async def _commit(
     answer: _Answer,
 ) -> Fields:
     broker = context.broker
-    question = CommitRequest(
-        group_id=request.group_id,
-        topics=topics,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        generation_id=request.generation_id,
-        api_version=context.api_version,
-    )
     try:
         producer = await _verified(context, request)
     except GroupRequestError as error:
         code = error_of_append(error)
     else:
+        question = CommitRequest(
+            group_id=request.group_id,
+            topics=topics,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation_id=request.generation_id,
+            api_version=context.api_version,
+            producer=producer,
+        )
         committed = CoordinatorAnswer[int](broker.thread)
-        broker.groups.commit_in_transaction(question, producer, committed)
+        broker.groups.commit(question, committed)
         code = await committed.value()
     for topic in topics:
         for each in in_steps(topic.partitions, every=64):

@@ -12,6 +12,7 @@ from cordwood.coordinator.effects import (
     ReplyTo,
     SetTimer,
     StartTask,
+    TransactionalProducer,
 )
 from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.events import GroupEvent
@@ -35,6 +36,7 @@ class Change:
         self.on_failure: Callable[[KafkaError], GroupEvent] | None = None
         self.keeps_state = False
         self.is_atomic = True
+        self.producer: TransactionalProducer | None = None
         self._copies: dict[str, ClassicGroup] = {}
         self._records: list[CoordinatorRecord] = []
         self._answers: list[Answer] = []
@@ -120,6 +122,7 @@ class Change:
             on_failure=self.on_failure,
             keeps_state=self.keeps_state,
             is_atomic=self.is_atomic,
+            producer=self.producer,
             on_applied=self._apply_counts if self._counts else None,
         )
 

@@ -100,12 +100,16 @@ class GroupStateMachine:
         return change.effects()
 
     def replay(
-        self, state: GroupShard, records: Sequence[CoordinatorRecord], first_offset: int
+        self,
+        state: GroupShard,
+        records: Sequence[CoordinatorRecord],
+        first_offset: int,
+        producer_id: int,
     ) -> None:
         """Applies records that follow each other in the log."""
         offset = first_offset
         for record in records:
-            state.replay(record, offset)
+            state.replay(record, offset, producer_id)
             offset += 1
 
     def end_transaction(self, state: GroupShard, producer_id: int, *, commit: bool) -> None:
@@ -306,13 +310,15 @@ class GroupStateMachine:
         except GroupRequestError as error:
             change.answer(event.reply_to, error.code)
             return
-        if isinstance(group, ClassicGroup):
-            self._keep_alive(change, group, request.member_id)
-        elif group is None and request.group_id not in change.shard.other_groups:
+        if group is None and request.group_id not in change.shard.other_groups:
             change.new_group(request.group_id)
-        change.on_failure = lambda error: events.CommitNotWritten(
-            request=request, error=error, reply_to=event.reply_to
-        )
+        change.producer = request.producer
+        if request.producer is None:
+            if isinstance(group, ClassicGroup):
+                self._keep_alive(change, group, request.member_id)
+            change.on_failure = lambda error: events.CommitNotWritten(
+                request=request, error=error, reply_to=event.reply_to
+            )
         change.write_all(event.records)
         change.count(Count.OFFSET_COMMITS, len(event.records))
         change.answer(event.reply_to, ErrorCode.NONE)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
@@ -51,7 +52,10 @@ class CommitTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """An OffsetCommit request; `retention_ms` is -1 unless the client sets it."""
+    """An OffsetCommit request, or a TxnOffsetCommit request, which has a producer.
+
+    `retention_ms` is -1 unless the client sets it.
+    """
 
     group_id: str
     topics: Sequence[CommitTopic]
@@ -60,6 +64,7 @@ class CommitRequest:
     generation_id: int = -1
     retention_ms: int = -1
     api_version: int = 10
+    producer: TransactionalProducer | None = None
 
 
 class FetchTopic(NamedTuple):
@@ -100,12 +105,13 @@ def require_commit(shard: GroupShard, request: CommitRequest) -> Group | None:
             raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return None
     group = shard.groups.get(group_id)
+    in_transaction = request.producer is not None
     if isinstance(group, ConsumerGroup):
         _validate_consumer_commit(group, request)
     elif group is not None:
         _validate_commit(group, request)
     elif generation_id >= 0:
-        if request.api_version >= _GROUP_NOT_FOUND_SINCE:
+        if request.api_version >= _GROUP_NOT_FOUND_SINCE and not in_transaction:
             raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
         raise GroupRequestError(ErrorCode.ILLEGAL_GENERATION)
     return group
@@ -118,10 +124,12 @@ def _validate_commit(group: ClassicGroup, request: CommitRequest) -> None:
         group.require_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation_id:
             raise GroupRequestError(ErrorCode.ILLEGAL_GENERATION)
+    elif request.producer is not None:
+        return  # clients of old versions do not name the member
     elif group.state is not GroupState.EMPTY:
         # Who commits on their own must not disturb a group with members.
         raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE and request.producer is None:
         raise GroupRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -130,15 +138,21 @@ def _validate_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> N
     epoch = request.generation_id
     if epoch < 0 and group.is_empty:
         return
+    in_transaction = request.producer is not None
+    is_nameless = not request.member_id and request.group_instance_id is None
+    if in_transaction and epoch == -1 and is_nameless:
+        return
     member = group.member(request.member_id)
     if member is None:
         raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
     is_classic = member.uses_classic_protocol
-    if not is_classic and request.api_version < _MEMBER_EPOCHS_SINCE:
+    if not is_classic and not in_transaction and request.api_version < _MEMBER_EPOCHS_SINCE:
         raise GroupRequestError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch == member.member_epoch:
         return
-    stale = ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+    # TxnOffsetCommit has no error of its own for an epoch of the consumer protocol.
+    is_generation = is_classic or in_transaction
+    stale = ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
     if epoch > member.member_epoch:
         raise GroupRequestError(stale)
     for topic in request.topics:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.group.consumer.records import CONSUMER_RECORD_TYPES, ConsumerRecord
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import Client, Member, Protocol
@@ -317,10 +318,26 @@ def group_tombstone(group_id: str) -> GroupRecord:
     return GroupRecord(group_id=group_id, group=None)
 
 
-def batch_of(records: Sequence[KeyValue], *, now_ms: int, codec: Codec) -> bytes:
-    """The batch that writes them."""
-    # The sequence is Kafka's, although there is no producer.
-    return build_batch_of(records, timestamp=now_ms, codec=codec, base_sequence=0)
+def batch_of(
+    records: Sequence[KeyValue],
+    *,
+    now_ms: int,
+    codec: Codec,
+    producer: TransactionalProducer | None = None,
+) -> bytes:
+    """The batch that writes them, as a part of the producer's transaction if there is one."""
+    # The sequence is Kafka's, with and without a producer.
+    if producer is None:
+        return build_batch_of(records, timestamp=now_ms, codec=codec, base_sequence=0)
+    return build_batch_of(
+        records,
+        timestamp=now_ms,
+        codec=codec,
+        base_sequence=0,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        is_transactional=True,
+    )
 
 
 @lru_cache(maxsize=KEYS_CACHED_MAX)

@@ -174,7 +174,13 @@ class GroupCoordinator:
         self._runtime.read(partition)
 
     def complete_transaction(
-        self, partition: int, batch: bytes, producer_id: int, *, commit: bool
+        self,
+        partition: int,
+        batch: bytes,
+        producer_id: int,
+        *,
+        commit: bool,
+        transaction_version: int,
     ) -> Appended:
         """Appends a transaction marker, and commits or drops the offsets of the transaction.
 
@@ -183,7 +189,13 @@ class GroupCoordinator:
 
         Source: GroupCoordinatorService.completeTransaction.
         """
-        return self._runtime.complete_transaction(partition, batch, producer_id, commit=commit)
+        return self._runtime.complete_transaction(
+            partition,
+            batch,
+            producer_id,
+            commit=commit,
+            transaction_version=transaction_version,
+        )
 
     def on_resigned(self, partition: int) -> None:
         """This broker does not lead a partition any more: its groups are unloaded.
@@ -286,7 +298,10 @@ class GroupCoordinator:
     # ---- offsets
 
     def commit(self, request: CommitRequest, reply: Reply[int]) -> None:
-        """Commits offsets, without those whose metadata is too long; answers an error code."""
+        """Commits offsets, without those whose metadata is too long; answers an error code.
+
+        Those of a transaction count when its marker is written.
+        """
         records = offset_requests.records_of_commit(
             request,
             now_ms=self._host.clock.now_ms(),

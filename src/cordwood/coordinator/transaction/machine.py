@@ -106,10 +106,15 @@ class TransactionStateMachine:
             return _at_once(Answer(event.reply_to, events.NEEDS_PRODUCER_ID))
 
     def replay(
-        self, state: TransactionShard, record: TransactionRecord, _offset: int, _id: int = -1
+        self,
+        state: TransactionShard,
+        records: Sequence[TransactionRecord],
+        _first_offset: int,
+        _producer_id: int,
     ) -> None:
-        """Applies a record that is in the log."""
-        state.replay(record)
+        """Applies records that are in the log."""
+        for record in records:
+            state.replay(record)
 
     def end_transaction(self, state: TransactionShard, producer_id: int, *, commit: bool) -> None:
         """No record of `__transaction_state` is part of a transaction."""

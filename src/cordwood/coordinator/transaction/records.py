@@ -67,18 +67,16 @@ def encode(record: TransactionRecord) -> EncodedRecord:
     )
     transaction, version = record.transaction, record.value_version
     if transaction is None:
-        return EncodedRecord(key, None)
+        return key, None
     if version < _TAGGED_VERSION and transaction.client_version:
         raise TransactionRequestError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Values of version {version} have no transaction version of the client",
         )
-    return EncodedRecord(
-        key,
-        TRANSACTION_RECORDS.encode_readable_value(
-            TRANSACTION_TYPE, version, _fields(transaction, version)
-        ),
+    value = TRANSACTION_RECORDS.encode_readable_value(
+        TRANSACTION_TYPE, version, _fields(transaction, version)
     )
+    return key, value
 
 
 def _fields(transaction: Transaction, version: int) -> Mapping[str, Any]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import pytest
 
-from cordwood.broker.handlers.produce_checks import request_fault, require_one_batch
+from cordwood.broker.handlers.produce_checks import (
+    has_transactional_batch,
+    require_one_batch,
+    transactional_batch,
+)
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     InvalidRecordError,
     KafkaError,
-    TransactionalIdAuthorizationError,
     UnsupportedCompressionTypeError,
 )
 from cordwood.protocol.apis.produce import ProduceRequest
@@ -21,7 +25,14 @@ from cordwood.protocol.messages import build, request_codec
 
 BATCH = build_batch([Record(0, 1, b"k", b"v")], base_offset=0)
 ZSTD = build_batch([Record(0, 1, b"k", b"v")], base_offset=0, codec=Codec.ZSTD)
-TRANSACTIONAL = build_batch([Record(0, 1, b"k", b"v")], base_offset=0, is_transactional=True)
+TRANSACTIONAL = build_batch(
+    [Record(0, 1, b"k", b"v")],
+    base_offset=0,
+    producer_id=7,
+    producer_epoch=3,
+    base_sequence=5,
+    is_transactional=True,
+)
 
 
 def request(*records: bytes | None) -> ProduceRequest:
@@ -57,17 +68,19 @@ def test_anything_but_one_batch_of_the_format_is_refused(
 
 
 def test_a_first_batch_that_is_none_fails_the_whole_request() -> None:
-    fault = request_fault(request(BATCH, BATCH[:16] + b"\x03" + BATCH[17:]))
-    assert isinstance(fault, CorruptMessageError)
-    assert str(fault) == "Invalid magic found in record: 3"
+    with pytest.raises(CorruptMessageError, match="Invalid magic found in record: 3"):
+        has_transactional_batch(request(BATCH, BATCH[:16] + b"\x03" + BATCH[17:]))
     short = BATCH[:8] + struct.pack(">i", 10) + BATCH[12:]
-    assert (
-        str(request_fault(request(short)))
-        == "Record size 10 is less than the minimum record overhead (14)"
-    )
+    too_small = re.escape("Record size 10 is less than the minimum record overhead (14)")
+    with pytest.raises(CorruptMessageError, match=too_small):
+        has_transactional_batch(request(short))
 
 
-def test_a_transactional_batch_needs_a_transaction() -> None:
-    fault = request_fault(request(BATCH, TRANSACTIONAL))
-    assert isinstance(fault, TransactionalIdAuthorizationError)
-    assert request_fault(request(BATCH, None, b"")) is None
+def test_transactional_batches_are_found() -> None:
+    assert has_transactional_batch(request(BATCH, TRANSACTIONAL))
+    assert not has_transactional_batch(request(BATCH, None, b""))
+    header = transactional_batch(TRANSACTIONAL)
+    assert header is not None
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 5)
+    for other in (BATCH, None, b"", TRANSACTIONAL[:40]):
+        assert transactional_batch(other) is None

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cordwood.broker.refused_transactions import REFUSAL
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.refused_transactions import REFUSAL
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine

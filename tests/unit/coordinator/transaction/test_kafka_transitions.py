@@ -79,14 +79,14 @@ class Script:
             moved = self.moved(name, fields)
             version = records.value_version_of(self.version)
             record = records.TransactionRecord("id", moved, version)
-            value = records.encode(record).value
+            key, value = records.encode(record)
         except IllegalTransitionError:
             return "illegal"
         except TransactionRequestError as error:
             return ErrorCode.of(error.code).name
         else:
             assert value is not None
-            found = records.decode(records.encode(record).key, value)
+            found = records.decode(key, value)
             assert as_loaded(found, moved) == found, "a load finds what is written"
             if name == "fence":
                 assert moved.producer_epoch == fenced.producer_epoch

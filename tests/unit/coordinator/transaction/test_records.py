@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.coordinator.runtime import EncodedRecord
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.transaction import records
 from cordwood.coordinator.transaction.errors import TransactionRequestError
@@ -86,7 +85,7 @@ def test_empty_transaction_has_null_for_its_partitions() -> None:
 
 def test_tombstone() -> None:
     made = records.encode(TransactionRecord("x", None))
-    assert made == EncodedRecord(bytes.fromhex("0000 0001 78"), None)
+    assert made == (bytes.fromhex("0000 0001 78"), None)
     assert records.decode(*made).transaction is None
 
 
