@@ -13,6 +13,7 @@ from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.online_cleaner import CleanerRun
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
 
 Value = dict[str, Any]
@@ -124,6 +125,15 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
         "first_uncleanable_offset": cleanable.first_uncleanable,
         "compaction_delay_ms": cleanable.delay_ms,
         "blockers": list(cleanable.blockers),
+        "open_transactions": [
+            {
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "start_offset": each.start_offset,
+                "started_ms": each.started_ms,
+            }
+            for each in open_transactions(log)
+        ],
     }
     held_up = _held_up(manager, log, state, now_ms)
     value["due"] = cleanable.reason is None and not held_up

@@ -479,6 +479,14 @@ class TransactionCoordinator:
             self._host.clock.now_ms(),
         )
 
+    def ids_by_producer(self) -> dict[int, str]:
+        """The transactional id of each producer id that a loaded partition knows."""
+        return {
+            transaction.producer_id: transactional_id
+            for _, shard, at in self._runtime.loaded()
+            for transactional_id, transaction in shard.transactions.items(at)
+        }
+
     # ---- markers
 
     def _send_markers(self, prepared: Prepared) -> None:

@@ -35,6 +35,8 @@ Examples:
 Exit codes: 0 shown; 1 no broker runs there; 2 usage."""
 
 _RUNS_SHOWN = 10
+#: How the reason begins where the last stable offset is the limit.
+_LAST_STABLE = "the last stable offset is"
 
 Value = dict[str, Any]
 
@@ -145,16 +147,28 @@ def _partition(each: Value, answer: Value) -> list[str]:
         "" if dirty is None else format_bytes(dirty),
         f"{each.get('cleanable_ratio', 0.0):.2f}",
         _ago(each["last_cleaned_ms"], answer["now_ms"]),
-        _why(each),
+        _why(each, answer["now_ms"]),
     ]
 
 
-def _why(partition: Value) -> str:
-    """The reason, and the directories in which the cleaning failed."""
+def _why(partition: Value, now_ms: int) -> str:
+    """The reason, with the transaction that is in the way, and why the cleaning failed."""
     reason, mark = partition["reason"], partition["uncleanable"]
+    if partition.get("open_transactions") and reason.startswith(_LAST_STABLE):
+        limit, _, _ = reason.partition(": ")
+        reason = f"{limit}: {_open_since(partition['open_transactions'][0], now_ms)}"
     if mark is None or mark["reason"] in reason:
         return str(reason)
     return f"{reason}; {mark['stage']} failed {mark['attempts']} times: {mark['reason']}"
+
+
+def _open_since(first: Value, now_ms: int) -> str:
+    transactional_id = first["transactional_id"]
+    named = "no coordinator here knows it" if transactional_id is None else f"{transactional_id!r}"
+    return (
+        f"the transaction of producer {first['producer_id']} ({named}) is open; it began "
+        f"{_ago(first['started_ms'], now_ms)}"
+    )
 
 
 def _run(run: Value, answer: Value) -> list[str]:

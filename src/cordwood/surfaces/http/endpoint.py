@@ -163,7 +163,14 @@ class HttpEndpoint:
         return Answer(encode(self._registry), content_type)
 
     def _cleaner(self, _: Request) -> Answer:
-        return _json(self._node.cleaner.status())
+        status = self._node.cleaner.status()
+        open_ones = [
+            each for partition in status["partitions"] for each in partition["open_transactions"]
+        ]
+        ids = self._on_loop(self._node.broker.transactions.ids_by_producer) if open_ones else {}
+        for each in open_ones:
+            each["transactional_id"] = ids.get(each["producer_id"])
+        return _json(status)
 
     def _clock(self, _: Request) -> Answer:
         clock = self._node.clock

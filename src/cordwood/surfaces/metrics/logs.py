@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cordwood.broker.partition import Partition
 from cordwood.metadata.image import PartitionImage
+from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
@@ -137,6 +138,23 @@ def _cleaner(group: str, name: str, text: str, *labels: str, own_name: str = "")
     )
 
 
+# ---- transactions
+
+
+def _open_transactions(snapshot: Snapshot) -> Iterator[Value]:
+    """Seconds since each open transaction began in a partition that is led here."""
+    for partition, _ in snapshot.led:
+        if partition.log.first_unstable_offset is None:
+            continue
+        for each in open_transactions(partition.log):
+            labels = {
+                "producer_id": str(each.producer_id),
+                "transactional_id": snapshot.transactional_ids.get(each.producer_id, ""),
+            }
+            seconds = max(0, snapshot.now_ms - each.started_ms) / 1000
+            yield Value(_labels(partition.log) | labels, seconds)
+
+
 LOGS: tuple[Metric, ...] = (
     _log("Size", "Bytes of a log's segments.", lambda log: log.size_bytes),
     _log("NumLogSegments", "Segments of a log.", lambda log: len(log.segments)),
@@ -175,6 +193,14 @@ LOGS: tuple[Metric, ...] = (
         "LastStableOffsetLag",
         "Committed offsets behind the start of the first open transaction.",
         lambda partition, _: partition.log.high_watermark - partition.log.last_stable_offset,
+    ),
+    Metric(
+        kind=Kind.GAUGE,
+        labels=("topic", "partition", "producer_id", "transactional_id"),
+        help="Seconds since an open transaction began in a partition: it holds back readers of "
+        "committed records, and compaction.",
+        read=_open_transactions,
+        given_name="cordwood_log_open_transaction_seconds",
     ),
     _directory_count(
         "OfflineLogDirectoryCount", "Log directories that failed.", lambda each: len(_offline(each))

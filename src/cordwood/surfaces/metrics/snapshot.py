@@ -86,6 +86,7 @@ class Snapshot:
     listeners: Mapping[str, ListenerCounters]
     partitions: Sequence[Partition]
     groups: GroupCounts
+    transactional_ids: Mapping[int, str]
 
     @cached_property
     def logs(self) -> list[tuple[PartitionLog, bool]]:
@@ -167,5 +168,6 @@ def take(node: Node) -> Snapshot:
         peers=node.server.peers(),
         listeners=dict(node.server.counters),
         partitions=broker.replicas.led_partitions(),
+        transactional_ids=broker.transactions.ids_by_producer(),
         groups=broker.groups.counts(),
     )

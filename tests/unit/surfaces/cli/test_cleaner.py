@@ -114,3 +114,36 @@ def test_where_nothing_answers_it_says_what_to_start() -> None:
 
 def unwrapped(result: Result) -> str:
     return " ".join(result.output.split())
+
+
+def test_open_transaction_in_the_way_is_named(broker: RunningBroker, probe: Probe) -> None:
+    create(broker, "table")
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
+    producer = Producer(
+        settings | {"transactional.id": "orders-7", "transaction.timeout.ms": "900000"}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(10):
+        producer.produce("table", b"%d" % number, key=b"k")
+    assert producer.flush(30) == 0
+    broker.advance(minutes=2, compact=False)
+    produce(broker, "table", b"v")
+    said = unwrapped(run(probe))
+    assert re.search(
+        r"offset is 0: the transaction of producer \d+ \('orders-7'\) is open; it began 2m", said
+    )
+    (partition,) = json.loads(run(probe, "--topic", "table", "--json").output)["partitions"]
+    (found,) = partition["open_transactions"]
+    assert (found["transactional_id"], found["start_offset"]) == ("orders-7", 0)
+    labels = {
+        "topic": "table",
+        "partition": "0",
+        "producer_id": str(found["producer_id"]),
+        "transactional_id": "orders-7",
+    }
+    assert probe.scrape().value("cordwood_log_open_transaction_seconds", **labels) >= 120
+    producer.commit_transaction(30)
+    (partition,) = json.loads(run(probe, "--topic", "table", "--json").output)["partitions"]
+    assert partition["open_transactions"] == []
+    assert probe.scrape().labels("cordwood_log_open_transaction_seconds") == []

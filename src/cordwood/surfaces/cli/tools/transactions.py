@@ -15,6 +15,7 @@ from cordwood.client.offsets import Offsets
 from cordwood.client.transactions import describe_transaction
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.surfaces.cli.tools.blocking import show_blocking
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
@@ -25,6 +26,7 @@ from cordwood.surfaces.cli.tools.options import (
     Options,
     Usage,
 )
+from cordwood.surfaces.cli.tools.pretty_table import show_rows
 from cordwood.surfaces.cli.tools.tool import (
     RefusedFlagsError,
     Terminal,
@@ -41,6 +43,7 @@ _REQUIRED = {
     "describe-producers": ("topic", "partition"),
     "abort": ("topic", "partition"),
     "find-hanging": (),
+    "blocking": (),
 }
 _SHORT = {"-v": "--version", "-h": "--help"}
 _TIMEOUT_MINUTES = 15
@@ -51,7 +54,8 @@ USAGE = Usage(
     tool="transactions",
     summary=(
         "This tool is used to analyze the transactional state of producers in the cluster. "
-        "Commands: list, describe, describe-producers, abort, find-hanging."
+        "Commands: list, describe, describe-producers, abort, find-hanging; and blocking, which "
+        "shows the open transactions that hold back readers of committed records."
     ),
     options=(
         BOOTSTRAP,
@@ -59,8 +63,8 @@ USAGE = Usage(
         Option("duration-filter", "With list: only those that run longer.", "MS"),
         Option("transactional-id-pattern", "With list: only ids that match.", "REGEX"),
         Option("transactional-id", "With describe: the id.", "ID"),
-        Option("topic", "With describe-producers, abort, find-hanging: the topic.", "NAME"),
-        Option("partition", "With describe-producers, abort, find-hanging: the partition.", "N"),
+        Option("topic", "The topic; with blocking, all topics without it.", "NAME"),
+        Option("partition", "With --topic: the partition.", "N"),
         Option("broker-id", "With describe-producers, find-hanging: the replica to ask.", "ID"),
         Option("start-offset", "With abort: the first offset of the transaction.", "OFFSET"),
         Option("producer-id", "With abort: the producer's id.", "ID"),
@@ -78,6 +82,7 @@ USAGE = Usage(
   cordwood transactions --bootstrap-server localhost:9092 describe-producers \\
     --topic orders --partition 0
   cordwood transactions --bootstrap-server localhost:9092 find-hanging --broker-id 1
+  cordwood transactions --bootstrap-server localhost:9092 blocking
   cordwood transactions --bootstrap-server localhost:9092 abort \\
     --topic orders --partition 0 --start-offset 1200
 """,
@@ -123,6 +128,8 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
             _describe_producers(options, cluster, terminal)
         elif command == "abort":
             _abort(options, cluster)
+        elif command == "blocking":
+            show_blocking(options, cluster, terminal)
         else:
             _find_hanging(options, cluster, terminal)
     return 0
@@ -145,7 +152,7 @@ def _list(options: Options, cluster: Cluster, terminal: Terminal) -> None:
     except ClientError as error:
         raise ToolError(f"Failed to list transactions: {error}. {_HINT}") from error
     headers = ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
-    _show(headers, rows, options, terminal)
+    show_rows(headers, rows, options, terminal)
 
 
 def _describe(options: Options, cluster: Cluster, terminal: Terminal) -> None:
@@ -173,7 +180,7 @@ def _describe(options: Options, cluster: Cluster, terminal: Terminal) -> None:
         "None" if started < 0 else terminal.clock.now_ms() - started,
         ",".join(found.partitions),
     ]
-    _show(headers, [row], options, terminal)
+    show_rows(headers, [row], options, terminal)
 
 
 def _describe_producers(options: Options, cluster: Cluster, terminal: Terminal) -> None:
@@ -201,7 +208,7 @@ def _describe_producers(options: Options, cluster: Cluster, terminal: Terminal) 
         ]
         for one in producers
     ]
-    _show(headers, rows, options, terminal)
+    show_rows(headers, rows, options, terminal)
 
 
 def _partition(options: Options) -> TopicPartition:
@@ -320,7 +327,7 @@ def _find_hanging(options: Options, cluster: Cluster, terminal: Terminal) -> Non
         for tp, one in candidates
         if str(tp) not in under_way.get(one.producer_id, ())
     ]
-    _show(headers, rows, options, terminal)
+    show_rows(headers, rows, options, terminal)
 
 
 def _searched(options: Options, cluster: Cluster) -> list[TopicPartition]:
@@ -358,18 +365,3 @@ def _under_way(cluster: Cluster) -> dict[int, set[str]]:
             described = describe_transaction(cluster, state.transactional_id)
             found.setdefault(described.producer_id, set()).update(described.partitions)
     return found
-
-
-def _show(
-    headers: Sequence[str], rows: Sequence[Sequence[Any]], options: Options, terminal: Terminal
-) -> None:
-    if options.has("json"):
-        names = [header[0].lower() + header[1:] for header in headers]
-        terminal.document([dict(zip(names, row, strict=True)) for row in rows])
-        return
-    table = [list(headers), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(cells[column]) for cells in table) for column in range(len(headers))]
-    for cells in table:
-        terminal.line(
-            "".join(f"{cell:<{width}}\t" for cell, width in zip(cells, widths, strict=True))
-        )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from cordwood import __version__
 from cordwood.broker.broker import Broker
@@ -262,6 +263,13 @@ def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: Runni
         log.maybe_update_high_watermark(1)
 
     broker.call(leave_open)
+    (blocks,) = document(run("transactions -B blocking --topic hangs --json"))
+    assert (blocks["partition"], blocks["startOffset"], blocks["heldBack"]) == (0, 0, 1)
+    assert (blocks["producerId"], blocks["transactionalId"]) == (7, "None")
+    assert run("transactions -B blocking").out.splitlines()[-1] == (
+        "hangs-0 from offset 0: no coordinator knows the transaction of producer 7. End it with: "
+        "abort --topic hangs --partition 0 --start-offset 0"
+    )
     for scope in ("--topic hangs", "--topic hangs --partition 0", "--broker-id 1"):
         (found,) = document(run(f"transactions -B find-hanging {scope} --json"))
         assert (found["topic"], found["partition"], found["startOffset"]) == ("hangs", 0, 0)
@@ -275,6 +283,7 @@ def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: Runni
     )
     assert run(f"{abort} --start-offset 0") == (0, "", "")
     assert document(run("transactions -B find-hanging --topic hangs --json")) == []
+    assert document(run("transactions -B blocking --json")) == []
     assert broker.call(lambda served: served.replicas.log("hangs", 0).last_stable_offset) == 2
     named = "--producer-id 7 --producer-epoch 2 --coordinator-epoch 0"
     assert run(f"{abort} {named}").code == 1
@@ -283,3 +292,25 @@ def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: Runni
 def test_a_consumer_without_a_group_is_named_as_kafka_names_it(run: Run) -> None:
     said = run("console-consumer -B --topic absent --from-beginning --timeout-ms 500")
     assert "[Consumer clientId=console-consumer, groupId=null] " in said.err
+
+
+def test_transaction_that_its_coordinator_knows_is_shown_with_what_ends_it(
+    run: Run, broker: RunningBroker
+) -> None:
+    run("topics -B --create --topic held")
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    producer = Producer(settings | {"transactional.id": "orders-7"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("held", b"v")
+    assert producer.flush(30) == 0
+    (blocks,) = document(run("transactions -B blocking --topic held --json"))
+    assert (blocks["transactionalId"], blocks["transactionState"]) == ("orders-7", "Ongoing")
+    assert blocks["timeoutMs"] == 60_000
+    assert (
+        "held-0 from offset 0: orders-7 commits or aborts it, or its coordinator aborts it in "
+        in (run("transactions -B blocking --topic held --partition 0").out)
+    )
+    producer.abort_transaction(30)
+    assert document(run("transactions -B blocking --topic held --json")) == []
+    assert run("transactions -B blocking --partition 0").code == 1

@@ -1,0 +1,124 @@
+"""Open transactions that hold back the last stable offset of partitions.
+
+Only Kafka's own requests are used, so that any broker can be asked: ListOffsets of both isolation
+levels, DescribeProducers, ListTransactions and DescribeTransactions (KIP-664).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cordwood.client.admin import Admin, by_topic
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import RefusedError, require
+from cordwood.client.offsets import LATEST, Offsets
+from cordwood.client.transactions import Transaction, describe_transaction
+from cordwood.model.topic_partition import TopicPartition
+
+_READ_COMMITTED = 1
+
+
+class BlockingTransaction(NamedTuple):
+    """An open transaction in a partition whose committed records end before its high watermark.
+
+    The first of a partition begins at the last stable offset. `transactional_id` and `known` are
+    None if no coordinator has it under way: then nothing ends it but a marker written by hand.
+    """
+
+    partition: TopicPartition
+    last_stable_offset: int
+    high_watermark: int
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    last_timestamp_ms: int
+    transactional_id: str | None
+    known: Transaction | None
+
+    @property
+    def held_back(self) -> int:
+        """The number of offsets that readers of committed records do not get because of it."""
+        return self.high_watermark - self.start_offset
+
+
+def find_blocking(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> list[BlockingTransaction]:
+    """The open transactions of those of the partitions that they hold back, by first offset.
+
+    Raises:
+        ClientError: a broker cannot answer.
+    """
+    offsets = Offsets(cluster)
+    moments = dict.fromkeys(partitions, LATEST)
+    if not moments:
+        return []
+    stable = _require_all(offsets.list_offsets(moments, isolation=_READ_COMMITTED))
+    ends = _require_all(offsets.list_offsets(moments))
+    held = [tp for tp in moments if stable[tp] < ends[tp]]
+    producers = _producers(cluster, offsets, held)
+    coordinated = _coordinated(cluster) if any(producers.values()) else {}
+    found = []
+    for tp in held:
+        for one in sorted(producers[tp], key=lambda each: each.current_txn_start_offset):
+            transactional_id, known = coordinated.get(one.producer_id, (None, None))
+            if known is not None and str(tp) not in known.partitions:
+                transactional_id, known = None, None
+            found.append(
+                BlockingTransaction(
+                    tp,
+                    stable[tp],
+                    ends[tp],
+                    one.current_txn_start_offset,
+                    one.producer_id,
+                    one.producer_epoch,
+                    one.last_timestamp,
+                    transactional_id,
+                    known,
+                )
+            )
+    return found
+
+
+def _require_all(
+    found: Mapping[TopicPartition, int | RefusedError],
+) -> dict[TopicPartition, int]:
+    offsets = {}
+    for tp, offset in found.items():
+        if isinstance(offset, RefusedError):
+            raise offset
+        offsets[tp] = offset
+    return offsets
+
+
+def _producers(
+    cluster: Cluster, offsets: Offsets, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, list[Any]]:
+    """The producers of each partition that have a transaction open there, as its leader knows."""
+    found: dict[TopicPartition, list[Any]] = {tp: [] for tp in partitions}
+    by_leader = offsets.leaders(partitions) if partitions else {}
+    for leader, led in by_leader.items():
+        topics = [
+            {"name": name, "partition_indexes": indexes} for name, indexes in by_topic(led).items()
+        ]
+        answer = cluster.call("describe_producers", {"topics": topics}, node_id=leader)
+        for topic in answer.topics:
+            for state in topic.partitions:
+                require(state.error_code, state.error_message)
+                found[TopicPartition(topic.name, state.partition_index)] = [
+                    one for one in state.active_producers if one.current_txn_start_offset >= 0
+                ]
+    return found
+
+
+def _coordinated(cluster: Cluster) -> dict[int, tuple[str, Transaction]]:
+    """The transactional id and the transaction of each producer id that a coordinator knows."""
+    found = {}
+    for node in Admin(cluster).describe_cluster().nodes:
+        answer = cluster.call("list_transactions", {}, node_id=node.id)
+        require(answer.error_code)
+        for state in answer.transaction_states:
+            described = describe_transaction(cluster, state.transactional_id)
+            found[described.producer_id] = (state.transactional_id, described)
+    return found
