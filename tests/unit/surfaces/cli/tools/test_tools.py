@@ -211,7 +211,7 @@ def test_producers_of_a_partition(run: Run) -> None:
         run("transactions -B describe-producers --topic tx --partition 0 --json")
     )
     assert (producer["lastSequence"], producer["currentTransactionStartOffset"]) == (0, "None")
-    assert document(run("transactions -B list --json")) == []
+    assert document(run("transactions -B list --transactional-id-pattern none.* --json")) == []
 
 
 @pytest.mark.parametrize("command", ["cluster", "transactions"])
