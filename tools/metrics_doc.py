@@ -57,7 +57,7 @@ measure:
 - request queues, handler and network threads and how idle they are, the parts of a request's
   time, memory pools: requests are answered one after the other, by one thread
 - replication, fetchers, reassignment traffic, channels between nodes, quotas: there is one broker
-- transactions, share and streams groups, tiered storage, client telemetry, authentication
+- share and streams groups, tiered storage, client telemetry, authentication
 
 And these, although there is: errors by request (`RequestMetrics,name=ErrorsPerSec`), sizes of
 requests, bytes by listener, `linux-disk-read-bytes` and `-write-bytes`,

@@ -35,10 +35,7 @@ from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.producer_ids import ProducerIds
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.request_context import RequestContext
-from cordwood.broker.transaction_log import TransactionLog
-from cordwood.broker.transaction_markers import MarkerSender, MarkerWriter
-from cordwood.broker.transaction_partitions import TransactionPartitions
-from cordwood.broker.transaction_verification import TransactionVerification
+from cordwood.broker.transaction_parts import TransactionParts
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
@@ -53,8 +50,6 @@ from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.controller.settings import ControllerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
-from cordwood.coordinator.transaction.service import TransactionCoordinator
-from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
@@ -73,7 +68,7 @@ from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.pauses import background
 from cordwood.model.rng import SystemRng
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.uuids import fresh_uuid, uuid_text
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server, ServerLimits
@@ -146,6 +141,7 @@ class Node:
                 set for a broker: one look at all objects takes a second in a large process.
         """
         self.settings = settings
+        self._apis = served_apis(unstable_versions=settings.unstable_api_versions_enable)
         self._owns_process = owns_process
         self._fs = fs
         self._metadata_dir = Path(settings.metadata_log_dir).absolute()
@@ -247,17 +243,8 @@ class Node:
             begin_move=lambda partition, to: PausedMove(self.cleaner.manager, partition, to),
         )
         groups = self._make_groups(replicas, metadata, thread)
-        writer = MarkerWriter(replicas, groups, thread)
-        transactions = TransactionCoordinator(
-            TransactionLog(replicas, metadata),
-            thread,
-            TransactionSettings.of(settings.all),
-            version=lambda: metadata.transaction_version,
-            producer_ids=ProducerIds(channel, thread),
-            markers=MarkerSender(writer, replicas, metadata, thread),
-        )
-        replicas.listen(TRANSACTION_STATE_TOPIC, transactions.on_high_watermark)
-        partitions = TransactionPartitions(transactions, metadata)
+        producer_ids = ProducerIds(channel, thread)
+        parts = TransactionParts.of(settings, replicas, groups, metadata, producer_ids, thread)
         return Broker(
             node_id=settings.node_id,
             cluster_id=cluster_id,
@@ -268,24 +255,17 @@ class Node:
             controller=channel,
             replicas=replicas,
             groups=groups,
-            transactions=transactions,
-            transaction_partitions=partitions,
-            verification=TransactionVerification(
-                replicas,
-                partitions,
-                thread,
-                is_enabled=settings.transaction_partition_verification_enable,
-                retry_ms=settings.integer("add.partitions.to.txn.retry.backoff.ms"),
-                retry_max_ms=settings.integer("add.partitions.to.txn.retry.backoff.max.ms"),
-            ),
-            marker_writer=writer,
+            transactions=parts.coordinator,
+            transaction_partitions=parts.partitions,
+            verification=parts.verification,
+            markers=parts.markers,
             topic_creation=AutoTopicCreation(channel, settings),
             fetch_sessions=FetchSessionCache(
                 settings.max_incremental_fetch_session_cache_slots, self.clock, logs.context.rng
             ),
             metrics=metrics,
             api_versions={
-                key: (api.min_version, api.max_version) for key, api in served_apis().items()
+                key: (api.min_version, api.max_version) for key, api in self._apis.items()
             },
         )
 
@@ -306,7 +286,7 @@ class Node:
     def _serve(self, server: Server, broker: Broker) -> None:
         thread = broker.thread
         dispatcher = Dispatcher(
-            served_apis(),
+            self._apis,
             context_of=partial(RequestContext, broker),
             slices=thread.slices,
             turns=thread.turns,

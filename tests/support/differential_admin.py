@@ -578,13 +578,43 @@ def _member(world: World) -> Step:
 
 def _no_transaction(world: World) -> Step:
     rng = world.rng
-    apis = ("list_transactions", "end_txn", "add_offsets_to_txn")
+    apis = (
+        *("list_transactions", "describe_transactions", "end_txn", "add_offsets_to_txn"),
+        *("add_partitions_to_txn", "txn_offset_commit"),
+    )
     name = rng.choice(("x0", "none", ""))
+    topics = list(dict.fromkeys(world.name() for _ in range(rng.choice((1, 1, 2)))))
+    partitions = [{"name": each, "partitions": [world.partition(each)]} for each in topics]
+    producer = {"producer_id": ProducerId("p0"), "producer_epoch": 0}
     values = {
+        **producer,
         "transactional_id": name,
-        "group_id": "g0",
-        "producer_id": ProducerId("p0"),
-        "producer_epoch": 0,
+        "transactional_ids": [name],
+        "v3_and_below_transactional_id": name,
+        "v3_and_below_producer_id": ProducerId("p0"),
+        "v3_and_below_producer_epoch": 0,
+        "v3_and_below_topics": partitions,
+        "transactions": [
+            {
+                **producer,
+                "transactional_id": name,
+                "verify_only": world.maybe(0.5),
+                "topics": partitions,
+            }
+        ],
+        "group_id": rng.choice(("g0", "g0", "")),
+        "generation_id": rng.choice((-1, 3)),
+        "member_id": rng.choice(("", "nobody")),
+        "topics": [
+            {
+                "name": each["name"],
+                "partitions": [
+                    {"partition_index": index, "committed_offset": 1, "committed_leader_epoch": -1}
+                    for index in each["partitions"]
+                ],
+            }
+            for each in partitions
+        ],
         "committed": world.maybe(0.5),
         "state_filters": rng.choice(([], ["Ongoing"], ["bogus"])),
         "producer_id_filters": rng.choice(([], [5])),
@@ -647,7 +677,7 @@ DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _list_groups: ("list_groups", 0.5),
     _delete_groups: ("delete_groups", 0.5),
     _member: ("heartbeat", 0.7),
-    _no_transaction: ("list_transactions", 0.7),
+    _no_transaction: ("list_transactions", 1.4),
     _markers: ("write_txn_markers", 0.7),
 }
 
@@ -656,7 +686,5 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "create_delegation_token": _NEGATIVE_TIME,
     "renew_delegation_token": _NEGATIVE_TIME,
     "expire_delegation_token": _NEGATIVE_TIME,
-    "describe_transactions": "a Kafka without the topic __transaction_state answers"
-    " NOT_COORDINATOR; Cordwood answers as one that has it and no transaction",
 }
 """Served APIs without a draw, and why."""

@@ -16,7 +16,7 @@ from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.transaction_markers import MarkerWriter
+from cordwood.broker.transaction_markers import MarkerSender
 from cordwood.broker.transaction_partitions import TransactionPartitions
 from cordwood.broker.transaction_verification import TransactionVerification
 from cordwood.coordinator.group.service import GroupCoordinator
@@ -42,7 +42,7 @@ class Broker:
         transactions: the coordinator of transactions.
         transaction_partitions: adds partitions to transactions.
         verification: verifies partitions before a transaction writes to them.
-        marker_writer: writes the markers of transactions.
+        markers: writes the markers of transactions.
         topic_creation: creates topics that clients and coordinators need.
         fetch_sessions: the sessions of fetching clients.
         metrics: counts requests and data.
@@ -62,7 +62,7 @@ class Broker:
     transactions: TransactionCoordinator
     transaction_partitions: TransactionPartitions
     verification: TransactionVerification
-    marker_writer: MarkerWriter
+    markers: MarkerSender
     topic_creation: AutoTopicCreation
     fetch_sessions: FetchSessionCache
     metrics: BrokerMetrics

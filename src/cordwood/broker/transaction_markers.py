@@ -139,7 +139,7 @@ class MarkerSender:
         Args:
             writer: writes markers to partitions that are led here.
             replicas: the partitions that this broker leads.
-            metadata: tells which partitions exist.
+            metadata: has the partitions that exist.
             thread: calls again later.
         """
         self.writer = writer
@@ -149,12 +149,12 @@ class MarkerSender:
         self._sending: dict[int, set[_Sending]] = {}
 
     @property
-    def unfinished_count(self) -> int:
-        """The number of transactions some of whose partitions have no marker yet.
+    def waiting_count(self) -> int:
+        """The number of transactions with a partition that cannot be given its marker at present.
 
-        Source: the metric UnknownDestinationQueueSize, LogAppendRetryQueueSize.
+        Source: TransactionMarkerChannelManager, the metric UnknownDestinationQueueSize.
         """
-        return sum(map(len, self._sending.values()))
+        return sum(each.is_waiting for sent in self._sending.values() for each in sent)
 
     def send(
         self,
@@ -198,8 +198,14 @@ class _Sending:
         self._unwritten = dict.fromkeys(partitions)
         self._uncommitted: dict[TopicPartition, int] = {}
         self._done = done
+        self._is_tried = False
         self.on_end: Callable[[], object] = lambda: None
         self.is_cancelled = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a partition has been tried, and has no marker yet."""
+        return self._is_tried and bool(self._unwritten)
 
     def write(self) -> None:
         """Writes the markers that are not written, and tries those that fail again later."""
@@ -209,6 +215,7 @@ class _Sending:
             self._write(partition)
         if self.is_cancelled:
             return
+        self._is_tried = True
         if self._unwritten:
             self._sender.thread.call_later_ms(_RETRY_MS, self.write)
         elif self._uncommitted:

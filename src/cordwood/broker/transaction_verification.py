@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, Protocol
 
@@ -26,6 +27,8 @@ _PRODUCE_HAS_ABORTABLE_SINCE: Final = 11
 _COMMIT_ADDS_SINCE: Final = 5
 _COMMIT_HAS_ABORTABLE_SINCE: Final = 4
 _ADDING_VERSION: Final = 2
+# As many as the reservoir of a histogram of Kafka's holds.
+_RECENT_MAX: Final = 1028
 
 
 class Support(enum.Enum):
@@ -75,6 +78,27 @@ class Verified(NamedTuple):
     guards: Mapping[TopicPartition, object]
 
 
+class VerificationCounters:
+    """Questions to the coordinator: partitions that were refused, and times in ms.
+
+    Source: org.apache.kafka.server.transaction.AddPartitionsToTxnManager (VerificationFailureRate,
+    VerificationTimeMs).
+    """
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.count = 0
+        self.total_ms = 0.0
+        self.recent_ms: deque[float] = deque(maxlen=_RECENT_MAX)
+
+    def asked(self, failures: int, duration_ms: float) -> None:
+        """A question was answered, and refused for so many partitions."""
+        self.failures += failures
+        self.count += 1
+        self.total_ms += duration_ms
+        self.recent_ms.append(duration_ms)
+
+
 class Replicas(Protocol):
     """The methods of `ReplicaManager` that are used here."""
 
@@ -111,6 +135,7 @@ class TransactionVerification:
         self.is_enabled = is_enabled
         self._retry_ms = retry_ms
         self._retry_max_ms = retry_max_ms
+        self.counters = VerificationCounters()
 
     async def begin(self, write: TransactionalWrite, *, retries: bool = False) -> Verified:
         """Verifies or adds the partitions of a write whose transaction is not open there.
@@ -167,13 +192,17 @@ class TransactionVerification:
             verify_only=write.support is not Support.ADDED,
             client_version=_ADDING_VERSION,
         )
+        loop = self._thread.loop
+        begun_s = loop.time()
         self._partitions.handle(request, answer)
         found = await answer.value()
-        return {
+        errors = {
             partition: _as_of_a_write(code, write.support)
             for partition, code in found.items()
             if code
         }
+        self.counters.asked(len(errors), 1000 * (loop.time() - begun_s))
+        return errors
 
 
 def _as_of_a_write(code: int, support: Support) -> int:

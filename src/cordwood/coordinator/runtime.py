@@ -24,6 +24,7 @@ Differs: each event's records are one batch, appended at once (Kafka's
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -54,6 +55,7 @@ from cordwood.model.timers import Timer
 _BATCH_KEY_BYTES_MAX = 256 * 1024
 _ENCODED_AT_ONCE = 16
 _LOADED_AT_ONCE_BYTES = 64 * 1024
+_LOAD_TIMES_MAX = 10_000
 
 _LOG = logging.getLogger(__name__)
 
@@ -111,6 +113,13 @@ class Appended(NamedTuple):
     first_offset: int
     end_offset: int
     high_watermark: int
+
+
+class LoadTime(NamedTuple):
+    """How long the load of a partition took, and when it ended, by the monotonic clock."""
+
+    ended_s: float
+    duration_ms: float
 
 
 class PartitionLoader(Protocol[S_contra]):
@@ -221,6 +230,8 @@ class CoordinatorRuntime(Generic[S, E, R]):
             log: where its records are.
             host: time, and the thread that owns the state.
             write_timeout_ms: how long an answer waits until its records are committed.
+
+        `load_times` has those of the last loads, the newest last.
         """
         self._machine = machine
         self._log = log
@@ -231,6 +242,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
         self._failed: set[int] = set()
         self._pending_loads: list[tuple[set[int], Callable[[], None]]] = []
         self._load_thread: ThreadPoolExecutor | None = None
+        self.load_times: deque[LoadTime] = deque(maxlen=_LOAD_TIMES_MAX)
         # Loads that began under a smaller number are of partitions that were unloaded since.
         self._load_generation = 0
 
@@ -525,6 +537,10 @@ class CoordinatorRuntime(Generic[S, E, R]):
         """As `read_all`, while others may be being loaded."""
         return [(active.index, active.state, active.committed) for active in self._active.values()]
 
+    def timers_of(self, kind: str) -> int:
+        """How many timers are set whose key is a tuple that begins with `kind`."""
+        return sum(active.timers.count_of(kind) for active in self._active.values())
+
     def is_active(self, partition: int) -> bool:
         """Whether a partition is loaded."""
         return partition in self._active
@@ -603,8 +619,9 @@ class CoordinatorRuntime(Generic[S, E, R]):
 
     def _load(self, partition: int, loader: PartitionLoader[S]) -> _Partition[S] | None:
         """A partition's state; None if its log cannot be read, which is logged."""
-        log, timeline = self._log, Timeline()
+        log, timeline, clock = self._log, Timeline(), self._host.clock
         state = self._machine.new_state(partition, timeline)
+        begun_s = clock.monotonic_s()
         try:
             end_offset = loader.load(state, timeline)
         except (CordwoodError, OSError) as error:
@@ -613,6 +630,8 @@ class CoordinatorRuntime(Generic[S, E, R]):
         except Exception:  # otherwise clients would be answered forever that it is being loaded
             _LOG.exception("Cannot load the %s of %s-%d", log.contents, log.topic, partition)
             return None
+        ended_s = clock.monotonic_s()
+        self.load_times.append(LoadTime(ended_s, 1000 * (ended_s - begun_s)))
         timers = Timers(self._host.call_later_ms, self._host.after_input)
         loaded = _Partition(partition, state, timeline, timers)
         loaded.last_written = end_offset

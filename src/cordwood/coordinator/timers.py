@@ -34,6 +34,10 @@ class Timers:
     def __contains__(self, key: object) -> bool:
         return key in self._pending
 
+    def count_of(self, kind: str) -> int:
+        """How many are set whose key is a tuple that begins with `kind`."""
+        return sum(isinstance(key, tuple) and key[0] == kind for key in self._pending)
+
     def set(self, key: Hashable, delay_ms: int, fn: Callable[[], None]) -> None:
         """Calls `fn` after `delay_ms`, unless the timer is cancelled or set again before."""
         self.cancel(key)

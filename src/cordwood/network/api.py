@@ -79,7 +79,8 @@ class Api(NamedTuple, Generic[C]):
     or in slices (`cordwood.network.slices`) if the request has
     more than `inline_bytes_max` bytes or `is_long` says so; `is_long` runs in a turn. Equal
     elements of the request's array `distinct` are read once. `parks` says that an awaitable which
-    `handle` returns is of the kind that `Parked` describes.
+    `handle` returns is of the kind that `Parked` describes. `is_last_unstable` says that Kafka may
+    still change the highest version: it is served with `unstable.api.versions.enable` only.
     """
 
     key: int
@@ -91,3 +92,4 @@ class Api(NamedTuple, Generic[C]):
     inline_bytes_max: int = INLINE_BYTES_MAX
     is_long: Callable[[C, Any], bool] = never
     distinct: str = ""
+    is_last_unstable: bool = False

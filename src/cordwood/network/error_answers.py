@@ -21,6 +21,9 @@ _DESCRIBE_CONFIGS: Final = 32
 _ALTER_CLIENT_QUOTAS: Final = 49
 _NAMES_UNKNOWN_ERRORS: Final = {_DESCRIBE_CONFIGS, _ALTER_CLIENT_QUOTAS}
 
+_ERROR_CODES: Final = ("error_code", "partition_error_code")
+"""The fields that have an error's code."""
+
 _REPEATS_ALL: Final = {43, 45, 46, 50}
 """APIs whose error is at the top of the answer and again for each thing that was asked about."""
 
@@ -34,6 +37,8 @@ _ASKED_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "replica_election_results": ("topic_partitions",),
     "responses": ("topics", "topic_names", "topic_data", "resources"),
     "results": ("topics", "resources", "creations", "groups_names", "users"),
+    "results_by_partition": ("partitions",),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "transaction_states": ("transactional_ids",),
 }
 """Arrays of answers by the arrays of the request that they answer, where the names differ."""
@@ -45,6 +50,7 @@ _SCALARS: Final[Mapping[str, str]] = {
     "partitions": "partition_index",
     "responses": "name",
     "results": "group_id",
+    "results_by_partition": "partition_index",
     "transaction_states": "transactional_id",
 }
 """Where an array of the request is of plain values: the field of the answer that repeats them."""
@@ -101,13 +107,13 @@ def error_answer(
     if (api_key == _PRODUCE and request.acks == 0) or not _says_error(fields, version):
         return None
     answer = _answer(fields, version, repeats_all=api_key in _REPEATS_ALL)
-    return answer(request, {"error_code": code, "error_message": text})
+    return answer(request, {**dict.fromkeys(_ERROR_CODES, code), "error_message": text})
 
 
 @cache
 def _says_error(fields: tuple[Field, ...], version: int) -> bool:
     return any(
-        field.attribute == "error_code"
+        field.attribute in _ERROR_CODES
         or (_is_entries(field) and _says_error(fields_of(field.fields, version), version))
         for field in fields
     )

@@ -20,6 +20,7 @@ from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from cordwood.broker.broker import Broker
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.request_context import RequestContext
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.kafka_errors import TopicAuthorizationError
 from cordwood.network.api import ANONYMOUS, Parked, Peer, Principal
@@ -82,6 +83,17 @@ class Case(NamedTuple):
 
 def cluster(operation: Operation) -> Action:
     return operation, C, CLUSTER_NAME
+
+
+def transactional_batch() -> bytes:
+    return build_batch(
+        [Record(0, 0, b"k", b"v")],
+        base_offset=0,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
 
 
 TWO = [{"name": TOPIC, "partitions": [0, 1]}]
@@ -274,11 +286,55 @@ CASES = [
         {DENIED_TOPIC: 1},
     ),
     Case(
+        24,
+        3,
+        {
+            "v3_and_below_transactional_id": "x",
+            "v3_and_below_topics": [{"name": TOPIC, "partitions": [0, 1]}],
+        },
+        [(Operation.WRITE, X, "x")],
+        {DENIED_TRANSACTIONAL_ID: 2},
+    ),
+    Case(
+        24,
+        5,
+        {"transactions": [{"transactional_id": "x", "topics": []}]},
+        [cluster(Operation.CLUSTER_ACTION)],
+        {DENIED_CLUSTER: 1},
+    ),
+    Case(
+        25,
+        4,
+        {"transactional_id": "x", "group_id": "g"},
+        [(Operation.WRITE, X, "x")],
+        {DENIED_TRANSACTIONAL_ID: 1},
+    ),
+    Case(
+        26,
+        5,
+        {"transactional_id": "x"},
+        [(Operation.WRITE, X, "x")],
+        {DENIED_TRANSACTIONAL_ID: 1},
+    ),
+    Case(
         27,
         1,
         {"markers": [{"producer_id": 1, "topics": [{"name": TOPIC, "partition_indexes": [0, 1]}]}]},
         [cluster(Operation.ALTER), cluster(Operation.CLUSTER_ACTION)],
         {DENIED_CLUSTER: 2},
+    ),
+    Case(
+        28,
+        5,
+        {
+            "transactional_id": "x",
+            "group_id": "g",
+            "topics": [
+                {"name": TOPIC, "partitions": [{"partition_index": 0}, {"partition_index": 1}]}
+            ],
+        },
+        [(Operation.WRITE, X, "x")],
+        {DENIED_TRANSACTIONAL_ID: 2},
     ),
     Case(
         29,
@@ -411,8 +467,69 @@ CASES = [
     ),
 ]
 
+WRITE_X = (Operation.WRITE, X, "x")
+#: Requests of a client that may use its transactional id, and nothing else.
+OWN_ID_ONLY = [
+    Case(
+        0,
+        11,
+        {
+            "acks": -1,
+            "transactional_id": "x",
+            "topic_data": [
+                {"name": TOPIC, "partition_data": [{"index": 0, "records": transactional_batch()}]}
+            ],
+        },
+        [WRITE_X, (Operation.WRITE, T, TOPIC)],
+        {DENIED_TOPIC: 1},
+    ),
+    Case(
+        22,
+        6,
+        {
+            "transactional_id": "x",
+            "producer_id": -1,
+            "producer_epoch": -1,
+            "enable2_pc": True,
+        },
+        [WRITE_X, (Operation.TWO_PHASE_COMMIT, X, "x")],
+        {DENIED_TRANSACTIONAL_ID: 1},
+    ),
+    Case(
+        24,
+        3,
+        {
+            "v3_and_below_transactional_id": "x",
+            "v3_and_below_topics": [
+                {"name": TOPIC, "partitions": [0]},
+                {"name": "__consumer_offsets", "partitions": [1]},
+            ],
+        },
+        [WRITE_X, (Operation.WRITE, T, TOPIC)],
+        {DENIED_TOPIC: 2},
+    ),
+    Case(
+        25,
+        4,
+        {"transactional_id": "x", "group_id": "g"},
+        [WRITE_X, (Operation.READ, G, "g")],
+        {DENIED_GROUP: 1},
+    ),
+    Case(
+        28,
+        5,
+        {
+            "transactional_id": "x",
+            "group_id": "g",
+            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
+        },
+        [WRITE_X, (Operation.READ, G, "g")],
+        {DENIED_GROUP: 1},
+    ),
+]
+
 #: Served without a question: the versions, SASL, the delegation tokens that nobody may ask for
-#: without authentication, and the list of transactions, of which there are none.
+#: without authentication, and the list of transactions, of which there are none here.
 ASK_NOTHING = {17, 18, 36, 38, 39, 40, 41, 66}
 
 
@@ -436,7 +553,7 @@ def ask(
 
     async def answer(broker: Broker) -> bytes:
         dispatcher = Dispatcher(
-            served_apis(),
+            served_apis(unstable_versions=True),
             context_of=partial(RequestContext, replace(broker, authorizer=rules)),
             slices=broker.thread.slices,
             turns=broker.thread.turns,
@@ -461,7 +578,7 @@ def errors_of(answer: Any) -> Counter[str]:
             found += errors_of(each)
     elif isinstance(answer, dict):
         for name, each in answer.items():
-            if name == "error_code" and each != "none":
+            if name in {"error_code", "partition_error_code"} and each != "none":
                 found[each] += 1
             found += errors_of(each)
     return found
@@ -473,6 +590,30 @@ def test_a_client_that_may_do_nothing(running: RunningBroker, case: Case) -> Non
     answer = ask(running, rules, case.key, case.version, case.fields)
     assert errors_of(answer) == case.errors, answer
     assert set(rules.asked) == set(case.asks)
+
+
+@pytest.mark.parametrize("case", OWN_ID_ONLY, ids=lambda case: f"{case.key}-v{case.version}")
+def test_a_client_that_may_use_its_transactional_id_only(
+    running: RunningBroker, case: Case
+) -> None:
+    rules = Rules([WRITE_X])
+    answer = ask(running, rules, case.key, case.version, case.fields)
+    assert errors_of(answer) == case.errors, answer
+    assert set(rules.asked) == set(case.asks)
+
+
+def test_offsets_of_a_topic_that_a_client_may_not_read_are_not_committed(
+    running: RunningBroker,
+) -> None:
+    rules = Rules([WRITE_X, (Operation.READ, G, "g"), (Operation.READ, T, MISSING)])
+    names = (TOPIC, MISSING)
+    topics = [{"name": name, "partitions": [{"partition_index": 0}]} for name in names]
+    fields = {"transactional_id": "x", "group_id": "g", "topics": topics}
+    answer = ask(running, rules, 28, 5, fields)
+    assert {each["name"]: each["partitions"][0]["error_code"] for each in answer["topics"]} == {
+        TOPIC: DENIED_TOPIC,
+        MISSING: "unknown_topic_or_partition",
+    }
 
 
 def test_every_served_api_asks_or_is_known_not_to() -> None:

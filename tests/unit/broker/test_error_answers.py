@@ -44,7 +44,8 @@ def names_an_error(values: Any) -> bool:
         return any(names_an_error(each) for each in values)
     if not isinstance(values, dict):
         return False
-    return values.get("error_code") == -1 or any(names_an_error(each) for each in values.values())
+    codes = values.get("error_code"), values.get("partition_error_code")
+    return -1 in codes or any(names_an_error(each) for each in values.values())
 
 
 def test_every_api_can_say_that_a_request_failed() -> None:

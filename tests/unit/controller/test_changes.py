@@ -276,7 +276,7 @@ class TestFeatures:
     def test_levels_of_a_directory_that_are_not_served_can_be_lowered_only(
         self, tmp_path: Path
     ) -> None:
-        levels = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+        levels = {"metadata.version": 30, "group.version": 1, "share.version": 1}
         controller = ControllerUnderTest(tmp_path / "d", features=levels).serve()
         assert controller.image.features == levels
         cache = MetadataCache(lambda: controller.log.kraft_version)
@@ -286,11 +286,13 @@ class TestFeatures:
             "group.version": 1,
             "kraft.version": 1,
         }
-        for update in (FeatureUpdate("transaction.version", 2), FeatureUpdate("share.version", 1)):
+        for update in (FeatureUpdate("share.version", 1), FeatureUpdate("streams.version", 1)):
             with pytest.raises(InvalidUpdateVersionError, match="does not support this feature"):
                 controller.update_features([update])
-        controller.update_features([FeatureUpdate("transaction.version", 0, 2)])
+        controller.update_features([FeatureUpdate("share.version", 0, 2)])
         assert controller.image.features == {"metadata.version": 30, "group.version": 1}
+        controller.update_features([FeatureUpdate("transaction.version", 2)])
+        assert controller.image.features["transaction.version"] == 2
 
     def test_with_eligible_leader_replicas_brokers_lose_their_own_min_insync_replicas(
         self, controller: Controller

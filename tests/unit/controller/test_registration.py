@@ -34,7 +34,7 @@ def test_an_empty_log_begins_with_the_voters_and_the_bootstrap_records(
         ["LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS"],
         [
             "BeginTransactionRecord",
-            *["FeatureLevelRecord"] * 3,
+            *["FeatureLevelRecord"] * 4,
             "ConfigRecord",
             "EndTransactionRecord",
         ],
@@ -44,18 +44,18 @@ def test_an_empty_log_begins_with_the_voters_and_the_bootstrap_records(
         ["BrokerRegistrationChangeRecord"],
     ]
     assert batches[1][0][1] == {"name": "Bootstrap records"}
-    assert batches[1][4][1] == {
+    assert batches[1][5][1] == {
         "resourceType": 4,
         "resourceName": "",
         "name": "min.insync.replicas",
         "value": "1",
     }
-    same = {"brokerId": 1, "brokerEpoch": 10}
+    same = {"brokerId": 1, "brokerEpoch": 11}
     assert batches[4] == [("BrokerRegistrationChangeRecord", {**same, "cordonedLogDirs": []})]
     assert batches[5] == [("BrokerRegistrationChangeRecord", {**same, "fenced": -1})]
     broker = controller.image.brokers[1]
-    assert (broker.epoch, broker.fenced, broker.log_dirs) == (10, False, tuple(place.ids))
-    assert controller.image.offset == 12
+    assert (broker.epoch, broker.fenced, broker.log_dirs) == (11, False, tuple(place.ids))
+    assert controller.image.offset == 13
 
 
 def test_the_quorum_state_names_the_leader_of_each_epoch(place: ControllerUnderTest) -> None:

@@ -56,7 +56,7 @@ def test_the_first_directory_holds_the_voters_and_each_its_properties(tmp_path: 
     batches = batches_in((tmp_path / "d/bootstrap.checkpoint").read_bytes())
     assert [names_of(batch) for batch in batches] == [
         ["SNAPSHOT_HEADER"],
-        ["FeatureLevelRecord"] * 3,
+        ["FeatureLevelRecord"] * 4,
         ["SNAPSHOT_FOOTER"],
     ]
     assert [names_of(batch) for batch in batches_in((tmp_path / "d" / VOTERS).read_bytes())] == [

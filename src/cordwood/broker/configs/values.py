@@ -236,6 +236,7 @@ class BrokerValues:
     transaction_state_log_segment_bytes = _Integer()
     transaction_two_phase_commit_enable = _Flag()
     transactional_id_expiration_ms = _Integer()
+    unstable_api_versions_enable = _Flag()
 
     @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:

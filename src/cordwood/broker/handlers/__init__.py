@@ -12,13 +12,17 @@ from cordwood.broker.request_context import RequestContext
 from cordwood.network.api import Api
 
 
-def served_apis() -> dict[int, Api[RequestContext]]:
-    """The served APIs by key."""
+def served_apis(*, unstable_versions: bool = False) -> dict[int, Api[RequestContext]]:
+    """The served APIs by key; `unstable_versions` is unstable.api.versions.enable.
+
+    Source: org.apache.kafka.common.message.ApiMessageType.highestSupportedVersion.
+    """
     apis: dict[int, Api[RequestContext]] = {}
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
         for api in (*getattr(module, "APIS", ()), getattr(module, "API", None)):
             if api is not None:
                 assert api.key not in apis, f"two handlers of API {api.key}"
-                apis[api.key] = api
+                is_lower = api.is_last_unstable and not unstable_versions
+                apis[api.key] = api._replace(max_version=api.max_version - is_lower)
     return apis

@@ -77,7 +77,7 @@ def _response(
 
 def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
     found = _find(context, kind, key, is_new=is_new)
-    is_silent = kind in {_GROUP, _SHARE}
+    is_silent = kind in {_GROUP, _TRANSACTION, _SHARE}
     return {
         "key": key,
         "error_code": found.error_code,

@@ -1,7 +1,9 @@
-"""InitProducerId (22), versions 0 to 5: the id and epoch of a producer.
+"""InitProducerId (22), versions 0 to 6: the id and epoch of a producer.
 
 Versions: 2 flexible, 3 the id it had before (KIP-360), 4 the error PRODUCER_FENCED, 5 the error
-TRANSACTION_ABORTABLE (KIP-890). Version 6 (KIP-939) is unstable in Kafka 4.3.
+TRANSACTION_ABORTABLE (KIP-890), 6 two-phase commit (KIP-939), which is unstable in Kafka 4.3.
+
+Not served, as in Kafka 4.3: prepared transactions that are kept (UNSUPPORTED_VERSION).
 
 Source: kafka.server.KafkaApis.handleInitProducerIdRequest.
 """
@@ -66,4 +68,4 @@ def _fields(answer: requests.InitProducerIdAnswer, version: int) -> Fields:
     }
 
 
-API = Api(22, "InitProducerId", 0, 5, handle)
+API = Api(22, "InitProducerId", 0, 6, handle, is_last_unstable=True)

@@ -108,7 +108,7 @@ def _write(
 ) -> dict[str, Any]:
     """The answer for a partition; it is added to `uncommitted` if the marker is not committed."""
     try:
-        offset = context.broker.marker_writer.write(marker, topic, index)
+        offset = context.broker.markers.writer.write(marker, topic, index)
     except KafkaError as error:
         _log.warning(
             "Cannot write a marker of producer %s to %s-%s: %s",

@@ -44,7 +44,13 @@ from cordwood.coordinator.group.offset_requests import CommitRequest, FetchedTop
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
-from cordwood.coordinator.runtime import Appended, CoordinatorLog, CoordinatorRuntime, RuntimeHost
+from cordwood.coordinator.runtime import (
+    Appended,
+    CoordinatorLog,
+    CoordinatorRuntime,
+    LoadTime,
+    RuntimeHost,
+)
 from cordwood.format.java_map import absolute_hash
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -367,6 +373,11 @@ class GroupCoordinator:
             if not wanted_types or group.group_type in wanted_types
         ]
 
+    @property
+    def load_times(self) -> Sequence[LoadTime]:
+        """How long the last loads of partitions took."""
+        return tuple(self._runtime.load_times)
+
     def counts(self) -> GroupCounts:
         """The number of groups and offsets in the loaded partitions.
 
@@ -404,7 +415,8 @@ class GroupCoordinator:
         shard, at = self._read(group_id)
         group = shard.consumer_group(group_id, at)
         if group is None:
-            is_other = self.is_of_other_protocol(group_id) or shard.classic_group(group_id, at)
+            is_classic = shard.classic_group(group_id, at) is not None  # it may have no members
+            is_other = is_classic or self.is_of_other_protocol(group_id)
             why = "is not a consumer group" if is_other else "not found"
             raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
         return group

@@ -39,6 +39,8 @@ from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
 
 COMPLETION_RETRY_MS: Final = 500
 """After this time the record of a completed transaction is written again."""
+COMPLETION: Final = "completion"
+"""The kind of the timers for that."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -356,7 +358,7 @@ class TransactionStateMachine:
         transactional_id, code = event.event.transactional_id, event.error.code
         if code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
             _LOG.info("Cannot write the end of the transaction of %s yet", transactional_id)
-            key = ("completion", transactional_id)
+            key = (COMPLETION, transactional_id)
             return Effects(timers=[SetTimer(key, COMPLETION_RETRY_MS, event.event)])
         if code == ErrorCode.NOT_COORDINATOR:
             _LOG.info(

@@ -20,10 +20,10 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from cordwood.coordinator.effects import ReplyTo
-from cordwood.coordinator.runtime import CoordinatorLog, CoordinatorRuntime, RuntimeHost
+from cordwood.coordinator.runtime import CoordinatorLog, CoordinatorRuntime, LoadTime, RuntimeHost
 from cordwood.coordinator.transaction import events, queries
 from cordwood.coordinator.transaction.errors import error_of_append
-from cordwood.coordinator.transaction.machine import Prepared, TransactionStateMachine
+from cordwood.coordinator.transaction.machine import COMPLETION, Prepared, TransactionStateMachine
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.requests import (
     DescribedTransaction,
@@ -486,6 +486,19 @@ class TransactionCoordinator:
             for _, shard, at in self._runtime.loaded()
             for transactional_id, transaction in shard.transactions.items(at)
         }
+
+    @property
+    def unwritten_ends(self) -> int:
+        """How many transactions have all markers, but no record yet that they have ended.
+
+        Source: TransactionMarkerChannelManager, the metric LogAppendRetryQueueSize.
+        """
+        return self._runtime.timers_of(COMPLETION)
+
+    @property
+    def load_times(self) -> Sequence[LoadTime]:
+        """How long the last loads of partitions took."""
+        return tuple(self._runtime.load_times)
 
     # ---- markers
 

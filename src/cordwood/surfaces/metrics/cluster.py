@@ -1,20 +1,24 @@
-"""Metrics of the broker's replicas, of the controller, of metadata and of groups.
+"""Metrics of the broker's replicas, of the controller, of metadata and of coordinators.
 
 Source: kafka.server.ReplicaManager, BrokerServer; org.apache.kafka.controller.metrics
 (QuorumControllerMetrics, ControllerMetadataMetrics); org.apache.kafka.raft.internals.
-KafkaRaftMetrics; org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics.
+KafkaRaftMetrics; org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics;
+kafka.coordinator.transaction.TransactionMarkerChannelManager, TransactionStateManager;
+org.apache.kafka.server.transaction.AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
 
 from cordwood import __version__
 from cordwood.coordinator.group.consumer.group import ConsumerGroupState
 from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.group import GroupState
 from cordwood.surfaces.metrics.logs import min_isr
-from cordwood.surfaces.metrics.metric import Kind, Metric, Value
+from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 _RUNNING = 3  # org.apache.kafka.metadata.BrokerState
@@ -111,6 +115,37 @@ def _by_protocol(snapshot: Snapshot) -> dict[str, int]:
 def _by_state(snapshot: Snapshot) -> dict[str, int]:
     counts = snapshot.groups.consumer_groups
     return {state.value: counts.get(state, 0) for state in ConsumerGroupState}
+
+
+def _load_time(coordinator: str, what: str, of: Callable[[Sequence[float]], float]) -> Metric:
+    bean, attribute = f"{coordinator}-coordinator-metrics", f"partition-load-time-{what}"
+
+    def number(snapshot: Snapshot) -> float:
+        times = snapshot.load_ms[coordinator]
+        return of(times) if times else math.nan
+
+    return _attribute(
+        bean,
+        attribute,
+        f"kafka_server_{bean.replace('-', '_')}_{attribute.replace('-', '_')}",
+        f"The {what} of the times, in ms, that loads of partitions of {coordinator}s took which "
+        "have ended in the last 30 seconds. NaN for none.",
+        number,
+    )
+
+
+def _load_times(coordinator: str) -> tuple[Metric, Metric]:
+    return _load_time(coordinator, "max", max), _load_time(coordinator, "avg", fmean)
+
+
+def _markers(name: str, text: str, number: Number) -> Metric:
+    bean = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager"
+    return _gauge(f"{bean},name={name}", text, number)
+
+
+def _verification_times(snapshot: Snapshot) -> Iterator[Times]:
+    found = snapshot.transactions
+    yield Times({}, found.verifications, found.verification_ms, found.recent_verification_ms)
 
 
 def _producers(snapshot: Snapshot) -> int:
@@ -298,5 +333,32 @@ CLUSTER: tuple[Metric, ...] = (
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
         "Committed offsets of all groups.",
         lambda snapshot: snapshot.groups.offsets,
+    ),
+    *_load_times("group"),
+    *_load_times("transaction"),
+    _markers(
+        "UnknownDestinationQueueSize",
+        "Transactions that have ended, one of whose partitions cannot be given its marker.",
+        lambda snapshot: snapshot.transactions.waiting_for_partitions,
+    ),
+    _markers(
+        "LogAppendRetryQueueSize",
+        "Transactions whose partitions have their markers, while the record of that cannot be "
+        "written.",
+        lambda snapshot: snapshot.transactions.unwritten_ends,
+    ),
+    Metric(
+        # Not a rate by its name, so that no rule makes it a counter.
+        mbean="kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate",
+        kind=Kind.GAUGE,
+        help="Partitions that were not verified, or not added to a transaction, before a write.",
+        read=lambda snapshot: [Value({}, snapshot.transactions.verification_failures)],
+        given_name="kafka_server_addpartitionstotxnmanager_verificationfailurerate_count",
+    ),
+    Metric(
+        mbean="kafka.server:type=AddPartitionsToTxnManager,name=VerificationTimeMs",
+        kind=Kind.SUMMARY,
+        help="The time in which partitions were verified or added.",
+        read=_verification_times,
     ),
 )

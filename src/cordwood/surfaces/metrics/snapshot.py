@@ -18,7 +18,9 @@ from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.log_cleaner import Gauge, LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
+from cordwood.coordinator.runtime import LoadTime
 from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.network.api import Peer
 from cordwood.network.server import ListenerCounters
@@ -27,6 +29,9 @@ from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from cordwood.node import Node
+
+_LOADS_SHOWN_S = 30
+"""Source: org.apache.kafka.coordinator.transaction.TransactionStateManagerConfig."""
 
 
 class Requests(NamedTuple):
@@ -63,6 +68,17 @@ class DelayedCounts(NamedTuple):
         return cls(purgatory.delayed_count, purgatory.watched_count, purgatory.expired_count)
 
 
+class Transactions(NamedTuple):
+    """What happens to transactions; times in ms."""
+
+    waiting_for_partitions: int
+    unwritten_ends: int
+    verification_failures: int
+    verifications: int
+    verification_ms: float
+    recent_verification_ms: Sequence[float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """A broker at one moment."""
@@ -87,6 +103,8 @@ class Snapshot:
     partitions: Sequence[Partition]
     groups: GroupCounts
     transactional_ids: Mapping[int, str]
+    transactions: Transactions
+    load_ms: Mapping[str, Sequence[float]]
 
     @cached_property
     def logs(self) -> list[tuple[PartitionLog, bool]]:
@@ -143,7 +161,10 @@ class Snapshot:
 
 
 def take(node: Node) -> Snapshot:
-    """A snapshot; to be called on the event loop's thread."""
+    """A snapshot; to be called on the event loop's thread.
+
+    `load_ms` has how long the loads of coordinators' partitions took that have ended of late.
+    """
     broker = node.broker
     metrics, sessions = broker.metrics, broker.fetch_sessions
     return Snapshot(
@@ -170,4 +191,26 @@ def take(node: Node) -> Snapshot:
         partitions=broker.replicas.led_partitions(),
         transactional_ids=broker.transactions.ids_by_producer(),
         groups=broker.groups.counts(),
+        transactions=_transactions(broker),
+        load_ms={
+            "group": _recent_load_ms(broker.groups.load_times, node.clock),
+            "transaction": _recent_load_ms(broker.transactions.load_times, node.clock),
+        },
     )
+
+
+def _transactions(broker: Broker) -> Transactions:
+    counters = broker.verification.counters
+    return Transactions(
+        broker.markers.waiting_count,
+        broker.transactions.unwritten_ends,
+        counters.failures,
+        counters.count,
+        counters.total_ms,
+        list(counters.recent_ms),
+    )
+
+
+def _recent_load_ms(load_times: Sequence[LoadTime], clock: Clock) -> list[float]:
+    since_s = clock.monotonic_s() - _LOADS_SHOWN_S
+    return [each.duration_ms for each in load_times if each.ended_s >= since_s]

@@ -20,7 +20,7 @@ class Section(NamedTuple):
 TABLE: tuple[Section, ...] = (
     Section("Clients and data", TRAFFIC),
     Section("Logs, directories and the cleaner", LOGS),
-    Section("Replicas, controller, metadata and groups", CLUSTER),
+    Section("Replicas, controller, metadata and coordinators", CLUSTER),
 )
 
 METRICS: tuple[Metric, ...] = tuple(metric for section in TABLE for metric in section.metrics)

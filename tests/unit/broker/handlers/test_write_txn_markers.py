@@ -1,23 +1,15 @@
-"""Clients that want transactions are refused for good; transactions that are open can be ended."""
+"""WriteTxnMarkers, by which tools and other brokers end transactions; and open ones at a start."""
 
 from __future__ import annotations
 
-import logging
-from pathlib import Path
 from typing import Any
-
-import pytest
-from cordwood.broker.refused_transactions import REFUSAL
 
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
-from support.no_engine import NoEngine
 from support.wire import Wire
 from support.wire_client import WireClient, batch_of
 
-REFUSED = "transactional_id_authorization_failed"
-TRANSACTION = 1
 MARKER = {"producer_id": 7, "producer_epoch": 3, "coordinator_epoch": 5}
 
 
@@ -64,48 +56,7 @@ def stable(wire: WireClient, topic: str) -> tuple[int, int]:
     return told["last_stable_offset"], told["high_watermark"]
 
 
-@pytest.mark.parametrize("version", range(1, 7))
-def test_the_coordinator_of_a_transaction_is_refused_for_good(wire: Wire, version: int) -> None:
-    asked: dict[str, Any] = {"key_type": TRANSACTION, "key": "mine", "coordinator_keys": ["mine"]}
-    answer = wire.ask("find_coordinator", version, asked)
-    found = answer["coordinators"][0] if version >= 4 else answer
-    assert (found["error_code"], found["error_message"]) == (REFUSED, REFUSAL)
-    assert (found["node_id"], found["host"], found["port"]) == (-1, "", -1)
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_a_transactional_id_gets_no_producer_id(wire: Wire, version: int) -> None:
-    asked = {"transactional_id": "mine", "transaction_timeout": 1000}
-    assert wire.ask("init_producer_id", version, asked)["error_code"] == REFUSED
-    asked = {"transactional_id": None, "transaction_timeout": 1000}
-    assert wire.ask("init_producer_id", version, asked)["error_code"] == "none"
-
-
-def test_a_transactional_batch_is_refused(running: RunningBroker) -> None:
-    with WireClient(running.port) as wire:
-        wire.create("refused-batches")
-        told = wire.produce("refused-batches", transactional(b"one"))
-        assert told["error_code"] == REFUSED
-        assert wire.records("refused-batches") == []
-
-
-def test_each_refused_id_has_one_line_in_the_log_and_only_so_many_have(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING)
-    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
-        for keys in (["mine", "mine"], ["mine", "other"], [f"id-{n}" for n in range(1200)]):
-            asked = {"key_type": TRANSACTION, "coordinator_keys": keys}
-            answer = wire.ask("find_coordinator", 4, asked)
-            assert {each["error_code"] for each in answer["coordinators"]} == {REFUSED}
-    lines = [each.getMessage() for each in caplog.records if "Refusing" in each.getMessage()]
-    assert len(lines) == 1000
-    assert lines[0] == f"Refusing transactional id 'mine' of client wire at 127.0.0.1. {REFUSAL}."
-    assert sum("id 'mine'" in line for line in lines) == 1
-    assert sum("Further refused" in each.getMessage() for each in caplog.records) == 1
-
-
-def test_features_that_are_not_served_are_neither_advertised_nor_finalized(wire: Wire) -> None:
+def test_transactions_of_version_2_are_finalized(wire: Wire) -> None:
     software = {"client_software_name": "wire", "client_software_version": "1"}
     answer = wire.ask("api_versions", 4, software)
     supported = {each["name"]: each["max_version"] for each in answer["supported_features"]}
@@ -115,19 +66,11 @@ def test_features_that_are_not_served_are_neither_advertised_nor_finalized(wire:
         "kraft.version": 1,
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
+        "transaction.version": 2,
     }
     assert finalized == supported
-
-
-def test_a_pattern_that_is_no_regular_expression_is_refused(wire: Wire) -> None:
-    asked: dict[str, Any] = {"state_filters": ["bogus"], "transactional_id_pattern": "("}
-    answer = wire.ask("list_transactions", 2, asked)
-    assert answer["error_code"] == "invalid_regular_expression"
-    assert answer["unknown_state_filters"] == []
-    for pattern in (None, "", "x.*"):
-        answer = wire.ask("list_transactions", 2, {**asked, "transactional_id_pattern": pattern})
-        assert answer["error_code"] == "none"
-        assert answer["unknown_state_filters"] == ["bogus"]
+    lowest = {each["name"]: each["min_version"] for each in answer["supported_features"]}
+    assert lowest["transaction.version"] == 0
 
 
 def test_a_marker_ends_a_transaction_that_was_left_open(running: RunningBroker) -> None:
@@ -179,25 +122,51 @@ def test_a_partition_that_is_named_twice_has_one_marker(running: RunningBroker) 
         assert stable(wire, "twice") == (2, 2)
 
 
-def test_open_transactions_are_named_at_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_marker_of_version_2_needs_an_epoch_of_its_own(running: RunningBroker) -> None:
+    """From transaction version 2 on the marker's epoch is above that of the records (KIP-1228)."""
+    with WireClient(running.port) as wire:
+        for version, epoch, error in (
+            (1, 3, "none"),
+            (2, 3, "invalid_producer_epoch"),
+            (2, 4, "none"),
+        ):
+            topic = f"version-{version}-{epoch}"
+            wire.create(topic, retention_ms=-1)
+            open_transaction(running, topic, b"one")
+            marker = {
+                **MARKER,
+                "producer_epoch": epoch,
+                "transaction_result": True,
+                "transaction_version": version,
+                "topics": [{"name": topic, "partition_indexes": [0]}],
+            }
+            (answer,) = wire.ask("write_txn_markers", 2, {"markers": [marker]})["markers"]
+            assert answer["topics"][0]["partitions"][0]["error_code"] == error, topic
+            assert stable(wire, topic) == ((2, 2) if error == "none" else (0, 1))
+
+
+def test_producers_are_described_with_the_start_of_their_transaction(
+    running: RunningBroker,
 ) -> None:
-    with (
-        RunningBroker(log_dir=tmp_path, engine=NoEngine) as running,
-        WireClient(running.port) as wire,
-    ):
-        wire.create("open", retention_ms=-1)
-        wire.produce("open", batch_of(b"before"))
-        open_transaction(running, "open", b"one")
-    assert "Transactions are not supported" not in caplog.text
-    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as running:
-        assert (
-            "Partition open-0 has a transaction of producer 7 (epoch 3) open since offset 1, "
-            "2023-11-14T22:13:20.000+00:00."
-        ) in caplog.text
-        assert "abort --topic open --partition 0 --start-offset 1" in caplog.text
-        with WireClient(running.port) as wire:
-            assert write_marker(wire, ("open", 0)) == ["none"]
-    caplog.clear()
-    with RunningBroker(log_dir=tmp_path, engine=NoEngine):
-        assert "Transactions are not supported" not in caplog.text
+    with WireClient(running.port) as wire:
+        wire.create("described", retention_ms=-1)
+        wire.produce("described", batch_of(b"before"))
+        open_transaction(running, "described", b"one")
+
+        def described() -> tuple[int, int, int, int]:
+            topics = [{"name": "described", "partition_indexes": [0]}]
+            answer = wire.ask("describe_producers", 0, {"topics": topics})
+            (found,) = answer["topics"][0]["partitions"][0]["active_producers"]
+            return tuple(
+                found[name]
+                for name in (
+                    "producer_id",
+                    "producer_epoch",
+                    "coordinator_epoch",
+                    "current_txn_start_offset",
+                )
+            )  # type: ignore[return-value]
+
+        assert described() == (7, 3, -1, 1)
+        write_marker(wire, ("described", 0))
+        assert described() == (7, 3, 5, -1)
