@@ -7,23 +7,21 @@ that assignors, which go by the ids, give the same assignments.
 from __future__ import annotations
 
 import re
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pytest
 
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record_batch import iter_batches
-from cordwood.testing.broker import RunningBroker
 from support.applied import wait_until_applied
 from support.consumer_group_script import TOPICS, Comparison, Side
-from support.kafka import RealKafka, poll_until
+from support.kafka import poll_until
 from support.kafka_tools import KafkaTools
-from support.side_by_side import Line, Station, kafkas_tools, own_tools, run_lines, same_properties
+from support.side_by_side import Line, Station, kafkas_tools, own_tools, run_lines
+from support.two_brokers import TwoBrokers, make_topics
 from support.wire import Wire
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -38,22 +36,10 @@ PROPERTIES: Mapping[str, str] = {
     "group.consumer.max.session.timeout.ms": "600000",
     "group.consumer.session.timeout.ms": "600000",
 }
-LISTENERS = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
 TIMES = frozenset(
     {"assignmentTimestamp", "commitTimestamp", "currentStateTimestamp", "expireTimestamp"}
     | {"timestamp"}
 )
-
-
-def make_topics(port: int) -> dict[str, uuid.UUID]:
-    """Their ids."""
-    with Wire(port) as wire:
-        topics = [
-            {"name": name, "num_partitions": count, "replication_factor": 1}
-            for name, count in TOPICS.items()
-        ]
-        answer = wire.ask("create_topics", 7, {"topics": topics, "timeout": 10_000})
-    return {each["name"]: each["topic_id"] for each in answer["topics"]}
 
 
 def await_coordinator(port: int) -> None:
@@ -68,51 +54,23 @@ def await_coordinator(port: int) -> None:
     wait_until_applied(port)
 
 
-class Both:
-    """A Kafka and a Cordwood with the same topics, and where their logs are."""
+class Both(TwoBrokers):
+    """Both, with topics; a member has its connection at its side."""
 
     def __init__(self, root: Path) -> None:
-        self.kafka = RealKafka(root / "kafka", properties=PROPERTIES)
-        self.log_dirs = self.kafka.log_dirs[0], root / "cordwood"
-        self.topic_ids: dict[str, uuid.UUID] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        self._stack.enter_context(self.kafka)
-        self.kafka.start_without_cleaning()
-        await_coordinator(self.kafka.port)
-        self.topic_ids = make_topics(self.kafka.port)
-        wait_until_applied(self.kafka.port)
-        self.kafka.stop()
-        shutil.copytree(*self.log_dirs)
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def start(self) -> None:
-        """Starts both."""
-        self.kafka.start_without_cleaning()
-        properties = {**same_properties(self.kafka), **PROPERTIES, "listeners": LISTENERS}
-        self._running = self._stack.enter_context(
-            RunningBroker(properties, log_dir=self.log_dirs[1])
+        super().__init__(
+            root, properties=PROPERTIES, prepare=self._make_topics, is_ready=await_coordinator
         )
-        self.ports = self.kafka.port, self._running.port
-        for port in self.ports:
-            await_coordinator(port)
-        self.sides = Side(self.ports[0], self.topic_ids), Side(self.ports[1], self.topic_ids)
+        self._topic_ids: dict[str, uuid.UUID] = {}
 
-    def swap(self) -> None:
-        """Starts each on the directory of the other."""
-        self.kafka.stop()
-        self._running.stop()
-        one, other = self.log_dirs
-        aside = one.with_name("aside")
-        one.rename(aside)
-        other.rename(one)
-        aside.rename(other)
-        self.start()
+    def _make_topics(self, port: int) -> None:
+        self._topic_ids = make_topics(port, TOPICS)
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """New connections."""
+        first, second = (Side(port, self._topic_ids) for port in self.ports)
+        return first, second
 
 
 @pytest.fixture(scope="module")

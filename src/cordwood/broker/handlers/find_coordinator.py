@@ -77,11 +77,11 @@ def _response(
 
 def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
     found = _find(context, kind, key, is_new=is_new)
-    is_silent = kind in {_GROUP, _TRANSACTION, _SHARE}
+    is_failed = kind not in {_GROUP, _TRANSACTION, _SHARE}  # as a whole, and only then with a text
     return {
         "key": key,
         "error_code": found.error_code,
-        "error_message": "" if is_silent else found.message,
+        "error_message": found.message if is_failed else "",
         **found.node,
     }
 

@@ -20,6 +20,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import ZERO_UUID
 from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -112,7 +113,8 @@ def _to_commit(
             )
     if known is None or not partitions:
         return None
-    return CommitTopic(name, tuple(partitions), known.topic_id)
+    # The topic's id is not stored with the offsets of transactions.
+    return CommitTopic(name, tuple(partitions), ZERO_UUID)
 
 
 async def _commit(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
@@ -19,6 +19,7 @@ from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 
@@ -34,30 +35,57 @@ _OF_COORDINATOR = frozenset(
 )
 
 
+class _Written(NamedTuple):
+    """The answer for a partition; the marker's end if it has to be committed first."""
+
+    answer: dict[str, Any]
+    end_offset: int | None
+
+
+_Answers = dict[TopicPartition, _Written]
+
+
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response:
     """Writes a marker to each partition; answers when all are committed.
 
-    A partition is answered once, even if it is named twice.
+    A partition of a producer is answered once, even if it is named twice, or in two markers: with
+    the error of the last.
 
     Raises:
         UnknownServerError: a marker cannot be built. Those before it are written.
     """
     if not context.authorize_cluster(Operation.ALTER):
         context.require_cluster(Operation.CLUSTER_ACTION)
-    uncommitted: list[Uncommitted] = []
+    answers: dict[int, _Answers] = {}
+    for marker in request.markers:
+        _write_all(context, marker, answers.setdefault(marker.producer_id, {}))
     fields: Fields = {
-        "markers": [_write_all(context, marker, uncommitted) for marker in request.markers]
+        "markers": [
+            {"producer_id": producer_id, "topics": _by_topic(of_producer)}
+            for producer_id, of_producer in answers.items()
+        ]
     }
+    uncommitted = [
+        Uncommitted(each.topic, each.partition, written.end_offset, written.answer)
+        for of_producer in answers.values()
+        for each, written in of_producer.items()
+        if written.end_offset is not None
+    ]
     if not uncommitted:
         return fields
     timeout_ms = context.broker.settings.integer("request.timeout.ms")
     return when_committed(context, fields, uncommitted, timeout_ms)
 
 
-def _write_all(
-    context: RequestContext, asked: WritableTxnMarker, uncommitted: list[Uncommitted]
-) -> Fields:
-    """The answer for a marker; partitions whose marker is not committed join `uncommitted`."""
+def _by_topic(answers: _Answers) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for partition, written in answers.items():
+        topics.setdefault(partition.topic, []).append(written.answer)
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+
+
+def _write_all(context: RequestContext, asked: WritableTxnMarker, answers: _Answers) -> None:
+    """Writes a marker to its partitions; adds their answers."""
     if asked.producer_epoch < 0 and _is_built(context, asked):
         raise UnknownServerError(f"Invalid producer epoch {asked.producer_epoch}")
     marker = TransactionMarker(
@@ -67,21 +95,13 @@ def _write_all(
         asked.coordinator_epoch,
         asked.transaction_version,
     )
-    partitions: dict[str, dict[int, None]] = {}
-    for topic in asked.topics:
-        partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    return {
-        "producer_id": asked.producer_id,
-        "topics": [
-            {
-                "name": name,
-                "partitions": [
-                    _write(context, marker, name, index, uncommitted) for index in indexes
-                ],
-            }
-            for name, indexes in partitions.items()
-        ],
-    }
+    partitions = dict.fromkeys(
+        TopicPartition(topic.name, index)
+        for topic in asked.topics
+        for index in topic.partition_indexes
+    )
+    for partition in partitions:
+        answers[partition] = _write(context, marker, partition.topic, partition.partition)
 
 
 def _is_built(context: RequestContext, asked: WritableTxnMarker) -> bool:
@@ -99,14 +119,7 @@ def _is_built(context: RequestContext, asked: WritableTxnMarker) -> bool:
     return False
 
 
-def _write(
-    context: RequestContext,
-    marker: TransactionMarker,
-    topic: str,
-    index: int,
-    uncommitted: list[Uncommitted],
-) -> dict[str, Any]:
-    """The answer for a partition; it is added to `uncommitted` if the marker is not committed."""
+def _write(context: RequestContext, marker: TransactionMarker, topic: str, index: int) -> _Written:
     try:
         offset = context.broker.markers.writer.write(marker, topic, index)
     except KafkaError as error:
@@ -120,7 +133,7 @@ def _write(
         code = error.code
         if code in _OF_COORDINATOR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return {"partition_index": index, "error_code": code}
+        return _Written({"partition_index": index, "error_code": code}, None)
     _log.info(
         "Producer %s's transaction in %s-%s is %s by the marker at offset %s",
         marker.producer_id,
@@ -130,9 +143,7 @@ def _write(
         offset,
     )
     answer = {"partition_index": index, "error_code": ErrorCode.NONE}
-    if is_replicated(context, topic, index):
-        uncommitted.append(Uncommitted(topic, index, offset + 1, answer))
-    return answer
+    return _Written(answer, offset + 1 if is_replicated(context, topic, index) else None)
 
 
 API = Api(27, "WriteTxnMarkers", 1, 2, handle)
