@@ -166,7 +166,7 @@ def test_producers_are_described_with_the_start_of_their_transaction(
                     "coordinator_epoch",
                     "current_txn_start_offset",
                 )
-            )  # type: ignore[return-value]
+            )
 
         assert described() == (7, 3, -1, 1)
         write_marker(wire, ("described", 0))

@@ -80,7 +80,13 @@ def test_every_metric_of_the_table_is_served(broker: RunningBroker, probe: Probe
     create(broker, "table", cleanup_policy="compact")
     assert produce(broker, "table", b"v") == [None]
     consumer = consume(broker, "table", 1)
+    producer = Producer(client(broker, transactional_id="open"))
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce("table", b"v", key=b"k")
+    assert producer.flush(120) == 0
     scrape = probe.scrape()
+    producer.abort_transaction(120)
     consumer.close()
     for metric in METRICS:
         name = f"{metric.name}_count" if metric.kind is Kind.SUMMARY else metric.name
