@@ -154,11 +154,16 @@ class BrokerMetadataPublisher:
                     self._replicas.creating.add((topic.name, index))
             elif index in led:
                 led.pop(index).wake(0)
-                if topic.name == GROUP_METADATA_TOPIC:
-                    self._groups.on_resigned(index)
-                elif topic.name == TRANSACTION_STATE_TOPIC:
-                    self._transactions.on_resigned(index)
+                coordinator = self._coordinator_of(topic.name)
+                if coordinator is not None:
+                    coordinator.on_resigned(index)
         return found
+
+    def _coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
+        """The coordinator whose records a topic has."""
+        if topic == GROUP_METADATA_TOPIC:
+            return self._groups
+        return self._transactions if topic == TRANSACTION_STATE_TOPIC else None
 
     def _lead_after_deletion(self, topic: TopicImage, _deletion: object) -> None:
         self._lead_again(topic, known=None)
@@ -179,6 +184,7 @@ class BrokerMetadataPublisher:
         if not wanted:
             return
         full: dict[str, TopicImage] = {}
+        elected: list[_ToLead] = []
         try:
             with background():
                 logs = self._replicas.logs.get_or_create_all(
@@ -187,8 +193,8 @@ class BrokerMetadataPublisher:
             for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
                 error = log if isinstance(log, KafkaError) else None
                 try:
-                    if isinstance(log, PartitionLog):
-                        self._lead_partition(each, log)
+                    if isinstance(log, PartitionLog) and self._lead_partition(each, log):
+                        elected.append(each)
                 except KafkaError as failed:
                     error = failed
                 if error is not None:
@@ -199,6 +205,10 @@ class BrokerMetadataPublisher:
             self._replicas.creating.difference_update(
                 (each.topic.name, each.number) for each in wanted
             )
+        for each in in_steps(elected, every=8):
+            coordinator = self._coordinator_of(each.topic.name)
+            if coordinator is not None:
+                coordinator.on_elected(each.number)
         for topic in full.values():
             # Some logs may be there: no partition is new, where another directory is offline.
             self._thread.call_later_ms(
@@ -214,16 +224,18 @@ class BrokerMetadataPublisher:
             is_new=wanted.is_new,
         )
 
-    def _lead_partition(self, wanted: _ToLead, log: PartitionLog) -> None:
+    def _lead_partition(self, wanted: _ToLead, log: PartitionLog) -> bool:
+        """Leads a partition; returns whether it was not led in this leader epoch."""
         topic, index, image, _ = wanted
         led = self._replicas.partitions.setdefault(topic.name, {})
         here = led.get(index)
         self._replicas.report_place(log, topic.topic_id, image.directory_of(self._node_id))
         is_sole_isr_member = set(image.isr) <= {self._node_id}
+        is_elected = here is None or here.leader_epoch != image.leader_epoch
         is_changed = here is not None and (
             here.log is not log or here.leader_epoch != image.leader_epoch
         )
-        if here is None or here.leader_epoch != image.leader_epoch:
+        if is_elected:
             log.assign_epoch(image.leader_epoch)
         if here is None or here.log is not log:
             if is_sole_isr_member:
@@ -241,6 +253,7 @@ class BrokerMetadataPublisher:
             here.update_isr(is_sole_isr_member=is_sole_isr_member)
         if here is not None and is_changed:
             here.wake(0)
+        return is_elected
 
     def _delete(self, topics: Sequence[TopicImage]) -> None:
         """Takes topics' logs out of service, immediately or in another thread."""

@@ -169,7 +169,7 @@ class TransactionVerification:
                     write.producer_id,
                     sequence,
                     write.producer_epoch,
-                    supports_epoch_bump=write.support is Support.ADDED,
+                    bumps_epoch=write.support is Support.ADDED,
                 )
             except KafkaError as error:
                 errors[partition] = error.code

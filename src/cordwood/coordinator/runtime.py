@@ -566,8 +566,13 @@ class CoordinatorRuntime(Generic[S, E, R]):
         else:
             then()
 
+    def elect(self, partition: int) -> None:
+        """Loads a partition that this broker leads now, unless it is loaded already."""
+        self._failed.discard(partition)
+        self._begin_load(partition)
+
     def resign(self, partition: int) -> None:
-        """Unloads a partition that is not led here any more; it is not loaded again."""
+        """Unloads a partition that is not led here any more; it is not loaded until `elect`."""
         self._failed.add(partition)
         active = self._active.pop(partition, None)
         if active is not None:

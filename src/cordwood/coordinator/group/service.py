@@ -153,7 +153,7 @@ class GroupCoordinator:
         return absolute_hash(group_id) % count
 
     def start(self) -> None:
-        """Begins to load all groups, and to look regularly for offsets that expire."""
+        """Looks regularly for offsets that expire, and loads what is led here already."""
         self._expiry = self._host.schedule(
             "delete-expired-group-metadata",
             self.settings.retention_check_interval_ms,
@@ -202,6 +202,15 @@ class GroupCoordinator:
             commit=commit,
             transaction_version=transaction_version,
         )
+
+    def on_elected(self, partition: int) -> None:
+        """This broker leads a partition, in a new leader epoch: its groups are loaded.
+
+        Those that are loaded already stay as they are.
+
+        Source: GroupCoordinatorService.onElection.
+        """
+        self._runtime.elect(partition)
 
     def on_resigned(self, partition: int) -> None:
         """This broker does not lead a partition any more: its groups are unloaded.

@@ -180,7 +180,7 @@ class TransactionCoordinator:
         return absolute_hash(transactional_id) % count
 
     def start(self) -> None:
-        """Begins to load all transactions, and to look regularly for what has timed out."""
+        """Looks regularly for what has timed out, and loads what is led here already."""
         _LOG.info("Starting up.")
         settings, schedule = self.settings, self._host.schedule
         self._tasks = [
@@ -211,6 +211,17 @@ class TransactionCoordinator:
     def when_loaded(self, then: Callable[[], None]) -> None:
         """Calls `then` once all transactions are known, immediately if they are."""
         self._runtime.load_all(then)
+
+    def on_elected(self, partition: int) -> None:
+        """This broker leads a partition, in a new leader epoch: its transactions are loaded.
+
+        Those that are loaded already are loaded again: markers have the new leader epoch.
+
+        Source: TransactionCoordinator.onElection.
+        """
+        if self._runtime.is_active(partition):
+            self.on_resigned(partition)
+        self._runtime.elect(partition)
 
     def on_resigned(self, partition: int) -> None:
         """This broker does not lead a partition any more: its transactions are unloaded.

@@ -1120,12 +1120,7 @@ class PartitionLog:
                 self._flush_small_files_soon()
 
     def maybe_start_verification(
-        self,
-        producer_id: int,
-        sequence: int,
-        producer_epoch: int,
-        *,
-        supports_epoch_bump: bool = True,
+        self, producer_id: int, sequence: int, producer_epoch: int, *, bumps_epoch: bool = True
     ) -> object | None:
         """The guard that a transaction's first batch has to bring; None when one is under way.
 
@@ -1140,7 +1135,7 @@ class PartitionLog:
                 sequence,
                 producer_epoch,
                 now_ms=self.context.clock.now_ms(),
-                supports_epoch_bump=supports_epoch_bump,
+                supports_epoch_bump=bumps_epoch,
             )
 
     def remove_expired_producers(self) -> None:

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and the descriptions of transactions, on the wire."""
+"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and descriptions of transactions, on the wire."""
 
 from __future__ import annotations
 

@@ -158,14 +158,11 @@ def test_producers_are_described_with_the_start_of_their_transaction(
             topics = [{"name": "described", "partition_indexes": [0]}]
             answer = wire.ask("describe_producers", 0, {"topics": topics})
             (found,) = answer["topics"][0]["partitions"][0]["active_producers"]
-            return tuple(
-                found[name]
-                for name in (
-                    "producer_id",
-                    "producer_epoch",
-                    "coordinator_epoch",
-                    "current_txn_start_offset",
-                )
+            return (
+                found["producer_id"],
+                found["producer_epoch"],
+                found["coordinator_epoch"],
+                found["current_txn_start_offset"],
             )
 
         assert described() == (7, 3, -1, 1)
