@@ -52,6 +52,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.network.api import Api, Encoded, Fields, Response
 from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from cordwood.protocol.messages import build, request_codec
 from cordwood.storage.log.append_result import AppendResult
 
 _log = logging.getLogger(__name__)
@@ -241,7 +242,15 @@ def _handle_transaction(context: RequestContext, request: ProduceRequest) -> Res
         write = _transactional_write(context, request, transactional_id)
     except KafkaError as error:
         return _all_refused(request, error)
-    return _verify_and_append(context, request, write)
+    return _verify_and_append(context, _kept(context, request), write)
+
+
+def _kept(context: RequestContext, request: ProduceRequest) -> ProduceRequest:
+    """The request for a later turn, when its buffer may serve other connections."""
+    if _records_bytes(request) > _INLINE_BYTES_MAX:
+        return request  # it has a buffer of its own
+    copied: ProduceRequest = build(request_codec(API.key, context.api_version), request)
+    return copied
 
 
 def _transactional_write(
@@ -388,10 +397,13 @@ def _is_long(_context: RequestContext, request: ProduceRequest) -> bool:
 
 def _is_large(context: RequestContext, request: ProduceRequest) -> bool:
     """Whether a request is too large for one turn of the event loop."""
-    size_bytes = sum(
+    return _records_bytes(request) > _INLINE_BYTES_MAX or _is_long(context, request)
+
+
+def _records_bytes(request: ProduceRequest) -> int:
+    return sum(
         len(data.records or b"") for topic in request.topic_data for data in topic.partition_data
     )
-    return size_bytes > _INLINE_BYTES_MAX or _is_long(context, request)
 
 
 API = Api(0, "Produce", 3, 13, handle, inline_bytes_max=_INLINE_BYTES_MAX, is_long=_is_long)
