@@ -208,7 +208,7 @@ class AiokafkaClient:
         try:
             while len(read) < count and loop.time() < deadline:
                 polled = await consumer.getmany(timeout_ms=_POLL_MS, max_records=count - len(read))
-                read += [_record(record) for records in polled.values() for record in records]
+                read += [stock_record(record) for records in polled.values() for record in records]
         except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
             raise NoOffsetError(repr(error)) from error
         return read
@@ -222,7 +222,8 @@ def _check(results: Sequence[Sequence[Any]]) -> None:
             raise StockClientError(f"{topic}: {for_code(code).__name__}")
 
 
-def _record(record: Any) -> StockRecord:
+def stock_record(record: Any) -> StockRecord:
+    """A record of the client as a value."""
     headers = tuple((name, value) for name, value in record.headers)
     place = record.offset, record.partition
     return StockRecord(record.key, record.value, headers, record.timestamp, *place)

@@ -190,7 +190,7 @@ class ConfluentClient:
                 continue
             error = message.error()
             if error is None:
-                read.append(_record(message))
+                read.append(stock_record(message))
             elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
                 raise NoOffsetError(error.str())
             else:
@@ -198,7 +198,8 @@ class ConfluentClient:
         return read
 
 
-def _record(message: Message) -> StockRecord:
+def stock_record(message: Message) -> StockRecord:
+    """A record of the client as a value."""
     return StockRecord(
         key=message.key(),
         value=message.value(),

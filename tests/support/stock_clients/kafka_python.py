@@ -183,13 +183,14 @@ class KafkaPythonClient:
         try:
             while len(read) < count and time.monotonic() < deadline:
                 polled = consumer.poll(_POLL_MS, max_records=count - len(read))
-                read += [_record(record) for records in polled.values() for record in records]
+                read += [stock_record(record) for records in polled.values() for record in records]
         except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
             raise NoOffsetError(repr(error)) from error
         return read
 
 
-def _record(record: Any) -> StockRecord:
+def stock_record(record: Any) -> StockRecord:
+    """A record of the client as a value."""
     headers = tuple((name, value) for name, value in record.headers)
     place = record.offset, record.partition
     return StockRecord(record.key, record.value, headers, record.timestamp, *place)

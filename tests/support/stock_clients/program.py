@@ -38,11 +38,16 @@ from support.stock_clients.base import (
     record_from_json,
     record_to_json,
 )
+from support.stock_clients.sessions.base import Ending, FencedError, Isolation
 
 _SOURCES: Final = Path(__file__).resolve().parents[2] / "compat" / "clients"
 _ANSWER_SECONDS_MAX: Final = READ_SECONDS_MAX + 60
 _START_SECONDS_MAX: Final = 300
-_ERRORS: Final = {"no_offset": NoOffsetError, "topic_exists": TopicExistsError}
+_ERRORS: Final = {
+    "no_offset": NoOffsetError,
+    "topic_exists": TopicExistsError,
+    "fenced": FencedError,
+}
 
 
 class ProgramClient:
@@ -79,16 +84,14 @@ class ProgramClient:
         codec: Codec = "none",
         idempotent: bool = False,
         max_bytes: int = 1_000_000,
-        transactional_id: str | None = None,
     ) -> None:
-        """Writes the records, in one transaction where an id is given (Java and franz-go alone)."""
+        """Writes the records."""
         self._ask(
             "produce",
             topic,
             codec=codec,
             idempotent=idempotent,
             maxBytes=max_bytes,
-            transactionalId=transactional_id,
             records=[record_to_json(record) for record in records],
         )
 
@@ -128,8 +131,38 @@ class ProgramClient:
         """Deletes a topic."""
         self._ask("delete_topic", topic)
 
+    def open_session(self, session: str, transactional_id: str, source: str, group: str) -> None:
+        """Initialises a producer with the id; its consumer joins the group when it processes."""
+        told = {"session": session, "group": group}
+        self._ask("open_session", source, transactionalId=transactional_id, **told)
+
+    def process(self, session: str, target: str, count: int, *, end: Ending) -> list[StockRecord]:
+        """Takes the group's next records, and writes them and the offsets in a transaction.
+
+        They are written to partition 0 of the target, with `done ` before their values.
+        """
+        told = self._ask("process", target, session=session, count=count, end=end)
+        return [record_from_json(record) for record in told]
+
+    def finish(self, session: str, end: Ending) -> None:
+        """Ends the transaction that was left open.
+
+        Raises:
+            FencedError: a newer producer has the id.
+        """
+        self._ask("finish", "", session=session, end=end)
+
+    def close_session(self, session: str) -> None:
+        """Leaves the group."""
+        self._ask("close_session", "", session=session)
+
+    def read_all(self, topic: str, isolation: Isolation) -> list[StockRecord]:
+        """The records of partition 0 up to the one with the value `LAST`."""
+        told = self._ask("read_all", topic, isolation=isolation)
+        return [record_from_json(record) for record in told]
+
     def close(self) -> None:
-        """Ends the program."""
+        """Ends the program, as `kill -9` does."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -182,12 +215,23 @@ def _line(source: IO[bytes], seconds_max: float) -> bytes:
     return line
 
 
+def python_client(name: str, bootstrap_servers: str) -> ProgramClient:
+    """A client in Python as a program: for transactions alone, and to be killed."""
+    return ProgramClient(
+        bootstrap_servers,
+        [sys.executable, "-m", "support.stock_clients.sessions", name],
+        name=name,
+        lacks={},
+        cannot_write={},
+    )
+
+
 def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> ProgramClient:
     """Kafka's own clients. Needs Java, with its compiler among its modules."""
     jars = kafka_jars()
 
     def build(source: Path, target: Path) -> None:
-        _compile_java(source / "Program.java", jars, target)
+        _compile_java((source / "Program.java", source / "Transactions.java"), jars, target)
 
     return ProgramClient(
         bootstrap_servers,
@@ -205,19 +249,19 @@ def streams_command() -> list[str]:
 
     def build(source: Path, target: Path) -> None:
         _copy_jars(source, target / "jars")
-        _compile_java(source / "WordCount.java", target / "jars", target)
+        _compile_java((source / "WordCount.java",), target / "jars", target)
 
     home = built("streams", build)
     return _java(home, home / "jars", "WordCount")
 
 
-def _compile_java(program: Path, jars: Path, target: Path) -> None:
+def _compile_java(programs: Sequence[Path], jars: Path, target: Path) -> None:
     if "jdk.compiler" not in _run(["java", "--list-modules"], target):
         raise ClientUnavailableError("Java without the module jdk.compiler: install a JDK")
     # Without the launcher `javac`, nothing expands a wildcard in the class path.
     libraries = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
     compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", libraries]
-    _run([*compiler, "-d", str(target), str(program)], target)
+    _run([*compiler, "-d", str(target), *map(str, programs)], target)
 
 
 def _java(classes: Path, jars: Path, program: str) -> list[str]:
@@ -236,23 +280,27 @@ def _copy_jars(source: Path, target: Path) -> None:
 
 
 def go_client(bootstrap_servers: str) -> ProgramClient:
-    """franz-go; `group.protocol` is the one setting that it takes.
+    """franz-go; `group.protocol` is the one setting that it takes."""
+    return _go_program(bootstrap_servers, "go", name="franz-go", lacks=GO_LACKS)
 
-    Needs Go, and for the first build the Go module proxy.
-    """
+
+def sarama_client(bootstrap_servers: str) -> ProgramClient:
+    """Sarama, for transactions alone."""
+    return _go_program(bootstrap_servers, "sarama", name="sarama", lacks={})
+
+
+def _go_program(
+    bootstrap_servers: str, sources: str, *, name: str, lacks: Mapping[str, str]
+) -> ProgramClient:
+    """Needs Go, and for the first build the Go module proxy."""
 
     def build(source: Path, target: Path) -> None:
         _need("go", "install Go")
         _fetch(["go", "mod", "download"], source)
         _run(["go", "build", "-mod=readonly", "-o", str(target / "client"), "."], source)
 
-    return ProgramClient(
-        bootstrap_servers,
-        [str(built("go", build) / "client")],
-        name="franz-go",
-        lacks=GO_LACKS,
-        cannot_write={},
-    )
+    command = [str(built(sources, build) / "client")]
+    return ProgramClient(bootstrap_servers, command, name=name, lacks=lacks, cannot_write={})
 
 
 def js_client(bootstrap_servers: str) -> ProgramClient:

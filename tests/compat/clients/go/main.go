@@ -46,7 +46,10 @@ type job struct {
 	Configs    map[string]string `json:"configs"`
 	Settings   map[string]string `json:"settings"`
 
-	TransactionalID *string `json:"transactionalId"`
+	Session         string `json:"session"`
+	TransactionalID string `json:"transactionalId"`
+	End             string `json:"end"`
+	Isolation       string `json:"isolation"`
 }
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -89,6 +92,8 @@ func kind(err error) string {
 		return "no_offset"
 	case errors.Is(err, kerr.TopicAlreadyExists):
 		return "topic_exists"
+	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch):
+		return "fenced"
 	}
 	return "other"
 }
@@ -105,6 +110,18 @@ func run(server string, asked *job) (any, error) {
 		return consume(ctx, asked, options)
 	case "consume_group":
 		return consumeGroup(ctx, asked, options)
+	case "open_session":
+		return nil, openSession(ctx, asked, options)
+	case "process":
+		return process(ctx, asked)
+	case "finish":
+		return nil, finish(ctx, sessions[asked.Session], asked.End)
+	case "close_session":
+		sessions[asked.Session].Close()
+		delete(sessions, asked.Session)
+		return nil, nil
+	case "read_all":
+		return readAll(ctx, asked, options)
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
@@ -122,9 +139,7 @@ func produce(ctx context.Context, asked *job, options []kgo.Opt) error {
 		kgo.ProducerLinger(5*time.Millisecond),
 		kgo.AllowAutoTopicCreation(),
 	)
-	if asked.TransactionalID != nil {
-		options = append(options, kgo.TransactionalID(*asked.TransactionalID))
-	} else if !asked.Idempotent {
+	if !asked.Idempotent {
 		options = append(options,
 			kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1))
 	}
@@ -153,16 +168,7 @@ func produce(ctx context.Context, asked *job, options []kgo.Opt) error {
 		}
 		records[i] = one
 	}
-	if asked.TransactionalID == nil {
-		return client.ProduceSync(ctx, records...).FirstErr()
-	}
-	if err := client.BeginTransaction(); err != nil {
-		return err
-	}
-	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return err
-	}
-	return client.EndTransaction(ctx, kgo.TryCommit)
+	return client.ProduceSync(ctx, records...).FirstErr()
 }
 
 func reading(asked *job) []kgo.Opt {

@@ -26,6 +26,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -37,9 +39,11 @@ public final class Program {
     private static final int PARTITION = 0;
     private static final int FETCH_WAIT_MS = 100;
     private final String servers;
+    private final Transactions transactions;
 
     private Program(String servers) {
         this.servers = servers;
+        transactions = new Transactions(servers);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -65,6 +69,10 @@ public final class Program {
         if (cause instanceof InvalidOffsetException) {
             return "no_offset";
         }
+        if (cause instanceof ProducerFencedException
+            || cause instanceof InvalidProducerEpochException) {
+            return "fenced";
+        }
         return cause instanceof TopicExistsException ? "topic_exists" : "other";
     }
 
@@ -76,6 +84,11 @@ public final class Program {
             case "create_topic" -> createTopic(job);
             case "describe_topic" -> describeTopic(job);
             case "delete_topic" -> deleteTopic(job);
+            case "open_session" -> transactions.open(job);
+            case "process" -> transactions.process(job);
+            case "finish" -> transactions.finish(job);
+            case "close_session" -> transactions.close(job);
+            case "read_all" -> transactions.readAll(job);
             default -> throw new IllegalArgumentException("no such op: " + job.get("op"));
         };
     }
@@ -88,17 +101,8 @@ public final class Program {
         configs.put("compression.type", job.get("codec").asText());
         configs.put("enable.idempotence", job.get("idempotent").asBoolean());
         configs.put("max.request.size", job.get("maxBytes").asInt());
-        boolean transactional = job.hasNonNull("transactionalId");
-        if (transactional) {
-            configs.put("transactional.id", job.get("transactionalId").asText());
-            configs.put("enable.idempotence", true);
-        }
         ByteArraySerializer bytes = new ByteArraySerializer();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(configs, bytes, bytes)) {
-            if (transactional) {
-                producer.initTransactions();
-                producer.beginTransaction();
-            }
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (JsonNode told : job.get("records")) {
                 ProducerRecord<byte[], byte[]> record =
@@ -115,9 +119,6 @@ public final class Program {
             }
             for (Future<RecordMetadata> acknowledged : sent) {
                 acknowledged.get();
-            }
-            if (transactional) {
-                producer.commitTransaction();
             }
         }
         return JSON.nullNode();
@@ -190,7 +191,7 @@ public final class Program {
         return read;
     }
 
-    private static ObjectNode told(ConsumerRecord<byte[], byte[]> record) {
+    static ObjectNode told(ConsumerRecord<byte[], byte[]> record) {
         ObjectNode told = JSON.createObjectNode();
         told.put("key", record.key());
         told.put("value", record.value());

@@ -6,10 +6,16 @@ const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require("kafkaj
 const lz4 = require("lz4-napi");
 const snappy = require("snappy");
 const { ZstdCodec } = require("zstd-codec");
+const transactions = require("./transactions.js");
 
 const PARTITION = 0;
 const FETCH_WAIT_MS = 100;
 const TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS";
+const KINDS = {
+  [TOPIC_EXISTS]: "topic_exists",
+  PRODUCER_FENCED: "fenced",
+  INVALID_PRODUCER_EPOCH: "fenced",
+};
 const NAMES = {
   none: CompressionTypes.None,
   gzip: CompressionTypes.GZIP,
@@ -169,6 +175,7 @@ async function administer(kafka, work) {
 }
 
 const OPERATIONS = {
+  ...transactions.operations(tell),
   produce,
   consume,
   consume_group: (kafka, job) => readGroup(kafka, job, undefined),
@@ -210,7 +217,7 @@ async function main() {
       const job = JSON.parse(line);
       answer = { ok: await OPERATIONS[job.op](kafka, job) };
     } catch (error) {
-      const kind = error.type === TOPIC_EXISTS ? "topic_exists" : "other";
+      const kind = KINDS[error.type] ?? KINDS[error.cause?.type] ?? "other";
       answer = { error: kind, message: String(error.stack ?? error) };
     }
     process.stdout.write(`${JSON.stringify(answer)}\n`);
