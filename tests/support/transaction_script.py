@@ -95,7 +95,7 @@ class _Batch(NamedTuple):
     partition: _Partition
     data: bytes
     sequence: int
-    count: int
+    record_count: int
     client: Client
 
 
@@ -369,7 +369,7 @@ class TransactionScript:
                 self._ends[name, each["index"]] = max(self._ends.get((name, each["index"]), 0), end)
         for batch in batches:
             if errors.get(batch.partition, "none") == "none":
-                batch.client.sequences[batch.partition] = batch.sequence + batch.count
+                batch.client.sequences[batch.partition] = batch.sequence + batch.record_count
                 batch.client.last[batch.partition] = batch.sequence
                 batch.client.added.add(batch.partition)
 
