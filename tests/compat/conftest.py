@@ -24,6 +24,12 @@ STOCK_PROPERTIES: Mapping[str, str] = {
 }
 
 
+@pytest.fixture(scope="module")
+def stock_properties() -> Mapping[str, str]:
+    """Of the broker; a module with others overrides it."""
+    return STOCK_PROPERTIES
+
+
 @pytest.fixture(
     scope="module",
     params=[
@@ -32,19 +38,21 @@ STOCK_PROPERTIES: Mapping[str, str] = {
     ],
 )
 def stock_server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    stock_properties: Mapping[str, str],
 ) -> Iterator[ServedBroker | RealKafka]:
     """A broker in a process of its own, started; a test that restarts it has it for itself."""
     root = tmp_path_factory.mktemp("stock-broker")
     if request.param == "cordwood":
-        with ServedBroker(root / "data", STOCK_PROPERTIES, flags=()) as broker:
+        with ServedBroker(root / "data", stock_properties, flags=()) as broker:
             yield broker
             assert broker.stop() == 0, broker.log
         assert "Traceback" not in broker.log, broker.log
         assert " ERROR " not in broker.log, broker.log
         return
     request.getfixturevalue("kafka_jars")
-    with RealKafka(root, properties=STOCK_PROPERTIES) as kafka:
+    with RealKafka(root, properties=stock_properties) as kafka:
         kafka.start()
         yield kafka
 

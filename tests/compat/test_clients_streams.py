@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
 from support.kafka import RealKafka, poll_until
 from support.served import ServedBroker
 from support.stock_clients.availability import nothing_missing
 from support.stock_clients.base import READ_SECONDS_MAX
+from support.stock_clients.feed import Feed
 from support.stock_clients.neutral import Neutral
 from support.stock_clients.program import streams_command
-from support.stock_clients.streams import WordCount
+from support.stock_clients.streams import StreamsInstance
 from support.wire import Plain, Wire
 
+PROGRAM: Final = "WordCount"
 GROUP: Final = "word-count"
 PARTITIONS: Final = 2
 REPARTITION: Final = f"{GROUP}-words-repartition"
 CHANGELOGS: Final = (f"{GROUP}-counts-changelog", f"{GROUP}-lines-changelog")
-WORDS: Final = [f"word-{number}" for number in range(40)]
-WORDS_A_LINE: Final = 3
-#: Between two lines.
-PAUSE_S: Final = 0.02
 #: How many lines are fed and processed in each part of the test.
 STEP: Final = 100
 #: What a broker that has just started says of groups.
@@ -37,52 +33,6 @@ NOT_YET: Final = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
-
-
-class Feed:
-    """Lines of random words, each written once, whatever happens to the broker."""
-
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        #: The numbers of the lines with each word, of the lines that were acknowledged.
-        self.lines: dict[str, set[int]] = {word: set() for word in WORDS}
-        self.fed = 0
-        self._topic = topic
-        self._rng = random.Random(11)
-        settings = {"enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
-        self._failed: list[KafkaError] = []
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Feeds in a thread; all lines are acknowledged in the end."""
-        ended = threading.Event()
-
-        def run() -> None:
-            while not ended.wait(PAUSE_S):
-                self._feed()
-
-        thread = threading.Thread(target=run, name="feed", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-        assert self._producer.flush(READ_SECONDS_MAX) == 0
-        assert not self._failed
-
-    def _feed(self) -> None:
-        number, words = self.fed, self._rng.sample(WORDS, WORDS_A_LINE)
-        for word in words:
-            self.lines[word].add(number)
-        line = " ".join(words)
-        self._producer.produce(self._topic, line, str(number), on_delivery=self._delivered)
-        self._producer.poll(0)
-        self.fed += 1
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._failed.append(error)
 
 
 class Table:
@@ -116,10 +66,12 @@ class Run:
         self.topics = lines, self.counts.topic, self.lines.topic
         self.feed = Feed(neutral.bootstrap_servers, lines)
 
-    def instance(self, name: str) -> WordCount:
+    def instance(self, name: str) -> StreamsInstance:
         """A new one, with no files of another."""
         servers = self.neutral.bootstrap_servers
-        return WordCount(servers, GROUP, self.topics, name=name, home=self._home)
+        return StreamsInstance(
+            servers, GROUP, self.topics, program=PROGRAM, name=name, home=self._home
+        )
 
     def restart(self, server: ServedBroker | RealKafka) -> None:
         """Restarts the broker."""
@@ -141,7 +93,7 @@ class Run:
             what=f"line {wanted} is processed",
         )
 
-    def wait_for_members(self, instances: Sequence[WordCount]) -> None:
+    def wait_for_members(self, instances: Sequence[StreamsInstance]) -> None:
         """Waits until these, and no others, share the tasks that have states."""
 
         def shared() -> bool:
@@ -167,7 +119,7 @@ class Run:
 @pytest.fixture
 def run(stock_broker: str, neutral: Neutral, tmp_path: Path) -> Run:
     with nothing_missing():
-        streams_command()
+        streams_command(PROGRAM)
     return Run(neutral, tmp_path)
 
 

@@ -243,16 +243,16 @@ def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = Non
     )
 
 
-def streams_command() -> list[str]:
-    """The command of a word count with Kafka Streams. Needs Java with its compiler, and Maven."""
+def streams_command(program: str) -> list[str]:
+    """The command of an application of Kafka Streams. Needs Java with its compiler, and Maven."""
     _need("java", "install a JDK")
 
     def build(source: Path, target: Path) -> None:
         _copy_jars(source, target / "jars")
-        _compile_java((source / "WordCount.java",), target / "jars", target)
+        _compile_java(sorted(source.glob("*.java")), target / "jars", target)
 
     home = built("streams", build)
-    return _java(home, home / "jars", "WordCount")
+    return _java(home, home / "jars", program)
 
 
 def _compile_java(programs: Sequence[Path], jars: Path, target: Path) -> None:

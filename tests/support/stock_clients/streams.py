@@ -1,10 +1,10 @@
-"""Kafka Streams: instances of a word count, each a process, to be stopped or killed."""
+"""Kafka Streams: instances of an application, each a process, to be stopped or killed."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -19,7 +19,7 @@ _STRINGS: Final = "org.apache.kafka.common.serialization.Serdes$StringSerde"
 _STORES: Final = "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers"
 
 
-class WordCount:
+class StreamsInstance:
     """An instance of the application `group`; its members have client ids that begin with `name`.
 
     States are in memory, and without a cache: each record of a state goes to its changelog, and a
@@ -27,21 +27,31 @@ class WordCount:
     """
 
     def __init__(
-        self, bootstrap_servers: str, group: str, topics: Sequence[str], *, name: str, home: Path
+        self,
+        bootstrap_servers: str,
+        group: str,
+        topics: Sequence[str],
+        *,
+        program: str,
+        name: str,
+        home: Path,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """Starts it.
 
         Args:
             bootstrap_servers: of the broker.
             group: the group's name, and how the names of the internal topics begin.
-            topics: those of lines, of counts, and of the numbers of lines.
+            topics: the program's first arguments.
+            program: a class of `tests/compat/clients/streams`.
             name: of the instance.
             home: a directory for its files, which need not exist.
+            settings: of Streams, on top of those that are the same for all.
         """
         self.name = name
         home.mkdir(parents=True, exist_ok=True)
         self._log_file = home / f"{name}.log"
-        settings = {
+        common = {
             "application.id": group,
             "bootstrap.servers": bootstrap_servers,
             "client.id": name,
@@ -58,10 +68,10 @@ class WordCount:
             "acceptable.recovery.lag": 1_000_000,
             "auto.offset.reset": "earliest",
         }
-        told = [f"{key}={value}" for key, value in settings.items()]
+        told = [f"{key}={value}" for key, value in {**common, **(settings or {})}.items()]
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*streams_command(), *topics, *told], stdout=log, stderr=log
+                [*streams_command(program), *topics, *told], stdout=log, stderr=log
             )
 
     @property

@@ -1,0 +1,214 @@
+"""Kafka Streams with exactly-once: counts and a join, whose instances and broker are killed.
+
+The states' changelogs are compacted while the application runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from support.kafka import RealKafka, poll_until, read_checkpoint
+from support.served import ServedBroker
+from support.stock_clients.availability import nothing_missing
+from support.stock_clients.base import READ_SECONDS_MAX
+from support.stock_clients.feed import WORDS, Feed
+from support.stock_clients.neutral import Neutral
+from support.stock_clients.program import streams_command
+from support.stock_clients.streams import StreamsInstance
+
+PROGRAM: Final = "RankedCount"
+PARTITIONS: Final = 2
+#: How many lines are fed and processed between two kills.
+STEP: Final = 100
+#: Between two ranks.
+PAUSE_S: Final = 0.05
+#: How long a reader that has had the end of a partition waits for more.
+QUIET_S: Final = 0.5
+SETTINGS: Final[Mapping[str, str]] = {
+    "processing.guarantee": "exactly_once_v2",
+    "commit.interval.ms": "100",
+    # Changelogs are compacted early and often.
+    "topic.min.cleanable.dirty.ratio": "0.01",
+    "topic.segment.ms": "1000",
+    # The transaction of an instance that was killed.
+    "producer.transaction.timeout.ms": "10000",
+}
+
+
+@pytest.fixture(scope="module")
+def stock_properties(stock_properties: Mapping[str, str]) -> Mapping[str, str]:
+    return {
+        **stock_properties,
+        "log.cleaner.backoff.ms": "500",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    }
+
+
+class Ranks:
+    """New ranks of words, one after another."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.newest: dict[str, str] = {}
+        self._topic = topic
+        # The partitioner of Java's clients: the topics that are joined are partitioned alike.
+        settings = {"partitioner": "murmur2_random", "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
+        self._failed: list[KafkaError] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Feeds in a thread; all ranks are acknowledged in the end, and each word has one."""
+        for word in WORDS:
+            self._feed(word, 0)
+        ended = threading.Event()
+
+        def run() -> None:
+            number = 1
+            while not ended.wait(PAUSE_S):
+                self._feed(WORDS[number % len(WORDS)], number)
+                number += 1
+
+        thread = threading.Thread(target=run, name="ranks", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        assert self._producer.flush(READ_SECONDS_MAX) == 0
+        assert not self._failed
+
+    def _feed(self, word: str, number: int) -> None:
+        self.newest[word] = f"rank-{number}"
+        self._producer.produce(self._topic, self.newest[word], word, on_delivery=self._delivered)
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+class Output:
+    """What a topic with one partition has for a reader of committed records."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._values: dict[str, list[str]] = {}
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "no group",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+        self._consumer = Consumer(settings)
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+
+    def now(self) -> Mapping[str, list[str]]:
+        """All values of each key in order, of what has come so far."""
+        while (message := self._consumer.poll(QUIET_S)) is not None:
+            error = message.error()
+            if error is None:
+                values = self._values.setdefault(message.key().decode(), [])
+                values.append(message.value().decode())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                break
+        return self._values
+
+
+class Run:
+    """The application at one broker: what it reads and writes."""
+
+    def __init__(self, server: ServedBroker | RealKafka, group: str, home: Path) -> None:
+        self.server, self.group, self._home = server, group, home
+        servers = server.bootstrap_servers
+        neutral = Neutral(servers)
+        lines, ranks = (neutral.topic(partitions=PARTITIONS) for _ in range(2))
+        counts, ranked = (neutral.topic() for _ in range(2))
+        self._topics = lines, ranks, counts, ranked
+        self.feed, self.ranks = Feed(servers, lines), Ranks(servers, ranks)
+        self.counts, self.ranked = Output(servers, counts), Output(servers, ranked)
+
+    def instance(self, name: str) -> StreamsInstance:
+        """A new one, with no files of another."""
+        return StreamsInstance(
+            self.server.bootstrap_servers,
+            self.group,
+            self._topics,
+            program=PROGRAM,
+            name=name,
+            home=self._home,
+            settings=SETTINGS,
+        )
+
+    def wait_for_a_step(self) -> None:
+        """Waits until words that are fed from now on are in the committed counts."""
+        self._wait_for_counts(sum(map(len, self.feed.lines.values())) + STEP)
+
+    def _wait_for_counts(self, wanted: int) -> None:
+        poll_until(
+            lambda: sum(map(len, self.counts.now().values())) >= wanted,
+            timeout_s=READ_SECONDS_MAX,
+            what=f"{wanted} words are counted",
+        )
+
+    def cleaned(self) -> int:
+        """How far the changelogs of counts are compacted, in all partitions together."""
+        directory = (
+            self.server.log_dirs[0] if isinstance(self.server, RealKafka) else self.server.log_dir
+        )
+        checkpoint = read_checkpoint(directory / "cleaner-offset-checkpoint")
+        changelog = f"{self.group}-counts-changelog-"
+        return sum(offset for place, offset in checkpoint.items() if place.startswith(changelog))
+
+    def wait_for_the_cleaner(self) -> None:
+        """Waits until more is compacted than now."""
+        before = self.cleaned()
+        poll_until(
+            lambda: self.cleaned() > before,
+            timeout_s=READ_SECONDS_MAX,
+            what=f"{self.group} has changelogs compacted beyond {before}",
+        )
+
+    def assert_exact(self) -> None:
+        """Each word was counted once for each line that has it, and joined with its last rank."""
+        lines = self.feed.lines
+        wanted = {word: f"{rank} {len(lines[word])}" for word, rank in self.ranks.newest.items()}
+        poll_until(
+            lambda: {word: seen[-1] for word, seen in self.ranked.now().items()} == wanted,
+            timeout_s=READ_SECONDS_MAX,
+            what="all is joined",
+        )
+        # The markers of one transaction reach the partitions one after another.
+        self._wait_for_counts(sum(map(len, lines.values())))
+        counted = {word: [str(n + 1) for n in range(len(seen))] for word, seen in lines.items()}
+        assert self.counts.now() == counted
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.nightly)])
+def test_counts_and_joins_are_exact_after_kills_of_instances_and_of_the_broker(
+    kills: int, stock_server: ServedBroker | RealKafka, tmp_path: Path
+) -> None:
+    with nothing_missing():
+        streams_command(PROGRAM)
+    run = Run(stock_server, f"ranked-{kills}", tmp_path)
+    with ExitStack() as stack:
+        instance = stack.enter_context(run.instance("instance-0"))
+        with run.feed.running(), run.ranks.running():
+            for number in range(kills):
+                run.wait_for_a_step()
+                run.wait_for_the_cleaner()
+                instance.kill()
+                instance = stack.enter_context(run.instance(f"instance-{number + 1}"))
+                run.wait_for_a_step()
+                stock_server.kill()
+                stock_server.start()
+                run.wait_for_a_step()
+        run.assert_exact()
+        instance.stop()
