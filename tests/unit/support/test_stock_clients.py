@@ -125,7 +125,7 @@ def test_without_its_tools_a_client_is_not_to_be_had(
     with pytest.raises(ClientUnavailableError, match="install Node"):
         program.js_client("nowhere")
     with pytest.raises(ClientUnavailableError, match="install a JDK"):
-        program.streams_command()
+        program.streams_command("WordCount")
 
 
 def test_a_client_that_is_not_to_be_had_is_skipped_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
