@@ -7,6 +7,7 @@ answer depends on how long that takes.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -142,6 +143,9 @@ class Side:
         if key == "port" and value == self._port:
             return "(its port)"
         same = self._same(value)
+        if key == "responses" and same and "partitions" in same[0]:
+            # Fetch: the partitions of a topic do not all follow each other.
+            same = [{**topic, "partitions": each} for topic in same for each in topic["partitions"]]
         return sorted(same, key=repr) if key in _UNORDERED and same else same
 
     def describe(self, transactional_ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -150,15 +154,10 @@ class Side:
         body = request_body(key, 0, {"transactional_ids": list(transactional_ids)})
         return _Described(self._wire.exchange(key, 0, body)).read()
 
-    def settle(self, transactional_ids: Sequence[str]) -> None:
-        """Returns when none of the transactions waits for its markers."""
-
-        def is_settled() -> bool:
-            states = [each["transaction_state"] for each in self.describe(transactional_ids)]
-            return not any(state.startswith("Prepare") for state in states)
-
-        if transactional_ids:
-            poll_until(is_settled, timeout_s=_SETTLE_S, what="markers", interval_s=_POLL_S)
+    def is_settled(self, transactional_ids: Sequence[str]) -> bool:
+        """Whether none of the transactions waits for its markers."""
+        states = [each["transaction_state"] for each in self.describe(transactional_ids)]
+        return not any(state.startswith("Prepare") for state in states)
 
 
 class _Described:
@@ -246,7 +245,6 @@ class Comparison:
         self.answered: Counter[str] = Counter()
         self._sides = sides
         self._script = script
-        self._names: set[str] = set()
 
     def move_to(self, sides: tuple[Side, Side]) -> None:
         """Continues with other brokers, which have the state of those before."""
@@ -276,10 +274,19 @@ class Comparison:
                     break
             if request.learn is not None and "connection" not in answers[0]:
                 request.learn(answers[0])
-            self._names.update(request.settles)
-            for side in self._sides:
-                side.settle(request.settles)
+            self._settle(request)
         return self.differences
+
+    def _settle(self, request: Request) -> None:
+        """Waits until none of a request's transactions waits for its markers."""
+        for name, side in zip(("Kafka", "Cordwood"), self._sides, strict=True):
+            if request.settles:
+                poll_until(
+                    functools.partial(side.is_settled, request.settles),
+                    timeout_s=_SETTLE_S,
+                    what=f"{name} writes the markers after {request}",
+                    interval_s=_POLL_S,
+                )
 
 
 def errors_of(answer: Any) -> list[str]:

@@ -33,7 +33,7 @@ BASE_MS: Final = 1_700_000_000_000
 
 _NO_ID: Final = (-1, -1)
 _STRANGER: Final = 888_000
-_TIMEOUTS: Final = (900_000, 900_000, 900_000, 600_000, 0, -1, 900_001, 2**31 - 1)
+_WRONG_TIMEOUTS: Final = (0, -1, 900_001, 2**31 - 1)
 _STATES: Final = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
     *("Dead", "PrepareEpochFence", "ongoing", "Nothing"),
@@ -51,6 +51,7 @@ _PATTERNS: Final = (
     "T0",
 )
 _BIG_BYTES: Final = 60_000
+_FETCH_HAS_IDS_SINCE: Final = 13
 
 _Producer = tuple[int, int]
 _Partition = tuple[str, int]
@@ -71,16 +72,19 @@ class Client:
     """A producer with its transactional id; None is an idempotent one.
 
     `ended` is the producer and the outcome of the last EndTxn; `before` are ids and epochs that it
-    had.
+    had; `groups` are those whose offsets are in the transaction.
     """
 
     transactional_id: str | None
     producer: _Producer = _NO_ID
     sequences: dict[_Partition, int] = field(default_factory=dict)
     added: set[_Partition] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
     before: list[_Producer] = field(default_factory=list)
     ended: tuple[_Producer, bool] | None = None
     last: dict[_Partition, int] = field(default_factory=dict)
+    is_fenced: bool = False
+    is_stuck: bool = False
 
     def become(self, producer: _Producer) -> None:
         """Takes an id and epoch."""
@@ -88,7 +92,7 @@ class Client:
             if self.producer != _NO_ID:
                 self.before.append(self.producer)
             self.producer, self.sequences, self.last = producer, {}, {}
-        self.added = set()
+        self.added, self.groups = set(), set()
 
 
 class _Batch(NamedTuple):
@@ -141,6 +145,9 @@ class TransactionScript:
 
     def draw(self) -> Request:
         """The next request."""
+        fenced = [each for each in self._clients if each.is_fenced]
+        if fenced and self._maybe(0.3):
+            return self._init(self._random.choice(fenced))
         weights = [weight for weight, _ in self._draws]
         (draw,) = self._random.choices([each for _, each in self._draws], weights)
         return draw()
@@ -152,7 +159,7 @@ class TransactionScript:
 
     def _client(self) -> Client:
         """A client, mostly one that has a producer id."""
-        ready = [each for each in self._clients if each.producer != _NO_ID]
+        ready = [each for each in self._clients if each.producer != _NO_ID and not each.is_stuck]
         if ready and self._maybe(0.97):
             return self._random.choice(ready)
         return self._random.choice(self._clients)
@@ -190,10 +197,14 @@ class TransactionScript:
 
     # ---- InitProducerId
 
-    def _init(self) -> Request:
-        client = self._random.choice(self._clients)
-        if self._maybe(0.1):
+    def _init(self, client: Client | None = None) -> Request:
+        if client is None and self._maybe(0.1):
             return self._init_plain()
+        if client is None:
+            client = self._random.choice(self._clients)
+        timeout = self._random.choice((900_000, 900_000, 600_000))
+        if self._maybe(0.15):
+            timeout = self._random.choice(_WRONG_TIMEOUTS)
         expected = _NO_ID
         if client.producer != _NO_ID and self._maybe(0.55):
             expected = self._producer(client, good=0.6)
@@ -202,7 +213,7 @@ class TransactionScript:
         version = self._served(0, 5) if expected == _NO_ID else self._served(3, 5)
         values = {
             "transactional_id": "" if self._maybe(0.02) else client.transactional_id,
-            "transaction_timeout": self._random.choice(_TIMEOUTS),
+            "transaction_timeout": timeout,
             "producer_id": expected[0],
             "producer_epoch": expected[1],
         }
@@ -211,6 +222,10 @@ class TransactionScript:
             if answer["error_code"] == "none":
                 client.become((answer["producer_id"], answer["producer_epoch"]))
                 client.ended = None
+            # It has been fenced, and asks again.
+            client.is_fenced = answer["error_code"] == "concurrent_transactions"
+            # The last epoch is in use, before transaction.version 2: no request helps any more.
+            client.is_stuck = answer["error_code"] == "unknown_server_error"
 
         return Request("init_producer_id", version, values, (str(client.transactional_id),), learn)
 
@@ -230,8 +245,8 @@ class TransactionScript:
 
     # ---- partitions and groups are added
 
-    def _add(self) -> Request:
-        client, partitions = self._client(), self._partitions()
+    def _add(self, client: Client | None = None) -> Request:
+        client, partitions = client or self._client(), self._partitions()
         producer = self._producer(client)
 
         def learn(answer: Plain) -> None:
@@ -271,16 +286,22 @@ class TransactionScript:
         values = {"transactions": list(asked.values())}
         return Request("add_partitions_to_txn", self._random.choice((4, 5)), values)
 
-    def _add_offsets(self) -> Request:
-        client = self._client()
+    def _add_offsets(self, client: Client | None = None) -> Request:
+        client = client or self._client()
         producer = self._producer(client)
+        group = self._random.choice((*GROUPS, *GROUPS, ""))
         values = {
             "transactional_id": client.transactional_id,
             "producer_id": producer[0],
             "producer_epoch": producer[1],
-            "group_id": self._random.choice((*GROUPS, *GROUPS, "")),
+            "group_id": group,
         }
-        return Request("add_offsets_to_txn", self._served(0, 4), values)
+
+        def learn(answer: Plain) -> None:
+            if answer["error_code"] == "none":
+                client.groups.add(group)
+
+        return Request("add_offsets_to_txn", self._served(0, 4), values, (), learn)
 
     # ---- Produce
 
@@ -291,6 +312,8 @@ class TransactionScript:
 
     def _produce(self) -> Request:
         client, version = self._client(), self._produce_version()
+        if version < 12 and not client.added and self._maybe(0.7):
+            return self._add(client)
         acks = self._random.choice((-1, -1, -1, -1, 1, 1, 0, 7 if self._maybe(0.2) else 0))
         partitions = self._partitions(3)
         if version < 12 and client.added and self._maybe(0.7):
@@ -347,14 +370,19 @@ class TransactionScript:
             big = partition[0] == "big" and self._maybe(0.5)
             value = bytes(_BIG_BYTES) if big else b"v%d" % self._now_ms
             records.append(Record(number, self._now_ms, b"k%d" % chance.randrange(5), value))
+        in_transaction = (client.transactional_id is not None) is not self._maybe(0.03)
         producer_id, epoch = self._producer(client, good=0.9)
+        if not in_transaction:
+            # Nobody verifies this batch: with a later epoch than the coordinator knows it would
+            # keep the transaction open for ever.
+            producer_id, epoch = chance.choice((client.producer, client.producer, (_STRANGER, 0)))
         data = build_batch(
             records,
             base_offset=0,
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence if producer_id >= 0 else -1,
-            is_transactional=(client.transactional_id is not None) is not self._maybe(0.03),
+            is_transactional=in_transaction,
         )
         return _Batch(partition, data, sequence, count, client)
 
@@ -381,6 +409,10 @@ class TransactionScript:
         group = chance.choice((*GROUPS, *GROUPS, "" if self._maybe(0.2) else CONSUMER))
         versions = (0, 4) if self._version == 0 else (0, 5)
         version = self._served(*versions)
+        if version < 5 and not client.groups and self._maybe(0.6):
+            return self._add_offsets(client)
+        if version < 5 and client.groups and self._maybe(0.8):
+            group = chance.choice(sorted(client.groups))
         member, generation, instance = self._member(group)
         if version < 3:
             member, generation, instance = "", -1, None
@@ -389,9 +421,9 @@ class TransactionScript:
                 "partition_index": index,
                 "committed_offset": chance.choice((chance.randrange(100), 0)),
                 "committed_leader_epoch": chance.choice((-1, 0, 3)),
-                "committed_metadata": chance.choice(("", None, "note", "x" * 5000)),
+                "committed_metadata": chance.choice(("", "", None, "note", "note", "x" * 5000)),
             }
-            for index in chance.sample((0, 1, 2), chance.randint(1, 3))
+            for index in chance.sample((0, 0, 0, 1, 1, 2), chance.randint(1, 2))
         ]
         topics = chance.sample(("red", "blue", "big", "missing"), chance.randint(1, 2))
         values = {
@@ -461,7 +493,7 @@ class TransactionScript:
         def learn(answer: Plain) -> None:
             if answer["error_code"] == "none":
                 client.ended = producer, commit
-                client.added = set()
+                client.added, client.groups = set(), set()
                 if version >= 5:
                     client.become((answer["producer_id"], answer["producer_epoch"]))
 
@@ -559,8 +591,12 @@ class TransactionScript:
 
     def _fetch(self) -> Request:
         version = self._served(4, 18)
+        asked = self._partitions()
+        if version >= _FETCH_HAS_IDS_SINCE and len(asked) > 1:
+            # Kafka may refuse the whole request for a topic without an id among others.
+            asked = [each for each in asked if each[0] != "missing"] or asked[:1]
         topics = []
-        for each in _by_topic(self._partitions()):
+        for each in _by_topic(asked):
             name = each["name"]
             partitions = [
                 {

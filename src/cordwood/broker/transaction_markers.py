@@ -16,6 +16,7 @@ from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.partition import Partition
 from cordwood.coordinator.runtime import Appended
 from cordwood.coordinator.transaction.service import TransactionMarker
+from cordwood.coordinator.transaction.transaction import NO_PRODUCER_ID
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.error_codes import ErrorCode
@@ -72,6 +73,24 @@ class GroupOffsets(Protocol):
         """Appends a marker, and commits or drops the offsets of the transaction."""
 
 
+class _OfProducer(Protocol):
+    """The fields of a marker that say whose transaction it ends."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def producer_epoch(self) -> int: ...
+
+
+def is_impossible(marker: _OfProducer) -> bool:
+    """Whether a marker has no batch, because it names no producer or no epoch.
+
+    Source: MemoryRecordsBuilder.appendEndTxnMarker, close.
+    """
+    return marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch < 0
+
+
 class MarkerWriter:
     """Writes markers to partitions that are led here."""
 
@@ -95,8 +114,8 @@ class MarkerWriter:
                 partition's leader.
         """
         self._replicas.partition(topic, index)
-        if marker.producer_epoch < 0:  # the group coordinator cannot build the marker's batch
-            raise UnknownServerError(f"Invalid producer epoch {marker.producer_epoch}")
+        if is_impossible(marker):  # the group coordinator cannot build the marker's batch
+            raise UnknownServerError(f"No marker without a producer's id and epoch: {marker}")
         is_of_groups = topic == GROUP_METADATA_TOPIC
         if is_of_groups:
             self._groups.require_loaded(index)

@@ -20,7 +20,6 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.model.uuids import ZERO_UUID
 from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -32,13 +31,16 @@ _NO_SEQUENCE = -1
 
 
 class _Answer:
-    """The error of each partition of the response, in Kafka's order: refused ones come first."""
+    """The error of each partition of the response, in Kafka's order: refused ones come first.
+
+    A partition that is named twice is answered twice.
+    """
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[int, int]] = {}
+        self._topics: dict[str, list[tuple[int, int]]] = {}
 
     def put(self, topic: str, partition: int, code: int) -> None:
-        self._topics.setdefault(topic, {})[partition] = int(code)
+        self._topics.setdefault(topic, []).append((partition, int(code)))
 
     def fields(self, version: int) -> Fields:
         return {
@@ -47,7 +49,7 @@ class _Answer:
                     "name": name,
                     "partitions": [
                         {"partition_index": index, "error_code": _known_to(version, code)}
-                        for index, code in in_steps(partitions.items(), every=16)
+                        for index, code in in_steps(partitions, every=16)
                     ],
                 }
                 for name, partitions in self._topics.items()
@@ -113,8 +115,7 @@ def _to_commit(
             )
     if known is None or not partitions:
         return None
-    # The topic's id is not stored with the offsets of transactions.
-    return CommitTopic(name, tuple(partitions), ZERO_UUID)
+    return CommitTopic(name, tuple(partitions), known.topic_id)
 
 
 async def _commit(

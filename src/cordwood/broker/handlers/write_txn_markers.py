@@ -9,15 +9,17 @@ Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-664.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.request_context import RequestContext
+from cordwood.broker.transaction_markers import is_impossible
 from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.kafka_errors import KafkaError, UnknownServerError
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.network.api import Api, Fields, Response
@@ -50,21 +52,16 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response
 
     A partition of a producer is answered once, even if it is named twice, or in two markers: with
     the error of the last.
-
-    Raises:
-        UnknownServerError: a marker cannot be built. Those before it are written.
     """
     if not context.authorize_cluster(Operation.ALTER):
         context.require_cluster(Operation.CLUSTER_ACTION)
     answers: dict[int, _Answers] = {}
     for marker in request.markers:
+        if is_impossible(marker) and _is_built(context, marker):
+            _log.error("Cannot build the marker of a producer without id or epoch: %s", marker)
+            return _all_failed(request)
         _write_all(context, marker, answers.setdefault(marker.producer_id, {}))
-    fields: Fields = {
-        "markers": [
-            {"producer_id": producer_id, "topics": _by_topic(of_producer)}
-            for producer_id, of_producer in answers.items()
-        ]
-    }
+    fields = _fields(answers)
     uncommitted = [
         Uncommitted(each.topic, each.partition, written.end_offset, written.answer)
         for of_producer in answers.values()
@@ -77,6 +74,37 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response
     return when_committed(context, fields, uncommitted, timeout_ms)
 
 
+def _all_failed(request: WriteTxnMarkersRequest) -> Fields:
+    """As Kafka answers after an exception: of a producer's markers, only the last has an answer."""
+    code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+    answers: dict[int, _Answers] = {}
+    for marker in request.markers:
+        answers[marker.producer_id] = {
+            each: _Written({"partition_index": each.partition, "error_code": code}, None)
+            for each in _partitions(marker)
+        }
+    return _fields(answers)
+
+
+def _fields(answers: Mapping[int, _Answers]) -> Fields:
+    return {
+        "markers": [
+            {"producer_id": producer_id, "topics": _by_topic(of_producer)}
+            for producer_id, of_producer in answers.items()
+        ]
+    }
+
+
+def _partitions(asked: WritableTxnMarker) -> list[TopicPartition]:
+    """Each partition once, in the order of the request."""
+    named = (
+        TopicPartition(topic.name, index)
+        for topic in asked.topics
+        for index in topic.partition_indexes
+    )
+    return list(dict.fromkeys(named))
+
+
 def _by_topic(answers: _Answers) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for partition, written in answers.items():
@@ -86,8 +114,6 @@ def _by_topic(answers: _Answers) -> list[dict[str, Any]]:
 
 def _write_all(context: RequestContext, asked: WritableTxnMarker, answers: _Answers) -> None:
     """Writes a marker to its partitions; adds their answers."""
-    if asked.producer_epoch < 0 and _is_built(context, asked):
-        raise UnknownServerError(f"Invalid producer epoch {asked.producer_epoch}")
     marker = TransactionMarker(
         asked.producer_id,
         asked.producer_epoch,
@@ -95,12 +121,7 @@ def _write_all(context: RequestContext, asked: WritableTxnMarker, answers: _Answ
         asked.coordinator_epoch,
         asked.transaction_version,
     )
-    partitions = dict.fromkeys(
-        TopicPartition(topic.name, index)
-        for topic in asked.topics
-        for index in topic.partition_indexes
-    )
-    for partition in partitions:
+    for partition in _partitions(asked):
         answers[partition] = _write(context, marker, partition.topic, partition.partition)
 
 

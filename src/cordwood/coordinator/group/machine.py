@@ -306,7 +306,11 @@ class GroupStateMachine:
     def _commit(self, change: Change, event: events.Commit) -> None:
         request = event.request
         try:
-            group = offset_requests.require_commit(change.shard, request)
+            group = offset_requests.require_commit(
+                change.shard,
+                request,
+                metadata_bytes_max=self.settings.offset_metadata_max_bytes,
+            )
         except GroupRequestError as error:
             change.answer(event.reply_to, error.code)
             return

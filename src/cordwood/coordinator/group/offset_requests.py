@@ -93,8 +93,13 @@ class FetchedTopic(NamedTuple):
     partitions: tuple[FetchedOffset, ...]
 
 
-def require_commit(shard: GroupShard, request: CommitRequest) -> Group | None:
+def require_commit(
+    shard: GroupShard, request: CommitRequest, *, metadata_bytes_max: int
+) -> Group | None:
     """The group of a commit; None for a share or streams group, or one that does not exist yet.
+
+    A partition whose metadata is too long is not committed, and not compared with what the member
+    is assigned.
 
     Raises:
         GroupRequestError: the client may not commit now, or not to this group.
@@ -107,7 +112,7 @@ def require_commit(shard: GroupShard, request: CommitRequest) -> Group | None:
     group = shard.groups.get(group_id)
     in_transaction = request.producer is not None
     if isinstance(group, ConsumerGroup):
-        _validate_consumer_commit(group, request)
+        _validate_consumer_commit(group, request, metadata_bytes_max)
     elif group is not None:
         _validate_commit(group, request)
     elif generation_id >= 0:
@@ -133,7 +138,9 @@ def _validate_commit(group: ClassicGroup, request: CommitRequest) -> None:
         raise GroupRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _validate_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> None:
+def _validate_consumer_commit(
+    group: ConsumerGroup, request: CommitRequest, metadata_bytes_max: int
+) -> None:
     """Source: ConsumerGroup.validateOffsetCommit, createAssignmentEpochValidator."""
     epoch = request.generation_id
     if epoch < 0 and group.is_empty:
@@ -157,6 +164,8 @@ def _validate_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> N
         raise GroupRequestError(stale)
     for topic in request.topics:
         for partition in topic.partitions:
+            if is_too_long(partition.metadata, metadata_bytes_max):
+                continue
             since = member.assignment_epoch(topic.topic_id, partition.partition)
             if since is None or epoch < since:
                 raise GroupRequestError(stale)
@@ -165,12 +174,16 @@ def _validate_consumer_commit(group: ConsumerGroup, request: CommitRequest) -> N
 def records_of_commit(
     request: CommitRequest, *, now_ms: int, metadata_bytes_max: int
 ) -> list[OffsetRecord]:
-    """The records of a commit, without offsets whose metadata is too long."""
+    """The records of a commit, without offsets whose metadata is too long.
+
+    The offsets of a transaction are stored without the topic's id.
+    """
     group_id = request.group_id
     expire_ms = -1 if request.retention_ms == -1 else now_ms + request.retention_ms
     records: list[OffsetRecord] = []
     for topic in request.topics:
-        name, topic_id = topic.name, topic.topic_id
+        name = topic.name
+        topic_id = topic.topic_id if request.producer is None else ZERO_UUID
         for each in in_steps(topic.partitions, every=16):
             metadata = each.metadata or ""
             if metadata and is_too_long(metadata, metadata_bytes_max):

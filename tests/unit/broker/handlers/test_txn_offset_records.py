@@ -53,3 +53,19 @@ def test_offsets_of_a_transaction_are_stored_without_the_id_of_the_topic() -> No
         (answer,) = wire.ask("txn_offset_commit", 5, values)["topics"]
         assert [each["error_code"] for each in answer["partitions"]] == ["none"]
         assert running.call(lambda broker: list(stored_topic_ids(broker))) == [ZERO_UUID]
+
+
+def test_partition_that_is_named_twice_is_answered_twice() -> None:
+    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
+        partition = {"partition_index": 0, "committed_offset": 3, "committed_leader_epoch": -1}
+        values = {
+            "transactional_id": "t",
+            "group_id": "g",
+            "producer_id": 7,
+            "producer_epoch": 0,
+            "generation_id": -1,
+            "topics": [{"name": "missing", "partitions": [partition, partition]}],
+        }
+        (answer,) = wire.ask("txn_offset_commit", 5, values)["topics"]
+        errors = [each["error_code"] for each in answer["partitions"]]
+        assert errors == ["unknown_topic_or_partition"] * 2

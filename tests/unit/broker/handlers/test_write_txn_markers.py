@@ -7,7 +7,6 @@ from typing import Any
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
-from support.no_engine import NoEngine
 from support.wire import Wire
 from support.wire_client import WireClient, batch_of
 
@@ -168,32 +167,3 @@ def test_producers_are_described_with_the_start_of_their_transaction(
         assert described() == (7, 3, -1, 1)
         write_marker(wire, ("described", 0))
         assert described() == (7, 3, 5, -1)
-
-
-def marker(epoch: int, coordinator_epoch: int, *names: str) -> dict[str, Any]:
-    return {
-        "producer_id": 7,
-        "producer_epoch": epoch,
-        "transaction_result": False,
-        "coordinator_epoch": coordinator_epoch,
-        "topics": [{"name": name, "partition_indexes": [0]} for name in names],
-    }
-
-
-def test_markers_of_one_producer_are_answered_together_with_the_last_error() -> None:
-    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
-        with WireClient(running.port) as client:
-            client.create("a")
-            client.create("b")
-        markers = [marker(3, 5, "a", "missing"), marker(3, 4, "a"), marker(3, 5, "b")]
-        (answer,) = wire.ask("write_txn_markers", 1, {"markers": markers})["markers"]
-        assert answer["producer_id"] == 7
-        errors = {
-            topic["name"]: [each["error_code"] for each in topic["partitions"]]
-            for topic in answer["topics"]
-        }
-        assert errors == {
-            "a": ["transaction_coordinator_fenced"],
-            "missing": ["unknown_topic_or_partition"],
-            "b": ["none"],
-        }

@@ -371,6 +371,20 @@ def test_offset_may_be_committed_since_a_partition_was_assigned(run: GroupRun) -
     assert run.commit(1, topic="t", member_id="c", generation_id=3, topic_id=known) == unknown
 
 
+def test_offset_whose_metadata_is_too_long_is_not_compared_with_the_assignment(
+    run: GroupRun,
+) -> None:
+    run.enter("a", "t")
+    run.enter("b", "u")
+    run.beat("a", 2)
+    known = run.broker.image.topics["t"].topic_id
+    too_long = "x" * (run.groups.settings.offset_metadata_max_bytes + 1)
+    committed = run.commit(
+        1, topic="t", member_id="a", generation_id=1, topic_id=known, metadata=too_long
+    )
+    assert (committed, run.offset(topic="t")) == (ErrorCode.NONE, -1)
+
+
 def test_offsets_of_subscribed_topics_do_not_expire(run: GroupRun) -> None:
     run.enter("a", "t")
     for topic in ("t", "u"):
