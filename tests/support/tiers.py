@@ -91,6 +91,10 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/compat/test_consumer_groups_kafka.py::"
         "test_members_of_both_protocols_are_answered_as_by_kafka",
     ),
+    "transactions": (
+        "tests/compat/test_transactions_kafka.py::"
+        "test_a_script_of_transactions_is_answered_as_by_kafka",
+    ),
     "assignors": (
         "tests/compat/test_assignors_kafka.py::"
         "test_random_groups_get_the_assignments_of_kafka[1200]",

@@ -146,7 +146,7 @@ class TransactionScript:
     def draw(self) -> Request:
         """The next request."""
         fenced = [each for each in self._clients if each.is_fenced]
-        if fenced and self._maybe(0.3):
+        if fenced and self._maybe(0.5):
             return self._init(self._random.choice(fenced))
         weights = [weight for weight, _ in self._draws]
         (draw,) = self._random.choices([each for _, each in self._draws], weights)
@@ -206,7 +206,7 @@ class TransactionScript:
         if self._maybe(0.15):
             timeout = self._random.choice(_WRONG_TIMEOUTS)
         expected = _NO_ID
-        if client.producer != _NO_ID and self._maybe(0.55):
+        if client.producer != _NO_ID and self._maybe(0.1 if client.is_fenced else 0.55):
             expected = self._producer(client, good=0.6)
         if self._maybe(0.04):
             expected = self._random.choice(((-1, 3), (5, -1), (client.producer[0], -1)))
@@ -222,8 +222,9 @@ class TransactionScript:
             if answer["error_code"] == "none":
                 client.become((answer["producer_id"], answer["producer_epoch"]))
                 client.ended = None
-            # It has been fenced, and asks again.
-            client.is_fenced = answer["error_code"] == "concurrent_transactions"
+                client.is_fenced = False
+            elif answer["error_code"] in {"concurrent_transactions", "producer_fenced"}:
+                client.is_fenced = True
             # The last epoch is in use, before transaction.version 2: no request helps any more.
             client.is_stuck = answer["error_code"] == "unknown_server_error"
 
