@@ -104,8 +104,8 @@ SERVER_PROPERTIES = """
   connection has one request in progress), `num.network.threads`, `num.io.threads` and
   `background.threads` (one thread serves all), `max.connection.creation.rate`,
   `socket.listen.backlog.size` (1024 may wait), `max.connections` and the like of a single listener
-  (`listener.name.*`), and everything about other brokers, replicas, transactions, remote storage
-  and share groups.
+  (`listener.name.*`), `transaction.state.log.load.buffer.size`, and everything about other brokers,
+  replicas, remote storage and share groups.
 """
 
 BROKERS = """

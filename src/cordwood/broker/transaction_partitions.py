@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 
 Errors = Mapping[TopicPartition, int]
@@ -38,6 +39,17 @@ class TransactionPartitions:
         """`metadata` has the partitions that exist."""
         self._coordinator = coordinator
         self._metadata = metadata
+
+    def has_coordinator(self, transactional_id: str) -> bool:
+        """Whether a broker leads the partition that a transactional id is kept in.
+
+        Source: AddPartitionsToTxnManager.getTransactionCoordinator.
+        """
+        image = self._metadata.image
+        index = self._coordinator.partition_for(transactional_id)
+        partition = image.partition(TRANSACTION_STATE_TOPIC, index)
+        leader = None if partition is None else image.brokers.get(partition.leader)
+        return leader is not None and not leader.fenced
 
     def handle(
         self,

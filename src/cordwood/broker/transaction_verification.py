@@ -183,6 +183,8 @@ class TransactionVerification:
     async def _ask(
         self, write: TransactionalWrite, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
+        if not self._partitions.has_coordinator(write.transactional_id):
+            return dict.fromkeys(partitions, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         answer = CoordinatorAnswer[Mapping[TopicPartition, int]](self._thread)
         request = TransactionRequest(
             write.transactional_id,

@@ -12,8 +12,8 @@ The way of an event, the same for a request, a timer and a periodic task:
 5. The answers are sent when the high watermark has passed the last record that the state depends
    on. An event without records waits too, if what it has read is not committed.
 
-A partition is loaded from its log when it is first needed; a large one in a thread. Until then
-requests are answered COORDINATOR_LOAD_IN_PROGRESS. All else belongs to the thread that owns the
+A partition is loaded from its log when this broker becomes its leader, or is first asked for it; a
+large one in a thread. Until then requests are answered COORDINATOR_LOAD_IN_PROGRESS. All else belongs to the thread that owns the
 broker's state.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime (4.3); KIP-848.

@@ -551,6 +551,18 @@ def test_resigned_partition_refuses_all_that_waits_and_is_not_loaded_again(run: 
     assert run.ask(Set("a", 1)) == ["NotCoordinatorError"]
 
 
+def test_elected_partition_is_loaded_though_it_was_resigned_and_nobody_asks(run: Run) -> None:
+    run.ask(Set("a", 1))
+    run.runtime.resign(0)
+    assert not run.runtime.is_active(0)
+    run.runtime.elect(0)
+    assert run.runtime.is_active(0)
+    assert run.value("a") == 1
+    state, _ = run.runtime.read(0)
+    run.runtime.elect(0)
+    assert run.runtime.read(0)[0] is state, "it is loaded already"
+
+
 def test_unloaded_partition_is_loaded_again_from_its_records(run: Run) -> None:
     run.ask(Set("a", 1), Set("b", 2))
     run.ask(Set("a", None))

@@ -282,6 +282,19 @@ def test_errors_of_the_coordinator_are_ones_that_every_producer_tries_again(
     assert found["error_message"] == UNVERIFIED.format(code.name)
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_write_before_there_is_a_coordinator_is_one_to_try_again(version: int) -> None:
+    with RunningBroker(engine=NoEngine) as running, TransactionClient(running.port) as wire:
+        wire.create("t")
+        wire.find_group("g")
+        nobody = Producer("x", 5, 0)
+        found = wire.write(nobody, {"t": nobody.batch(b"v")}, version)["t"]
+        assert found["error_code"] == "not_enough_replicas"
+        assert found["error_message"] == UNVERIFIED.format("COORDINATOR_NOT_AVAILABLE")
+        offsets = wire.commit_offsets(nobody, "g", {("t", 0): 1}, version - 7)
+        assert offsets == {("t", 0): "coordinator_not_available"}
+
+
 @pytest.mark.parametrize(
     ("version", "error", "asked"), [(11, "not_enough_replicas", 1), (12, NONE, 3)]
 )

@@ -140,6 +140,47 @@ def test_markers_of_an_earlier_leader_do_not_end_a_transaction(change: str) -> N
     assert run.state() == "PrepareCommit"
 
 
+def test_leader_of_another_epoch_sends_markers_with_it() -> None:
+    run = TransactionRun()
+    prepared(run)
+    run.log.epoch += 1
+    run.coordinator.on_elected(0)
+    assert [each.marker.coordinator_epoch for each in run.markers.sent] == [4, 5]
+    assert len(run.markers.waiting) == 1
+    run.markers.write()
+    assert run.state() == "CompleteCommit"
+
+
+def test_coordinator_that_leads_again_loads_again() -> None:
+    run = TransactionRun()
+    prepared(run)
+    run.coordinator.on_resigned(0)
+    run.coordinator.on_elected(0)
+    assert len(run.markers.sent) == 2
+    run.markers.write()
+    assert run.state() == "CompleteCommit"
+
+
+def test_unwritten_ends_are_counted() -> None:
+    run = TransactionRun()
+    prepared(run)
+    run.log.fails_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert run.coordinator.unwritten_ends == 0
+    run.markers.write()
+    assert run.coordinator.unwritten_ends == 1
+    run.log.fails_with = None
+    run.host.timers.advance(COMPLETION_RETRY_MS)
+    assert run.coordinator.unwritten_ends == 0
+
+
+def test_loads_are_timed() -> None:
+    run = TransactionRun(MemoryLog(3))
+    times = run.coordinator.load_times
+    assert len(times) == 3
+    assert {each.ended_s for each in times} == {run.clock.monotonic_s()}
+    assert {each.duration_ms for each in times} == {0}
+
+
 def test_marker_that_is_reported_twice_ends_a_transaction_once() -> None:
     run = TransactionRun()
     prepared(run)

@@ -136,8 +136,9 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
 
 
 def _list(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+    longer_ms = options.number("duration-filter", bound=LONG_MAX)
     fields = {
-        "duration_filter": options.number("duration-filter", bound=LONG_MAX) or -1,
+        "duration_filter": -1 if longer_ms is None else longer_ms,
         "transactional_id_pattern": options.value("transactional-id-pattern"),
     }
     rows = []
