@@ -13,8 +13,8 @@ The way of an event, the same for a request, a timer and a periodic task:
    on. An event without records waits too, if what it has read is not committed.
 
 A partition is loaded from its log when this broker becomes its leader, or is first asked for it; a
-large one in a thread. Until then requests are answered COORDINATOR_LOAD_IN_PROGRESS. All else belongs to the thread that owns the
-broker's state.
+large one in a thread. Until then requests are answered COORDINATOR_LOAD_IN_PROGRESS. All else
+belongs to the thread that owns the broker's state.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime (4.3); KIP-848.
 Differs: each event's records are one batch, appended at once (Kafka's
