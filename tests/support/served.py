@@ -34,6 +34,7 @@ class ServedBroker:
         *,
         flags: Sequence[str] = ("--test-clock",),
         environment: Mapping[str, str] | None = None,
+        module: str = "cordwood",
     ) -> None:
         """Nothing runs yet.
 
@@ -42,6 +43,7 @@ class ServedBroker:
             properties: of server.properties.
             flags: of `cordwood serve`.
             environment: over this process's own.
+            module: what is run, with the arguments of `cordwood`.
         """
         self.log_dir = log_dir
         self.port = free_port()
@@ -49,6 +51,7 @@ class ServedBroker:
         self.log_file = log_dir.with_name(f"{log_dir.name}.serve.log")
         self._properties = dict(properties or {})
         self._flags = flags
+        self._module = module
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -88,7 +91,7 @@ class ServedBroker:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "cordwood", "serve"),
+                    *(sys.executable, "-m", self._module, "serve"),
                     *("--log-dir", str(self.log_dir), "--port", str(self.port)),
                     *("--http-port", str(self.http_port), *self._flags, *overrides),
                 ],

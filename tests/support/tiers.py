@@ -124,6 +124,8 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
 #: with one of them at the end.
 LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_group_soak.py",
+    "tests/crash/test_transaction_soak.py",
+    "tests/crash/test_transaction_crash.py",
     "tests/crash/test_chaos.py",
     "tests/compat/test_clean_live.py",
     "tests/unit/test_compiled_form.py",

@@ -1,0 +1,262 @@
+"""Producers with transactional ids and their broker, killed in the middle of transactions.
+
+Readers follow meanwhile, each continuing where it was, and one reads from the beginning at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from support.kafka import poll_until
+from support.served import ServedBroker
+from support.transaction_soak.judge import NO_OFFSET, Judge, Plan, Report, Row, Seen
+from support.transaction_soak.producer import DATA, PARTITIONS, TABLE
+from support.transaction_wire import fetch_committed, is_stable, read_committed, visible
+from support.wire_client import WireClient
+
+PRODUCERS: Final = ("one", "two", "three")
+_WAIT_S: Final = 180.0
+#: librdkafka 2.16 may wait forever in send_offsets_to_transaction after its broker was killed, at a
+#: Kafka too, whatever the timeout: a transaction takes some ms else.
+_STUCK_S: Final = 3.0
+_WEIGHTS: Final = {"producer killed": 4, "broker killed": 3, "broker stopped": 2}
+_PROPERTIES: Final = {
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.delete.retention.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+_COMPACTED: Final = {TABLE: 4000, "__transaction_state": 20_000, "__consumer_offsets": 20_000}
+#: Later than any transaction's timeout.
+_LATER_MS: Final = 120_000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What happened, and what was wrong."""
+
+    events: Counter[str]
+    reports: Counter[str]
+    compactions: Counter[str]
+    complaints: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """A line."""
+        return f"{dict(self.events)}; {dict(self.reports)}; compactions {dict(self.compactions)}"
+
+
+class Worker:
+    """The process of a producer, and a thread that reads what it reports."""
+
+    def __init__(self, name: str, servers: str, first: int, take: Callable[[Report], None]) -> None:
+        self._name = name
+        command = [sys.executable, "-m", "support.transaction_soak.producer", servers, name]
+        self._process = subprocess.Popen(
+            [*command, str(first), str(first)], stdout=subprocess.PIPE, text=True
+        )
+        self._take = take
+        self.last = ""
+        """The kind of the last report."""
+        self.last_s = time.monotonic()
+        """When it came."""
+        self.ended = 0
+        """How many transactions have ended."""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def failure(self) -> str:
+        """What is to be counted if it has to be replaced; empty if it works."""
+        if self._process.poll() is not None:
+            return "producer failed"
+        is_stuck = self.last == "begin" and time.monotonic() > self.last_s + _STUCK_S
+        return "producer stuck" if is_stuck else ""
+
+    def kill(self) -> None:
+        """Kills it, and takes what it has reported."""
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> None:
+        """Has it end after its transaction."""
+        self._process.terminate()
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(_WAIT_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._thread.join(_WAIT_S)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                if not line.endswith("\n"):  # it was killed in the middle of it
+                    continue
+                kind, number, counts, keys = json.loads(line)
+                plan = Plan(dict(counts), keys)
+                self._take(Report(kind, self._name, number, plan if kind == "begin" else None))
+                self.ended += kind in {"committed", "aborted"}
+                self.last, self.last_s = kind, time.monotonic()
+
+
+class Follower:
+    """Reads committed records of the partitions of a topic, and continues where it was."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, list[Seen]] = {n: [] for n in range(PARTITIONS)}
+        self._offsets = dict.fromkeys(range(PARTITIONS), 0)
+
+    def follow(self, wire: WireClient) -> None:
+        """Reads up to the last stable offsets."""
+        for partition in range(PARTITIONS):
+            while True:
+                offset = self._offsets[partition]
+                told = fetch_committed(wire, DATA, partition, offset)
+                if not told["records"]:
+                    break
+                found, self._offsets[partition] = visible(
+                    told["records"], told["aborted_transactions"] or [], offset
+                )
+                self.seen[partition] += [Seen(*json.loads(each.value or b"")) for each in found]
+
+
+class TransactionSoak:
+    """One run."""
+
+    def __init__(self, root: Path, seed: int, *, module: str = "cordwood") -> None:
+        """Args: `module` is what serves, as `ServedBroker` has it."""
+        self._broker = ServedBroker(root / "soak", _PROPERTIES, module=module)
+        self._random = random.Random(seed)  # noqa: S311  # a schedule
+        self._judge = Judge()
+        self._lock = threading.Lock()
+        self._workers: dict[str, Worker] = {}
+        self._follower = Follower()
+        self._events: Counter[str] = Counter()
+
+    def run(self, kills: int) -> Outcome:
+        """So many kills and stops; then all transactions end, and are judged."""
+        with self._broker:
+            self._make_topics()
+            try:
+                for name in PRODUCERS:
+                    self._start(name)
+                for _ in range(kills):
+                    self._wait_for_transactions()
+                    self._happen()
+                self._wait_for_transactions()
+            finally:
+                for worker in self._workers.values():
+                    worker.kill()
+            self._time_out()
+            with WireClient(self._broker.port) as wire:
+                complaints = self._complaints(wire)
+        return Outcome(self._events, self._judge.counts, self._compactions(), complaints)
+
+    def _take(self, report: Report) -> None:
+        with self._lock:
+            self._judge.take(report)
+
+    def _start(self, name: str) -> None:
+        begun = [each.number for each in self._judge.plans if each.producer == name]
+        first = max(begun, default=-1) + 1
+        self._workers[name] = Worker(name, self._broker.bootstrap_servers, first, self._take)
+
+    def _wait_for_transactions(self) -> None:
+        """Each producer has ended some more; a reader has followed."""
+        before = {name: worker.ended for name, worker in self._workers.items()}
+        more = self._random.randint(1, 4)
+
+        def ended() -> bool:
+            for name, worker in list(self._workers.items()):
+                if worker.failure:
+                    self._replace(name, worker.failure)
+                    before[name] = 0
+            return all(self._workers[name].ended >= before[name] + more for name in PRODUCERS)
+
+        poll_until(ended, timeout_s=_WAIT_S, what="transactions end", interval_s=0.002)
+        with WireClient(self._broker.port) as wire:
+            self._follower.follow(wire)
+
+    def _happen(self) -> None:
+        kind = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        name = self._random.choice(PRODUCERS)
+        worker = self._workers[name]
+        poll_until(
+            lambda: worker.last == "begin" or worker.failure,
+            timeout_s=_WAIT_S,
+            what="a transaction",
+            interval_s=0.0005,
+        )
+        if kind == "producer killed":
+            self._replace(name, kind)
+            return
+        self._events[kind] += 1
+        if kind == "broker killed":
+            self._broker.kill()
+        else:
+            self._broker.stop()
+        self._broker.start()
+
+    def _replace(self, name: str, kind: str) -> None:
+        self._events[kind] += 1
+        self._workers[name].kill()
+        self._start(name)
+
+    def _time_out(self) -> None:
+        """Transactions of producers that are dead are aborted by their timeout."""
+        url = f"{self._broker.url}/clock/advance?ms={_LATER_MS}"
+        kind = {"Content-Type": "application/json"}
+        asked = urllib.request.Request(url, method="POST", headers=kind)  # noqa: S310  # loopback
+        with urllib.request.urlopen(asked, timeout=_WAIT_S):  # noqa: S310  # loopback
+            pass
+        places = [(DATA, each) for each in range(PARTITIONS)] + [(TABLE, 0)]
+        with WireClient(self._broker.port) as wire:
+            poll_until(
+                lambda: all(is_stable(wire, *place) for place in places),
+                timeout_s=_WAIT_S,
+                what="open transactions are aborted",
+            )
+
+    def _compactions(self) -> Counter[str]:
+        """How often each topic was compacted."""
+        return Counter(re.findall(r"cleaned log (\S+)-\d+ ", self._broker.log))
+
+    def _complaints(self, wire: WireClient) -> list[str]:
+        self._follower.follow(wire)
+        afresh = Follower()
+        afresh.follow(wire)
+        table = [Row(*json.loads(each.value or b"")) for each in read_committed(wire, TABLE, 0)]
+        offsets = {name: max(wire.committed(name, DATA, 0), NO_OFFSET) for name in PRODUCERS}
+        found = self._judge.complaints(afresh.seen, table, offsets)
+        if self._follower.seen != afresh.seen:
+            found.append("a reader that follows has seen other records than one from the beginning")
+        return found
+
+    def _make_topics(self) -> None:
+        with WireClient(self._broker.port) as wire:
+            wire.create(DATA, PARTITIONS, retention_ms=-1)
+            # The coordinators' own topics are compacted too.
+            for topic, segment_bytes in _COMPACTED.items():
+                wire.create(
+                    topic,
+                    cleanup_policy="compact",
+                    min_cleanable_dirty_ratio="0.01",
+                    delete_retention_ms="500",
+                    internal_segment_bytes=segment_bytes,
+                )
