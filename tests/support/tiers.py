@@ -80,6 +80,8 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "client": ("tests/unit/client/test_async_cluster.py",),
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
+        "tests/compat/test_transactions_exchange.py::"
+        "test_transactions_that_began_here_end_at_a_kafka",
     ),
     "controller": ("tests/unit/metadata/test_golden_log.py",),
     "settings": (
