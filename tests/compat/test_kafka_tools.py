@@ -274,14 +274,9 @@ def not_served() -> set[str]:
     return {f"{name}({key})" for key, name in rows}
 
 
-#: Version 2 belongs to transaction.version 3 (KIP-1228), which is not served.
-FEWER_VERSIONS: Final = {"WriteTxnMarkers(27)": "1"}
-
-
 def test_the_versions_advertised_are_kafkas(stations: tuple[Station, Station]) -> None:
     kafka, cordwood = (versions_of(station.said[VERSIONS.text].out) for station in stations)
     assert len(kafka) > 60
     differing = {api for api, versions in kafka.items() if cordwood.get(api) != versions}
-    assert differing - set(FEWER_VERSIONS) <= not_served()
-    assert {api: cordwood[api] for api in FEWER_VERSIONS} == FEWER_VERSIONS
-    assert {cordwood[api] for api in differing - set(FEWER_VERSIONS)} == {"UNSUPPORTED"}
+    assert differing <= not_served()
+    assert {cordwood[api] for api in differing} == {"UNSUPPORTED"}
