@@ -189,7 +189,7 @@ def take(node: Node) -> Snapshot:
         peers=node.server.peers(),
         listeners=dict(node.server.counters),
         partitions=broker.replicas.led_partitions(),
-        transactional_ids=broker.transactions.ids_by_producer(),
+        transactional_ids=_transactional_ids(broker),
         groups=broker.groups.counts(),
         transactions=_transactions(broker),
         load_ms={
@@ -197,6 +197,13 @@ def take(node: Node) -> Snapshot:
             "transaction": _recent_load_ms(broker.transactions.load_times, node.clock),
         },
     )
+
+
+def _transactional_ids(broker: Broker) -> Mapping[int, str]:
+    """The ids by producer; none if no transaction is open, for there may be very many."""
+    led = broker.replicas.led_partitions()
+    is_open = any(partition.log.first_unstable_offset is not None for partition in led)
+    return broker.transactions.ids_by_producer() if is_open else {}
 
 
 def _transactions(broker: Broker) -> Transactions:
