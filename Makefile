@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-groups bench-stalls help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: bench-groups bench-stalls bench-transactions help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -47,3 +47,5 @@ bench-groups: compiled  ## compare groups with Kafka's: commits, joins, loads
 	@$(COMPILED) benchmarks/bench_groups.py
 bench-stalls: compiled  ## show what other clients notice of one client's large request, beside a Kafka
 	@$(COMPILED) benchmarks/bench_stalls.py
+bench-transactions: compiled  ## compare transactions with Kafka's: rate, latency, load
+	@$(COMPILED) benchmarks/bench_transactions.py

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
+from broker_report import report
 from broker_sides import (
     Side,
     both_sides,
@@ -33,7 +34,7 @@ from broker_sides import (
     ours_alone,
     start_seconds,
 )
-from log_rows import HEADING, Row
+from log_rows import Row
 from support.kafka import kafka_tool
 
 LOAD = Path(__file__).with_name("broker_load.py")
@@ -516,17 +517,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = {"turns": options.turns, "load_s": options.load_seconds}
     sizes = replace(sizes, **{name: value for name, value in given.items() if value is not None})
     target = options.json or measure.results_file("broker-")
-    rows: list[Row] = []
-    print(HEADING)
     with tempfile.TemporaryDirectory(prefix="bench-broker-", dir=options.work_dir) as directory:
         bench = Bench(sizes, Path(directory), kafka=not options.no_kafka)
-        for row in bench.run(chosen):
-            rows.append(row)
-            print(row.line(), flush=True)
-            document = {"machine": measure.machine(), "rows": [each.document() for each in rows]}
-            target.write_text(json.dumps(document, indent=1))
-    missed = [row.what for row in rows if row.is_met is False]
-    print(f"targets missed: {', '.join(missed) or 'none'}")
+        rows = report(bench.run(chosen), target)
     print("for README.md:", "| | Kafka | Cordwood | ratio |", "| --- | --- | --- | --- |", sep="\n")
     for row in rows:
         if row.what in README_ROWS:

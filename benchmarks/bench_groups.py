@@ -24,26 +24,25 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
 import measure
-from broker_sides import JVM_FLAGS, Side, both_sides, cpu_seconds
+from broker_report import print_table, report
+from broker_sides import Side, both_sides, cpu_seconds
 from cordwood.format.java_map import absolute_hash
-from kafka_side import jvm_flags
-from log_rows import HEADING, Row
-from support.kafka import RealKafka, poll_until
-from support.served import ServedBroker
+from load_time import WAIT_S, LoadTime, connected
+from log_rows import Row
+from support.kafka import poll_until
 from support.wire import ConnectionClosedError, Wire
 
 LOAD = Path(__file__).with_name("broker_load.py")
 PARTITIONS = 50
 TOPIC = "orders"
-_WAIT_S = 120.0
 _PROPERTIES = {
     "offsets.topic.num.partitions": str(PARTITIONS),
     "offsets.topic.replication.factor": "1",
@@ -55,6 +54,9 @@ _PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": "500",
     "log.cleaner.enable": "false",
 }
+
+
+Found = tuple[list[float], list[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +177,8 @@ class Bench:
 
     def load_rows(self) -> Iterator[Row]:
         """Before and after compaction."""
-        made = self._made_by_kafka()
+        loads = LoadTime(self.work, _PROPERTIES)
+        made = loads.made_by_kafka(self._fill)
         cleaned = self.work / "cleaned"
         shutil.copytree(made, cleaned)
         command = [sys.executable, "-m", "cordwood", "clean", "--topic", "__consumer_offsets"]
@@ -187,63 +190,29 @@ class Bench:
             first = Row(what=f"{what}: the first is", unit="s", other_name="Kafka")
             p99 = Row(what=f"{what}: p99 of the first's commits", unit="ms", other_name="Kafka")
             for _ in range(self.sizes.turns):
-                served.turn(
-                    lambda: self._our_load(directory, first.ours, p99.ours),  # noqa: B023
-                    lambda: self._kafkas_load(directory, first.other, p99.other),  # noqa: B023
-                )
+                ours = partial(self._timed, loads.ours, directory, first.ours, p99.ours)
+                kafkas = partial(self._timed, loads.kafkas, directory, first.other, p99.other)
+                served.turn(ours, kafkas)
             # A load that is over at once leaves no time for commits beside it.
             yield from (served, first, *([p99] if all(p99.ours) and all(p99.other) else []))
 
-    def _made_by_kafka(self) -> Path:
-        with RealKafka(self.work / "made", properties=_PROPERTIES) as kafka:
-            with jvm_flags(JVM_FLAGS):
-                kafka.start()
-            make_topic(kafka.port, self.sizes.offsets)
-            commit(kafka.port, "first", 1, 1)
-            for turn in range(self.sizes.rounds):
-                commit_all(kafka.port, self.sizes.groups, self.sizes.offsets, turn)
-            kafka.stop()
-            return kafka.log_dirs[0]
-
-    def _our_load(self, made: Path, first: list[float], p99: list[float]) -> float:
-        directory = self._copy(made)
-        broker = ServedBroker(directory, _PROPERTIES, flags=())
-        return self._timed(broker.start, broker.kill, broker.port, first, p99)
-
-    def _kafkas_load(self, made: Path, first: list[float], p99: list[float]) -> float:
-        directory = self._copy(made)
-        kafka = RealKafka(self.work / "loads", log_dirs=[directory], properties=_PROPERTIES)
-
-        def start() -> None:
-            with jvm_flags(JVM_FLAGS):
-                kafka.start()
-
-        return self._timed(start, kafka.kill, kafka.port, first, p99)
-
-    def _copy(self, made: Path) -> Path:
-        directory = self.work / "loaded"
-        shutil.rmtree(directory, ignore_errors=True)
-        shutil.copytree(made, directory)
-        return directory
+    def _fill(self, port: int) -> None:
+        make_topic(port, self.sizes.offsets)
+        commit(port, "first", 1, 1)
+        for turn in range(self.sizes.rounds):
+            commit_all(port, self.sizes.groups, self.sizes.offsets, turn)
 
     def _timed(
         self,
-        start: Callable[[], object],
-        end: Callable[[], object],
-        port: int,
+        start: Callable[[Path, Callable[[int], Found]], tuple[float, Found]],
+        made: Path,
         first: list[float],
         p99: list[float],
     ) -> float:
         """From the start of the process until every partition is served."""
-        begun = time.monotonic()
-        # A Kafka ends with the thread that has started it.
-        with ThreadPoolExecutor(1) as pool:
-            watching = pool.submit(until_served, port, self.sizes.groups, self.sizes.offsets)
-            try:
-                start()
-                times, latencies = watching.result()
-            finally:
-                end()
+        begun, (times, latencies) = start(
+            made, lambda port: until_served(port, self.sizes.groups, self.sizes.offsets)
+        )
         first.append(times[0] - begun)
         p99.append(latencies[int(len(latencies) * 0.99)] * 1000 if latencies else 0.0)
         return times[-1] - begun
@@ -262,11 +231,11 @@ def commit(port: int, group: str, count: int, turn: int) -> None:
     with Wire(port) as wire:
         poll_until(
             lambda: wire.ask("find_coordinator", 3, found)["error_code"] == "none",
-            timeout_s=_WAIT_S,
+            timeout_s=WAIT_S,
             what="the coordinator is there",
         )
         poll_until(
-            lambda: _commit(wire, group, count, turn), timeout_s=_WAIT_S, what="a commit of offsets"
+            lambda: _commit(wire, group, count, turn), timeout_s=WAIT_S, what="a commit of offsets"
         )
 
 
@@ -301,8 +270,8 @@ def until_served(port: int, groups: int, count: int) -> tuple[list[float], list[
     times: list[float] = []
     latencies: list[float] = []
     steady: str | None = None
-    wire = _connected(port)
-    deadline = time.monotonic() + _WAIT_S
+    wire = connected(port)
+    deadline = time.monotonic() + WAIT_S
     while waiting:
         if time.monotonic() > deadline:
             raise SystemExit(f"partitions {sorted(waiting)} of __consumer_offsets are not served")
@@ -319,25 +288,11 @@ def until_served(port: int, groups: int, count: int) -> tuple[list[float], list[
                     latencies.append(time.monotonic() - begun)
             except ConnectionClosedError:  # by a Kafka that has not started all its parts
                 wire.close()
-                wire = _connected(port)
+                wire = connected(port)
             if partition in waiting:
                 time.sleep(0.005)
     wire.close()
     return times, sorted(latencies)
-
-
-def _connected(port: int) -> Wire:
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            wire = Wire(port)
-            wire.versions()
-        except (ConnectionClosedError, OSError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return wire
 
 
 def _has_offsets(wire: Wire, group: str, count: int) -> bool:
@@ -365,7 +320,7 @@ def seconds_to_join(address: str, group: str, protocol: str, count: int, partiti
         begun = time.monotonic()
         for consumer in consumers:
             consumer.subscribe(["joined"])
-        while time.monotonic() < begun + _WAIT_S:
+        while time.monotonic() < begun + WAIT_S:
             for consumer in consumers:
                 consumer.poll(0)
             sizes = [len(consumer.assignment()) for consumer in consumers]
@@ -406,20 +361,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.turns is not None:
         sizes = replace(sizes, turns=options.turns)
     target = options.json or measure.results_file("groups-")
-    rows: list[Row] = []
-    print(HEADING)
     with tempfile.TemporaryDirectory(prefix="bench-groups-", dir=options.work_dir) as directory:
-        for row in Bench(sizes, Path(directory)).run(chosen):
-            rows.append(row)
-            print(row.line(), flush=True)
-            document = {"machine": measure.machine(), "rows": [each.document() for each in rows]}
-            target.write_text(json.dumps(document, indent=1))
-    missed = [row.what for row in rows if row.is_met is False]
-    print(f"targets missed: {', '.join(missed) or 'none'}")
-    print("for benchmarks/README.md:", "| what | Cordwood | Kafka | ratio |", sep="\n")
-    print("| --- | --- | --- | --- |")
-    for row in rows:
-        print(row.markdown(ours_first=True))
+        rows = report(Bench(sizes, Path(directory)).run(chosen), target)
+    print_table(rows)
     print(f"written to {target}")
     return 0
 

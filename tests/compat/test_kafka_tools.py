@@ -40,11 +40,11 @@ QUORUM: Final = (
 )
 PLACE: Final = ((r"^  (?:advertised\.)?listeners=.*\n|^  controller\.quorum\.voters=.*\n", ""),)
 #: The real Kafka's quorum is one of the old kind: its voters are in its settings.
-#: Features of which no level is served are not advertised: groups and transactions of later kinds.
+#: Features of which no level is served are not advertised: groups of later kinds.
 FEATURES: Final = (
     (r"Epoch: \d+", ""),
     (r"(kraft.version.*Level:) \d", r"\1 <number>"),
-    (r"Feature: (?:group|share|streams|transaction)\.version .*\n", ""),
+    (r"Feature: (?:share|streams)\.version .*\n", ""),
 )
 IDS: Final = ((r"\b[\w-]{22}\b", "<id>"), (r"[ \t]+", " "))
 

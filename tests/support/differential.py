@@ -297,7 +297,7 @@ class Likener:
             (re.compile(re.escape(str(broker.data.parent))), "<root>"),
             (re.compile(re.escape(broker.find_cluster_id())), "<cluster id>"),
             (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
-            (re.compile(r"should be within \[-?\d+, \d+\]"), "should be within <times>"),
+            (re.compile(r"should be within \[-?\d+, (-?)\d+\]"), r"should be within <times>\1"),
         ]
         # A time close to now in hexadecimal: what comes before its last four hours may change
         # while a script is run.

@@ -181,10 +181,14 @@ def _code(answer: Plain) -> str:
 
 
 def transaction_state(wire: WireClient, transactional_id: str) -> str:
-    """The state in DescribeTransactions, or the error's name while there is no answer."""
-    asked = {"transactional_ids": [transactional_id]}
-    (told,) = wire.ask("describe_transactions", 0, asked)["transaction_states"]
-    return str(told["transaction_state"] if told["error_code"] == "none" else told["error_code"])
+    """The state in ListTransactions, or the error's name while there is no answer."""
+    listed = wire.ask("list_transactions", 0)
+    if listed["error_code"] != "none":
+        return str(listed["error_code"])
+    for told in listed["transaction_states"]:
+        if told["transactional_id"] == transactional_id:
+            return str(told["transaction_state"])
+    return "transactional_id_not_found"
 
 
 def wait_until_ended(wire: WireClient, transactional_id: str, *states: str) -> str:

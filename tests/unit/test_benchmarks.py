@@ -384,14 +384,13 @@ def test_the_stall_benchmark_runs(tmp_path: Path) -> None:
     assert all(each["evicted"] == 0 and each["requests"] > 10 for each in figures)
 
 
-@pytest.mark.kafka
-def test_the_benchmark_of_groups_runs(tmp_path: Path, kafka_jars: Path) -> None:
-    del kafka_jars
-    out = tmp_path / "figures.json"
+def quick_rows(program: str, work: Path) -> list[dict[str, Any]]:
+    """The rows of a benchmark beside a Kafka, in its small form."""
+    out = work / "figures.json"
     done = subprocess.run(
         [
-            *(sys.executable, str(BENCHMARKS / "bench_groups.py"), "--quick"),
-            *("--work-dir", str(tmp_path), "--json", str(out)),
+            *(sys.executable, str(BENCHMARKS / program), "--quick"),
+            *("--work-dir", str(work), "--json", str(out)),
         ],
         capture_output=True,
         text=True,
@@ -399,9 +398,21 @@ def test_the_benchmark_of_groups_runs(tmp_path: Path, kafka_jars: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads(out.read_text())["rows"]
-    assert len(rows) >= 8 + 4 + 4
+    rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"]
     assert all(len(row["ours"]) == len(row["other"]) >= 1 for row in rows)
+    return rows
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_of_groups_runs(tmp_path: Path) -> None:
+    assert len(quick_rows("bench_groups.py", tmp_path)) >= 8 + 4 + 4
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_of_transactions_runs(tmp_path: Path) -> None:
+    assert len(quick_rows("bench_transactions.py", tmp_path)) == 6 + 2 + 2
 
 
 # ---- single commands

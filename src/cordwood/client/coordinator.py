@@ -18,14 +18,17 @@ from cordwood.model.topic_partition import TopicPartition
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
 
-_NOT_YET = frozenset(
+NOT_YET = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
     }
 )
-_RETRY_S = 0.1
+"""Errors of a coordinator that is not made, loaded or found yet."""
+
+RETRY_S = 0.1
+"""The time between two attempts, in seconds."""
 
 
 class Committed(NamedTuple):
@@ -50,9 +53,9 @@ def find_coordinator(cluster: Cluster, key: str, *, kind: int = GROUP) -> int:
             # The node may be missing in all lists of brokers received so far.
             Admin(cluster).describe_cluster()
             return int(found.node_id)
-        if found.error_code not in _NOT_YET or cluster.is_past(deadline):
+        if found.error_code not in NOT_YET or cluster.is_past(deadline):
             raise RefusedError(int(found.error_code), getattr(found, "error_message", None))
-        pause(_RETRY_S)
+        pause(RETRY_S)
 
 
 def fetch_committed(
@@ -78,8 +81,8 @@ def fetch_committed(
         found: Any = answer
         if getattr(answer, "groups", None):
             (found,) = answer.groups
-        if found.error_code in _NOT_YET and not cluster.is_past(deadline):
-            pause(_RETRY_S)
+        if found.error_code in NOT_YET and not cluster.is_past(deadline):
+            pause(RETRY_S)
             continue
         require(found.error_code)
         return {

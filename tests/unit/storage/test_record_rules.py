@@ -193,12 +193,23 @@ def test_create_time_may_be_any_past_but_one_hour_ahead_by_default() -> None:
         validate(three(NOW + HOUR + 1))
 
 
-def test_bound_beyond_int64_is_told_as_its_greatest_value() -> None:
+def test_bound_beyond_int64_overflows_as_in_kafka() -> None:
     config = LogConfig(
         message_timestamp_before_max_ms=5, message_timestamp_after_max_ms=(1 << 63) - 1
     )
     error = refused(three(NOW - 6), config)
-    assert error.record_errors[0].message.endswith(f"[{NOW - 5}, {(1 << 63) - 1}]")
+    assert error.record_errors[0].message.endswith(f"[{NOW - 5}, {NOW - (1 << 63) - 1}]")
+
+
+def test_distances_from_now_overflow_as_in_kafka() -> None:
+    oldest = -(1 << 63)
+    longest = (1 << 63) - 1
+    config = LogConfig(
+        message_timestamp_before_max_ms=longest, message_timestamp_after_max_ms=longest
+    )
+    assert validate(three(oldest), config).next_offset == 3
+    error = refused(three(oldest), LogConfig(message_timestamp_before_max_ms=longest))
+    assert error.record_errors[0].message.endswith(f"[{NOW - longest}, {NOW + HOUR}]")
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -24,8 +24,12 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append.record_walk import RecordFacts, RecordSummary, iter_facts
 from cordwood.storage.append.validation_result import ValidationMetrics
 
-_LONG_MAX = (1 << 63) - 1
 _SHOWN_MAX = 3
+
+
+def _int64(value: int) -> int:
+    """The value as Kafka computes it: in 64 bits, with overflow."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class RecordRules:
@@ -128,11 +132,13 @@ class RecordRules:
         if not self._is_append_time and timestamp != NO_TIMESTAMP:
             # The mark will be taken off, and then readers see the record's own timestamp.
             for value in {timestamp, own} - {NO_TIMESTAMP}:
-                if not self._oldest <= value <= self._newest:
+                age = _int64(self._now_ms - value)
+                before = self._config.message_timestamp_before_max_ms
+                if age > before or _int64(-age) > self._config.message_timestamp_after_max_ms:
                     return (
                         f"Timestamp {value} of message with offset {offset} is out of range. The "
-                        f"timestamp should be within [{self._oldest}, "
-                        f"{min(self._newest, _LONG_MAX)}]"
+                        f"timestamp should be within [{_int64(self._oldest)}, "
+                        f"{_int64(self._newest)}]"
                     )
         elif is_marked:
             sizes = (facts.key_size, facts.value_size)

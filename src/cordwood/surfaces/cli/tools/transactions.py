@@ -1,4 +1,4 @@
-"""`cordwood transactions`: what kafka-transactions does, but for forceTerminateTransaction.
+"""`cordwood transactions`: what kafka-transactions does, and which ones hold back readers.
 
 Source: org.apache.kafka.tools.TransactionsCommand, ToolsUtils.prettyPrintTable (4.3.0).
 """
@@ -12,7 +12,7 @@ from cordwood.client.admin import Admin
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError, require
 from cordwood.client.offsets import Offsets
-from cordwood.client.transactions import describe_transaction
+from cordwood.client.transactions import describe_transaction, terminate_transaction
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.blocking import show_blocking
@@ -43,6 +43,7 @@ _REQUIRED = {
     "describe-producers": ("topic", "partition"),
     "abort": ("topic", "partition"),
     "find-hanging": (),
+    "forceTerminateTransaction": ("transactionalId",),
     "blocking": (),
 }
 _SHORT = {"-v": "--version", "-h": "--help"}
@@ -54,8 +55,9 @@ USAGE = Usage(
     tool="transactions",
     summary=(
         "This tool is used to analyze the transactional state of producers in the cluster. "
-        "Commands: list, describe, describe-producers, abort, find-hanging; and blocking, which "
-        "shows the open transactions that hold back readers of committed records."
+        "Commands: list, describe, describe-producers, abort, find-hanging, "
+        "forceTerminateTransaction; and blocking, which shows the open transactions that hold back "
+        "readers of committed records."
     ),
     options=(
         BOOTSTRAP,
@@ -75,6 +77,12 @@ USAGE = Usage(
             "With find-hanging: only transactions without a record for this long; 15 by default.",
             "MINUTES",
         ),
+        Option(
+            "transactionalId",
+            "With forceTerminateTransaction: the id whose transaction is aborted, and whose "
+            "producer is fenced.",
+            "ID",
+        ),
         *COMMON,
     ),
     examples="""\
@@ -85,6 +93,8 @@ USAGE = Usage(
   cordwood transactions --bootstrap-server localhost:9092 blocking
   cordwood transactions --bootstrap-server localhost:9092 abort \\
     --topic orders --partition 0 --start-offset 1200
+  cordwood transactions --bootstrap-server localhost:9092 forceTerminateTransaction \\
+    --transactionalId orders-7
 """,
 )
 
@@ -128,6 +138,8 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
             _describe_producers(options, cluster, terminal)
         elif command == "abort":
             _abort(options, cluster)
+        elif command == "forceTerminateTransaction":
+            _force_terminate(options, cluster)
         elif command == "blocking":
             show_blocking(options, cluster, terminal)
         else:
@@ -294,6 +306,16 @@ def _marker_of_open_transaction(
     raise ToolError(
         f"Could not find any open transactions starting at offset {offset} on partition {tp}"
     )
+
+
+def _force_terminate(options: Options, cluster: Cluster) -> None:
+    transactional_id = options.required("transactionalId")
+    try:
+        terminate_transaction(cluster, transactional_id)
+    except ClientError as error:
+        raise ToolError(
+            f"Failed to force terminate transactionalId `{transactional_id}`: {error}. {_HINT}"
+        ) from error
 
 
 def _find_hanging(options: Options, cluster: Cluster, terminal: Terminal) -> None:

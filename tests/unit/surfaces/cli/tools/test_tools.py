@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from cordwood import __version__
 from cordwood.broker.broker import Broker
@@ -292,6 +292,25 @@ def test_a_transaction_that_is_open_is_found_and_aborted(run: Run, broker: Runni
 def test_a_consumer_without_a_group_is_named_as_kafka_names_it(run: Run) -> None:
     said = run("console-consumer -B --topic absent --from-beginning --timeout-ms 500")
     assert "[Consumer clientId=console-consumer, groupId=null] " in said.err
+
+
+def test_forced_end_of_a_transaction_fences_its_producer(run: Run, broker: RunningBroker) -> None:
+    run("topics -B --create --topic forced")
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    producer = Producer(settings | {"transactional.id": "forced-1"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("forced", b"v")
+    assert producer.flush(30) == 0
+    said = run("transactions -B forceTerminateTransaction --transactionalId forced-1")
+    assert said == (0, "", "")
+    assert document(run("transactions -B blocking --topic forced --json")) == []
+    with pytest.raises(KafkaException) as refused:
+        producer.commit_transaction(30)
+    assert refused.value.args[0].code() == KafkaError._FENCED
+    said = run("transactions -B forceTerminateTransaction")
+    assert said.code == 1
+    assert "argument --transactionalId is required" in said.err
 
 
 def test_transaction_that_its_coordinator_knows_is_shown_with_what_ends_it(
