@@ -12,8 +12,8 @@ from uuid import UUID
 from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
 from cordwood.broker.group_loader import REMEDY, GroupReplay
 from cordwood.coordinator.effects import TransactionalProducer
+from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group import records
-from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import Appended, EncodedRecord
@@ -62,13 +62,13 @@ class GroupMetadataLog:
         """The bytes of records.
 
         Raises:
-            GroupRequestError: a value does not fit.
+            CoordinatorRequestError: a value does not fit.
         """
         try:
             return records.encode(new)
         except EncodingError as error:
             _LOG.error("Cannot write to %s: %s", GROUP_METADATA_TOPIC, error)
-            raise GroupRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            raise CoordinatorRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def append(
         self,
@@ -80,7 +80,7 @@ class GroupMetadataLog:
         """Appends a batch.
 
         Raises:
-            GroupRequestError: nothing was written; the code is the one that clients are answered.
+            CoordinatorRequestError: nothing was written; its code is what clients are answered.
         """
         batch = records.batch_of(made, now_ms=now_ms, codec=self._codec, producer=producer)
         guard = None if producer is None else producer.verification_guard
@@ -88,7 +88,7 @@ class GroupMetadataLog:
             return self._topic.append(partition, batch, verification_guard=guard)
         except KafkaError as error:
             _LOG.warning("Cannot write to %s-%d: %s", GROUP_METADATA_TOPIC, partition, error)
-            raise GroupRequestError(error_of_append(error), str(error)) from error
+            raise CoordinatorRequestError(error_of_append(error), str(error)) from error
 
     def append_marker(self, partition: int, batch: bytes, transaction_version: int) -> Appended:
         """Appends a transaction marker; raises KafkaError."""

@@ -11,9 +11,10 @@ from collections.abc import Collection, Sequence
 
 from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
 from cordwood.coordinator.effects import TransactionalProducer
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.runtime import Appended, EncodedRecord
 from cordwood.coordinator.transaction import records
-from cordwood.coordinator.transaction.errors import TransactionRequestError, error_of_append
+from cordwood.coordinator.transaction.errors import error_of_append
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.shard import TransactionShard
 from cordwood.format.record_batch import LegacyBatch, RecordBatch
@@ -71,13 +72,13 @@ class TransactionLog:
         """The bytes of records.
 
         Raises:
-            TransactionRequestError: a value does not fit.
+            CoordinatorRequestError: a value does not fit.
         """
         try:
             return [records.encode(record) for record in new]
         except EncodingError as error:
             _LOG.error("Cannot write to %s: %s", TRANSACTION_STATE_TOPIC, error)
-            raise TransactionRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            raise CoordinatorRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def append(
         self,
@@ -89,14 +90,14 @@ class TransactionLog:
         """Appends a batch; no record of the topic is part of a transaction.
 
         Raises:
-            TransactionRequestError: nothing was written; the code is the one that clients are
+            CoordinatorRequestError: nothing was written; the code is the one that clients are
                 answered.
         """
         try:
             return self._topic.append(partition, records.batch_of(made, now_ms=now_ms))
         except KafkaError as error:
             _LOG.info("Cannot write to %s-%d: %s", TRANSACTION_STATE_TOPIC, partition, error)
-            raise TransactionRequestError(error_of_append(error), str(error)) from error
+            raise CoordinatorRequestError(error_of_append(error), str(error)) from error
 
     def append_marker(self, partition: int, batch: bytes, transaction_version: int) -> Appended:
         """Appends a transaction marker; raises KafkaError."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.transaction import events, records
-from cordwood.coordinator.transaction.errors import TransactionRequestError
 from cordwood.coordinator.transaction.machine import Prepared, TransactionStateMachine
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.requests import (
@@ -161,7 +161,7 @@ class Run:
         if failure is not None and effects.records:
             self.timeline.revert()
             yield from (f"not written: {_record(each)}" for each in effects.records)
-            error = TransactionRequestError(failure)
+            error = CoordinatorRequestError(failure)
             if effects.on_failure is not None:
                 yield from self._handle(effects.on_failure(error))
             else:

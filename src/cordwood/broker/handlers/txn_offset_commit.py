@@ -14,7 +14,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.broker.transaction_verification import Support, TransactionalWrite
 from cordwood.coordinator.effects import TransactionalProducer
-from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
+from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
@@ -127,7 +127,7 @@ async def _commit(
     broker = context.broker
     try:
         producer = await _verified(context, request)
-    except GroupRequestError as error:
+    except CoordinatorRequestError as error:
         code = error_of_append(error)
     else:
         question = CommitRequest(
@@ -159,11 +159,11 @@ async def _verified(
     """The producer, whose transaction has the group's offsets in it.
 
     Raises:
-        GroupRequestError: it has not, or the group's id is empty.
+        CoordinatorRequestError: it has not, or the group's id is empty.
     """
     broker = context.broker
     if not request.group_id:
-        raise GroupRequestError(ErrorCode.INVALID_GROUP_ID)
+        raise CoordinatorRequestError(ErrorCode.INVALID_GROUP_ID)
     partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     write = TransactionalWrite(
         request.transactional_id,
@@ -175,7 +175,7 @@ async def _verified(
     verified = await broker.verification.begin(write)
     code = verified.errors.get(partition)
     if code:
-        raise GroupRequestError(code)
+        raise CoordinatorRequestError(code)
     return TransactionalProducer(
         request.producer_id, request.producer_epoch, verified.guards.get(partition)
     )

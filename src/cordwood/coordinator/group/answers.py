@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cordwood.coordinator.effects import Answer
-from cordwood.coordinator.group.errors import GroupRequestError
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
@@ -40,7 +40,7 @@ def sync_error(group: ClassicGroup, request: SyncRequest) -> int:
         return ErrorCode.UNKNOWN_MEMBER_ID
     try:
         group.require_member(request.member_id, request.group_instance_id)
-    except GroupRequestError as error:
+    except CoordinatorRequestError as error:
         return error.code
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.events import CoordinatorEvent
 from cordwood.coordinator.group.consumer.group import ResolvedRegex
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.coordinator.group.member import (
@@ -30,17 +31,10 @@ class DeletedOffsets(NamedTuple):
     partitions: tuple[int, ...] = ()
 
 
-class GroupEvent:
-    """An event of a group; `reply_to` is for requests, and events whose failure is logged."""
+class GroupEvent(CoordinatorEvent):
+    """An event of a group."""
 
     __slots__ = ()
-
-    is_long = False
-
-    @property
-    def reply_to(self) -> ReplyTo[Any] | None:
-        """Where the answer to the request goes."""
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

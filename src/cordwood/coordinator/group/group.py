@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from cordwood.coordinator.group.errors import GroupRequestError
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.member import (
     JoinedMember,
     JoinReply,
@@ -264,16 +264,16 @@ class ClassicGroup:
         """Checks that a request comes from a current member, and not from a replaced static member.
 
         Raises:
-            GroupRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+            CoordinatorRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
         if group_instance_id is not None:
             existing = self._static.get(group_instance_id)
             if existing is None:
-                raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
             if existing != member_id:
-                raise GroupRequestError(ErrorCode.FENCED_INSTANCE_ID)
+                raise CoordinatorRequestError(ErrorCode.FENCED_INSTANCE_ID)
         if member_id not in self._members:
-            raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def elect_joined_leader(self) -> bool:
         """Makes sure that the leader has rejoined, or elects another member that has.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cordwood.coordinator.effects import Answer, Effects
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events, offset_requests, records
 from cordwood.coordinator.group.answers import answers_at_unload, refused
 from cordwood.coordinator.group.change import Change
@@ -23,7 +24,6 @@ from cordwood.coordinator.group.consumer.member import (
 from cordwood.coordinator.group.consumer.rebalance import Cluster, ConsumerRebalance
 from cordwood.coordinator.group.consumer.records import group_tombstones
 from cordwood.coordinator.group.counters import Count, Counts
-from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.expiry import expired, forecast
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
@@ -161,7 +161,7 @@ class GroupStateMachine:
         if consumer_group is not None and not consumer_group.is_empty:
             try:
                 self._classic_members(change).join(consumer_group, request, reply_to)
-            except GroupRequestError as refusal:
+            except CoordinatorRequestError as refusal:
                 change.discard()
                 change.answer(reply_to, JoinAnswer(error_code=refusal.code))
             return
@@ -184,7 +184,7 @@ class GroupStateMachine:
         if consumer_group is not None and not consumer_group.is_empty:
             try:
                 answer = self._classic_members(change).sync(consumer_group, request)
-            except GroupRequestError as error:
+            except CoordinatorRequestError as error:
                 answer = SyncAnswer(error_code=error.code)
             change.answer(event.reply_to, answer)
             return
@@ -207,7 +207,7 @@ class GroupStateMachine:
                 error = self._classic_members(change).heartbeat(
                     group, member_id, instance_id, event.generation_id
                 )
-            except GroupRequestError as refusal:
+            except CoordinatorRequestError as refusal:
                 error = refusal.code
         change.answer(event.reply_to, error)
 
@@ -238,7 +238,7 @@ class GroupStateMachine:
             else:
                 group = self._consumer_group_for(change, request)
                 answer = self._consumers(change).heartbeat(group, request)
-        except GroupRequestError as error:
+        except CoordinatorRequestError as error:
             change.discard()
             answer = HeartbeatAnswer(error_code=error.code, error_message=str(error))
         change.answer(event.reply_to, answer)
@@ -247,7 +247,7 @@ class GroupStateMachine:
         """The group of a heartbeat: a new one, or one that was a classic group, if it joins.
 
         Raises:
-            GroupRequestError: GROUP_ID_NOT_FOUND.
+            CoordinatorRequestError: GROUP_ID_NOT_FOUND.
 
         Source: getOrMaybeCreateConsumerGroup.
         """
@@ -311,7 +311,7 @@ class GroupStateMachine:
                 request,
                 metadata_bytes_max=self.settings.offset_metadata_max_bytes,
             )
-        except GroupRequestError as error:
+        except CoordinatorRequestError as error:
             change.answer(event.reply_to, error.code)
             return
         if group is None and request.group_id not in change.shard.other_groups:
@@ -331,7 +331,7 @@ class GroupStateMachine:
         shard, group_id = change.shard, event.group_id
         try:
             group = offset_requests.require_offset_delete(shard, group_id)
-        except GroupRequestError as error:
+        except CoordinatorRequestError as error:
             change.answer(event.reply_to, events.DeletedOffsets(error.code))
             return
         errors: list[int] = []
@@ -350,7 +350,7 @@ class GroupStateMachine:
     def _delete_group(self, change: Change, event: events.DeleteGroup) -> None:
         try:
             offset_requests.require_group_delete(change.shard, event.group_id)
-        except GroupRequestError as error:
+        except CoordinatorRequestError as error:
             change.answer(event.reply_to, error.code)
             return
         for key in offset_requests.all_offsets(change.shard, event.group_id):
@@ -474,5 +474,5 @@ class GroupStateMachine:
             self._rebalance(change).keep_alive(group, member_id)
 
 
-def _not_found(why: str) -> GroupRequestError:
-    return GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+def _not_found(why: str) -> CoordinatorRequestError:
+    return CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND, why)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.coordinator.effects import TransactionalProducer
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
-from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey, offset_key
 from cordwood.coordinator.group.records import OffsetRecord
@@ -102,12 +102,12 @@ def require_commit(
     is assigned.
 
     Raises:
-        GroupRequestError: the client may not commit now, or not to this group.
+        CoordinatorRequestError: the client may not commit now, or not to this group.
     """
     group_id, generation_id = request.group_id, request.generation_id
     if group_id in shard.other_groups:
         if generation_id >= 0:
-            raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return None
     group = shard.groups.get(group_id)
     in_transaction = request.producer is not None
@@ -117,8 +117,8 @@ def require_commit(
         _validate_commit(group, request)
     elif generation_id >= 0:
         if request.api_version >= _GROUP_NOT_FOUND_SINCE and not in_transaction:
-            raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
-        raise GroupRequestError(ErrorCode.ILLEGAL_GENERATION)
+            raise CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise CoordinatorRequestError(ErrorCode.ILLEGAL_GENERATION)
     return group
 
 
@@ -128,14 +128,14 @@ def _validate_commit(group: ClassicGroup, request: CommitRequest) -> None:
     if request.generation_id >= 0 or request.member_id or request.group_instance_id is not None:
         group.require_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation_id:
-            raise GroupRequestError(ErrorCode.ILLEGAL_GENERATION)
+            raise CoordinatorRequestError(ErrorCode.ILLEGAL_GENERATION)
     elif request.producer is not None:
         return  # clients of old versions do not name the member
     elif group.state is not GroupState.EMPTY:
         # Who commits on their own must not disturb a group with members.
-        raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
     if group.state is GroupState.COMPLETING_REBALANCE and request.producer is None:
-        raise GroupRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise CoordinatorRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def _validate_consumer_commit(
@@ -151,24 +151,24 @@ def _validate_consumer_commit(
         return
     member = group.member(request.member_id)
     if member is None:
-        raise GroupRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
     is_classic = member.uses_classic_protocol
     if not is_classic and not in_transaction and request.api_version < _MEMBER_EPOCHS_SINCE:
-        raise GroupRequestError(ErrorCode.UNSUPPORTED_VERSION)
+        raise CoordinatorRequestError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch == member.member_epoch:
         return
     # TxnOffsetCommit has no error of its own for an epoch of the consumer protocol.
     is_generation = is_classic or in_transaction
     stale = ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
     if epoch > member.member_epoch:
-        raise GroupRequestError(stale)
+        raise CoordinatorRequestError(stale)
     for topic in request.topics:
         for partition in topic.partitions:
             if is_too_long(partition.metadata, metadata_bytes_max):
                 continue
             since = member.assignment_epoch(topic.topic_id, partition.partition)
             if since is None or epoch < since:
-                raise GroupRequestError(stale)
+                raise CoordinatorRequestError(stale)
 
 
 def records_of_commit(
@@ -257,16 +257,16 @@ def require_offset_delete(shard: GroupShard, group_id: str) -> Group | None:
     """The group whose offsets may be deleted; None for a share or streams group.
 
     Raises:
-        GroupRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        CoordinatorRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
     if group_id in shard.other_groups:
         return None
     group = shard.groups.get(group_id)
     if group is None:
-        raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
     is_consumers = isinstance(group, ConsumerGroup) or group.uses_consumer_protocol
     if not group.is_empty and not is_consumers:
-        raise GroupRequestError(ErrorCode.NON_EMPTY_GROUP)
+        raise CoordinatorRequestError(ErrorCode.NON_EMPTY_GROUP)
     return group
 
 
@@ -274,16 +274,16 @@ def require_group_delete(shard: GroupShard, group_id: str) -> Group:
     """The group that may be deleted.
 
     Raises:
-        GroupRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; UNSUPPORTED_VERSION for a share or
-            streams group.
+        CoordinatorRequestError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; UNSUPPORTED_VERSION for a
+            share or streams group.
     """
     if group_id in shard.other_groups:
-        raise GroupRequestError(ErrorCode.UNSUPPORTED_VERSION)
+        raise CoordinatorRequestError(ErrorCode.UNSUPPORTED_VERSION)
     group = shard.groups.get(group_id)
     if group is None:
-        raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
     if not group.is_empty:
-        raise GroupRequestError(ErrorCode.NON_EMPTY_GROUP)
+        raise CoordinatorRequestError(ErrorCode.NON_EMPTY_GROUP)
     return group
 
 

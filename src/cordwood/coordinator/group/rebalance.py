@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events, records
 from cordwood.coordinator.group.answers import (
     assignments,
@@ -27,7 +28,6 @@ from cordwood.coordinator.group.answers import (
 )
 from cordwood.coordinator.group.change import Change
 from cordwood.coordinator.group.counters import Count
-from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
     EMPTY_ASSIGNMENT,
@@ -130,7 +130,7 @@ class Rebalance:
             return
         try:
             group.require_member(member_id, request.group_instance_id)
-        except GroupRequestError as error:
+        except CoordinatorRequestError as error:
             self._change.answer(reply, refused(request, error.code))
             return
         member = group.member(member_id)
@@ -474,7 +474,7 @@ class Rebalance:
         """
         try:
             group.require_member(member_id, group_instance_id)
-        except GroupRequestError as error:
+        except CoordinatorRequestError as error:
             return error.code
         if generation_id != group.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
@@ -562,7 +562,7 @@ class Rebalance:
         else:
             try:
                 group.require_member(member_id, instance)
-            except GroupRequestError as error:
+            except CoordinatorRequestError as error:
                 return error.code
         self._change.cancel_timer(heartbeat_key(group, member_id))
         _LOG.info(

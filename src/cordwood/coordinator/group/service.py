@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group import events, offset_requests
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.consumer.member import (
@@ -27,7 +28,6 @@ from cordwood.coordinator.group.consumer.member import (
 )
 from cordwood.coordinator.group.consumer.rebalance import Cluster
 from cordwood.coordinator.group.counters import Count
-from cordwood.coordinator.group.errors import GroupRequestError, error_of_append
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from cordwood.coordinator.group.machine import GroupStateMachine
@@ -427,7 +427,7 @@ class GroupCoordinator:
             is_classic = shard.classic_group(group_id, at) is not None  # it may have no members
             is_other = is_classic or self.is_of_other_protocol(group_id)
             why = "is not a consumer group" if is_other else "not found"
-            raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+            raise CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
         return group
 
     def is_of_other_protocol(self, group_id: str) -> bool:

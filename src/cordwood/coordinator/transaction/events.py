@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cordwood.coordinator.effects import Answer, ReplyTo
+from cordwood.coordinator.events import CoordinatorEvent
 from cordwood.coordinator.transaction.requests import EndRequest, InitProducerIdRequest
 from cordwood.coordinator.transaction.transaction import Transaction
 from cordwood.model.kafka_errors import KafkaError
@@ -23,17 +24,10 @@ class NeedsProducerId:
 NEEDS_PRODUCER_ID: Final = NeedsProducerId()
 
 
-class TransactionEvent:
-    """An event of a transaction; `reply_to` is for requests, and events whose failure is logged."""
+class TransactionEvent(CoordinatorEvent):
+    """An event of a transaction."""
 
     __slots__ = ()
-
-    is_long = False
-
-    @property
-    def reply_to(self) -> ReplyTo[Any] | None:
-        """Where the answer to the request goes."""
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

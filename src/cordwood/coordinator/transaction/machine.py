@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cordwood.coordinator.effects import Answer, Effects, ReplyTo, SetTimer
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.transaction import events
 from cordwood.coordinator.transaction.ending import end_error
-from cordwood.coordinator.transaction.errors import TransactionRequestError
 from cordwood.coordinator.transaction.records import TransactionRecord, value_version_of
 from cordwood.coordinator.transaction.requests import EndAnswer, InitProducerIdAnswer
 from cordwood.coordinator.transaction.settings import TransactionSettings
@@ -174,7 +174,7 @@ class TransactionStateMachine:
                     expected_epoch=None if expected is None else expected.producer_epoch,
                     now_ms=now_ms,
                 )
-        except TransactionRequestError as error:
+        except CoordinatorRequestError as error:
             return _refused_init(event, error.code)
         given = InitProducerIdAnswer(
             ErrorCode.NONE, initialized.producer_id, initialized.producer_epoch
@@ -203,7 +203,7 @@ class TransactionStateMachine:
             grown = known.with_partitions(
                 event.partitions, client_version=event.client_version, now_ms=now_ms
             )
-        except TransactionRequestError as refusal:
+        except CoordinatorRequestError as refusal:
             return _at_once(Answer(reply_to, refusal.code))
         return self._written(grown, Answer(reply_to, ErrorCode.NONE))
 
@@ -232,7 +232,7 @@ class TransactionStateMachine:
                 next_producer_id=next_producer_id,
                 now_ms=now_ms,
             )
-        except TransactionRequestError as refusal:
+        except CoordinatorRequestError as refusal:
             return _at_once(Answer(reply_to, EndAnswer(refusal.code)))
         answer = EndAnswer(ErrorCode.NONE)
         if bumps_epoch:
@@ -296,7 +296,7 @@ class TransactionStateMachine:
             else:
                 fenced = known.fenced()
                 prepared = fenced.prepared(commit=False, client_version=0, now_ms=now_ms)
-        except TransactionRequestError as error:
+        except CoordinatorRequestError as error:
             return _at_once(Answer(answer.reply_to, refusal(error.code)))
 
         def not_written(error: KafkaError) -> events.FenceNotWritten:

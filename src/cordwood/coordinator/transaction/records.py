@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.runtime import EncodedRecord
-from cordwood.coordinator.transaction.errors import TransactionRequestError
 from cordwood.coordinator.transaction.transaction import (
     Transaction,
     TransactionState,
@@ -57,7 +57,7 @@ def encode(record: TransactionRecord) -> EncodedRecord:
 
     Raises:
         EncodingError: a value does not fit its field.
-        TransactionRequestError: UNSUPPORTED_VERSION if the value's version lacks a field that is
+        CoordinatorRequestError: UNSUPPORTED_VERSION if the value's version lacks a field that is
             needed.
 
     Source: TransactionLog.keyToBytes, valueToBytes.
@@ -69,7 +69,7 @@ def encode(record: TransactionRecord) -> EncodedRecord:
     if transaction is None:
         return key, None
     if version < _TAGGED_VERSION and transaction.client_version:
-        raise TransactionRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Values of version {version} have no transaction version of the client",
         )

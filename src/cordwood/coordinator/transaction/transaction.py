@@ -24,7 +24,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from cordwood.coordinator.transaction.errors import IllegalTransitionError, TransactionRequestError
+from cordwood.coordinator.errors import CoordinatorRequestError
+from cordwood.coordinator.transaction.errors import IllegalTransitionError
 from cordwood.format.java_map import JavaHashSet
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
@@ -179,7 +180,7 @@ class Transaction:
 
         Raises:
             IllegalTransitionError: there is no higher epoch.
-            TransactionRequestError: PRODUCER_FENCED.
+            CoordinatorRequestError: PRODUCER_FENCED.
 
         Source: TransactionMetadata.prepareIncrementProducerEpoch.
         """
@@ -203,7 +204,7 @@ class Transaction:
                     self.producer_epoch,
                     self.last_producer_epoch,
                 )
-                raise TransactionRequestError(ErrorCode.PRODUCER_FENCED)
+                raise CoordinatorRequestError(ErrorCode.PRODUCER_FENCED)
         return self._initialized(
             producer_epoch=epoch,
             last_producer_epoch=last_epoch,

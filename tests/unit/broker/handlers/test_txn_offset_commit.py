@@ -132,11 +132,10 @@ def test_what_cannot_be_committed_is_answered_beside_what_can(wire: TransactionC
     ],
 )
 def test_who_may_not_commit(wire: TransactionClient, fields: dict[str, Any], error: str) -> None:
-    producer = fields.pop("producer", None) or wire.producer("may-not")
-    group = fields.pop("group", "no-such-group")
-    found = wire.commit_offsets(producer, group, {T0: 1}, 5, **fields)
-    fields.clear()
-    assert found == {T0: error}
+    known = wire.producer("may-not")
+    wire.find_group("no-such-group")
+    asked = {"producer": known, "group": "no-such-group", "offsets": {T0: 1}, "version": 5}
+    assert wire.commit_offsets(**{**asked, **fields}) == {T0: error}
 
 
 @pytest.mark.parametrize("version", [2, 3])

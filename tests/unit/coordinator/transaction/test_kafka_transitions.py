@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.transaction import records
-from cordwood.coordinator.transaction.errors import IllegalTransitionError, TransactionRequestError
+from cordwood.coordinator.transaction.errors import IllegalTransitionError
 from cordwood.coordinator.transaction.transaction import Transaction
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
@@ -82,7 +83,7 @@ class Script:
             key, value = records.encode(record)
         except IllegalTransitionError:
             return "illegal"
-        except TransactionRequestError as error:
+        except CoordinatorRequestError as error:
             return ErrorCode.of(error.code).name
         else:
             assert value is not None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.transaction import records
-from cordwood.coordinator.transaction.errors import TransactionRequestError
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.shard import TransactionShard
 from cordwood.coordinator.transaction.transaction import PREVIOUS_STATES, TransactionState
@@ -99,7 +99,7 @@ def test_what_cannot_be_written() -> None:
         records.encode(TransactionRecord("x" * 40_000, None))
     with pytest.raises(EncodingError):
         records.encode(TransactionRecord("x", transaction(partitions=ONGOING.partitions)))
-    with pytest.raises(TransactionRequestError) as refused:
+    with pytest.raises(CoordinatorRequestError) as refused:
         records.encode(TransactionRecord("x", ONGOING, 0))
     assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
 

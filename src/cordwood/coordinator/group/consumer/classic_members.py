@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events, records
 from cordwood.coordinator.group.answers import heartbeat_key
 from cordwood.coordinator.group.change import Change
@@ -40,7 +41,6 @@ from cordwood.coordinator.group.consumer.rebalance import (
 )
 from cordwood.coordinator.group.consumer.records import group_records, group_tombstones
 from cordwood.coordinator.group.consumer.topics import Topics
-from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.group import (
     CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
@@ -96,7 +96,7 @@ class ClassicMembers:
         """Adds a member of the classic protocol; its generation is its member epoch.
 
         Raises:
-            GroupRequestError: the request is refused.
+            CoordinatorRequestError: the request is refused.
         """
         consumers = self._consumers
         group_id, instance_id = group.group_id, request.group_instance_id
@@ -104,7 +104,7 @@ class ClassicMembers:
         member_id = consumers.new_member_id() if is_unknown else request.member_id
         consumers.require_room(group, member_id)
         if not group.supports(request.protocol_type, {each.name for each in request.protocols}):
-            raise GroupRequestError(
+            raise CoordinatorRequestError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"Member {member_id}'s protocols are not supported.",
             )
@@ -165,7 +165,7 @@ class ClassicMembers:
         """Answers with the partitions of a member.
 
         Raises:
-            GroupRequestError: the request is refused.
+            CoordinatorRequestError: the request is refused.
         """
         member = self._classic_member(group, request.member_id, request.group_instance_id)
         _require_generation(member, request.generation_id)
@@ -175,7 +175,7 @@ class ClassicMembers:
             and member.state is not MemberState.UNREVOKED_PARTITIONS
         ):
             self._await_rejoin(group.group_id, member)
-            raise GroupRequestError(
+            raise CoordinatorRequestError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"A new rebalance is triggered in group {group.group_id} and member "
                 f"{member.member_id} should rejoin to catch up.",
@@ -194,7 +194,7 @@ class ClassicMembers:
         """The error code that says whether a member has to join again.
 
         Raises:
-            GroupRequestError: the request is refused.
+            CoordinatorRequestError: the request is refused.
         """
         member = self._classic_member(group, member_id, instance_id)
         _require_generation(member, generation_id)
@@ -225,7 +225,7 @@ class ClassicMembers:
                     member_id = each.member_id or known
                     member = require_static(group, member_id, each.group_instance_id)
                 leaving[member.member_id] = member
-            except GroupRequestError as error:
+            except CoordinatorRequestError as error:
                 code = error.code
             answers.append(LeaveAnswer(each.member_id, each.group_instance_id, code))
         self.fence(group, list(leaving.values()))
@@ -235,7 +235,7 @@ class ClassicMembers:
         """A member leaves, a static one perhaps for a while.
 
         Raises:
-            GroupRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+            CoordinatorRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
 
         Source: consumerGroupLeave.
         """
@@ -272,7 +272,7 @@ class ClassicMembers:
         else:
             member = require_static(group, member_id, instance_id)
         if not member.uses_classic_protocol:
-            raise GroupRequestError(
+            raise CoordinatorRequestError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"Member {member.member_id} does not use the classic protocol.",
             )
@@ -302,7 +302,7 @@ class ClassicMembers:
         """The consumer group that takes the place of a classic one, and its records.
 
         Raises:
-            GroupRequestError: GROUP_ID_NOT_FOUND, it may not, or cannot.
+            CoordinatorRequestError: GROUP_ID_NOT_FOUND, it may not, or cannot.
 
         Source: validateOnlineUpgrade, convertToConsumerGroup.
         """
@@ -409,11 +409,11 @@ class ClassicMembers:
         _LOG.info("[GroupId %s] Converted the consumer group to a classic group.", group.group_id)
 
 
-def _not_upgraded(group_id: str, why: str, level: int = logging.INFO) -> GroupRequestError:
+def _not_upgraded(group_id: str, why: str, level: int = logging.INFO) -> CoordinatorRequestError:
     """The error for a member of the consumer protocol; logged, for clients do not try again."""
     text = f"Cannot upgrade classic group {group_id} to consumer group {why}"
     _LOG.log(level, "%s", text)
-    return GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+    return CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
 # ---- checks
@@ -421,7 +421,7 @@ def _not_upgraded(group_id: str, why: str, level: int = logging.INFO) -> GroupRe
 
 def _require_generation(member: ConsumerMember, generation_id: int) -> None:
     if member.member_epoch != generation_id:
-        raise GroupRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.ILLEGAL_GENERATION,
             f"The request generation id {generation_id} is not equal to the member epoch "
             f"{member.member_epoch} of member {member.member_id}.",
@@ -436,7 +436,7 @@ def _require_protocol(member: ConsumerMember, request: SyncRequest) -> None:
     )
     for known, asked, what in expected:
         if asked is not None and asked != known:
-            raise GroupRequestError(
+            raise CoordinatorRequestError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"The protocol {what} {asked} from member {member.member_id} request is not equal "
                 f"to the group protocol {what} {known}.",
@@ -450,7 +450,7 @@ def _subscription_of(request: JoinRequest) -> ConsumerSubscription:
     try:
         return parse_consumer_subscription(request.protocols[0].metadata)
     except CorruptError as error:
-        raise GroupRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "Malformed embedded consumer protocol in subscription deserialization.",
         ) from error
@@ -536,7 +536,7 @@ def classic_group_of(
     """The classic group of some members of a consumer group, with their target assignments.
 
     Raises:
-        GroupRequestError: GROUP_ID_NOT_FOUND, a member's metadata is malformed.
+        CoordinatorRequestError: GROUP_ID_NOT_FOUND, a member's metadata is malformed.
 
     Source: ClassicGroup.fromConsumerGroup.
     """
@@ -568,7 +568,7 @@ def classic_group_of(
         try:
             version = consumer_protocol_version(metadata)
         except CorruptError as error:
-            raise GroupRequestError(
+            raise CoordinatorRequestError(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"Cannot downgrade the classic group {group.group_id}: {error}.",
             ) from error

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events
 from cordwood.coordinator.group.change import Change
 from cordwood.coordinator.group.consumer.group import (
@@ -50,7 +51,6 @@ from cordwood.coordinator.group.consumer.regexes import resolve
 from cordwood.coordinator.group.consumer.target import new_target
 from cordwood.coordinator.group.consumer.topics import Topics
 from cordwood.coordinator.group.counters import Count
-from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidRegularExpressionError
@@ -121,7 +121,7 @@ class ConsumerRebalance:
         """A member joins, or shows that it is alive, and gets what has changed for it.
 
         Raises:
-            GroupRequestError: the request is refused.
+            CoordinatorRequestError: the request is refused.
 
         Source: GroupMetadataManager.consumerGroupHeartbeat.
         """
@@ -160,11 +160,11 @@ class ConsumerRebalance:
         """Checks that a group is not full.
 
         Raises:
-            GroupRequestError: GROUP_MAX_SIZE_REACHED.
+            CoordinatorRequestError: GROUP_MAX_SIZE_REACHED.
         """
         most = self.settings.max_size
         if len(group) >= most and (not member_id or member_id not in group):
-            raise GroupRequestError(
+            raise CoordinatorRequestError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {most} members.",
             )
@@ -187,7 +187,7 @@ class ConsumerRebalance:
         """The member of an id, or a new one.
 
         Raises:
-            GroupRequestError: UNKNOWN_MEMBER_ID.
+            CoordinatorRequestError: UNKNOWN_MEMBER_ID.
         """
         return (
             ConsumerMember(member_id=member_id)
@@ -206,7 +206,7 @@ class ConsumerRebalance:
         """A static member that is new, or takes the place of the one that had its instance id.
 
         Raises:
-            GroupRequestError: UNRELEASED_INSTANCE_ID.
+            CoordinatorRequestError: UNRELEASED_INSTANCE_ID.
 
         Source: getOrMaybeSubscribeStaticConsumerGroupMember.
         """
@@ -215,7 +215,7 @@ class ConsumerRebalance:
             return self.dynamic_member(group, member_id, may_be_new=True)
         is_consumer = not uses_classic_protocol and not existing.uses_classic_protocol
         if is_consumer and existing.member_epoch != LEAVE_STATIC_EPOCH:
-            raise GroupRequestError(
+            raise CoordinatorRequestError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group "
                 f"because the instance id is owned by {existing.member_id} member.",
@@ -256,7 +256,7 @@ class ConsumerRebalance:
         """Notices a changed regular expression, and has the group's be resolved if it is time.
 
         Raises:
-            GroupRequestError: INVALID_REGULAR_EXPRESSION.
+            CoordinatorRequestError: INVALID_REGULAR_EXPRESSION.
 
         Source: maybeUpdateRegularExpressions.
         """
@@ -394,7 +394,7 @@ class ConsumerRebalance:
         """Takes a member a step towards its target assignment.
 
         Raises:
-            GroupRequestError: FENCED_MEMBER_EPOCH.
+            CoordinatorRequestError: FENCED_MEMBER_EPOCH.
 
         Source: maybeReconcile.
         """
@@ -545,10 +545,10 @@ class ConsumerRebalance:
 
 
 def require_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """The member of an id; raises GroupRequestError: UNKNOWN_MEMBER_ID."""
+    """The member of an id; raises CoordinatorRequestError: UNKNOWN_MEMBER_ID."""
     member = group.member(member_id)
     if member is None:
-        raise GroupRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.UNKNOWN_MEMBER_ID,
             f"Member {member_id} is not a member of group {group.group_id}.",
         )
@@ -559,15 +559,15 @@ def require_static(group: ConsumerGroup, member_id: str, instance_id: str) -> Co
     """The member of an instance id, if it has this member id.
 
     Raises:
-        GroupRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        CoordinatorRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     member = group.static_member(instance_id)
     if member is None:
-        raise GroupRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
         )
     if member.member_id != member_id:
-        raise GroupRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member "
             f"{member.member_id}.",
@@ -585,7 +585,7 @@ def _require_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
         # The answer with the new epoch was lost.
         return
     which = "greater" if is_greater else "smaller"
-    raise GroupRequestError(
+    raise CoordinatorRequestError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {which} member epoch ({epoch}) than the one known by "
         f"the group coordinator ({member.member_epoch}). The member must abandon all its "
@@ -607,7 +607,7 @@ def _require_regex(regex: str) -> None:
         compile_regular_expression(regex)
     except InvalidRegularExpressionError as error:
         reason = str(error).rpartition(": ")[2]
-        raise GroupRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
         ) from error

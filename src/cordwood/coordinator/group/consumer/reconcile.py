@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.consumer.group import NO_EPOCH, Target
 from cordwood.coordinator.group.consumer.member import (
     ConsumerMember,
@@ -17,7 +18,6 @@ from cordwood.coordinator.group.consumer.member import (
     MemberState,
     Owned,
 )
-from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.format.java_map import JavaHashMap, JavaHashSet, capacity_for
 from cordwood.model.error_codes import ErrorCode
 
@@ -46,12 +46,12 @@ class Reconciliation:
         """The member after its next step.
 
         Raises:
-            GroupRequestError: FENCED_MEMBER_EPOCH, its state is of a later release.
+            CoordinatorRequestError: FENCED_MEMBER_EPOCH, its state is of a later release.
         """
         state = member.state
         if state is MemberState.UNKNOWN:
             if self.owned != ():
-                raise GroupRequestError(
+                raise CoordinatorRequestError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
                     "The consumer group member is in a unknown state. The member must abandon all "
                     "its partitions and rejoin.",

@@ -5,6 +5,7 @@ Source: org.apache.kafka.coordinator.group.modern.TargetAssignmentBuilder.
 
 from __future__ import annotations
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.assignors.registry import ASSIGNORS
 from cordwood.coordinator.group.assignors.spec import (
     GroupSpec,
@@ -20,7 +21,6 @@ from cordwood.coordinator.group.consumer.records import (
     target_record,
 )
 from cordwood.coordinator.group.consumer.topics import Topics
-from cordwood.coordinator.group.errors import GroupRequestError
 from cordwood.format.java_map import JavaHashMap, JavaHashSet
 from cordwood.model.error_codes import ErrorCode
 
@@ -50,7 +50,7 @@ def new_target(
         The records of what changes, and the target assignment of `updated`.
 
     Raises:
-        GroupRequestError: UNKNOWN_SERVER_ERROR, the assignor failed.
+        CoordinatorRequestError: UNKNOWN_SERVER_ERROR, the assignor failed.
     """
     members = _specs(group, updated, topics)
     spec = GroupSpec(members=members, is_homogeneous=are_alike, assigned=group.target_owners)
@@ -62,7 +62,7 @@ def new_target(
     try:
         assigned = ASSIGNORS[assignor](spec, partition_count)
     except PartitionAssignorError as error:
-        raise GroupRequestError(
+        raise CoordinatorRequestError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"Failed to compute a new target assignment for epoch {epoch}: {error}",
         ) from error

@@ -1,7 +1,7 @@
-"""Errors of the group APIs.
+"""Errors of the APIs that a coordinator serves.
 
-Source: org.apache.kafka.coordinator.group.GroupMetadataManager
-(appendGroupMetadataErrorToResponseError).
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager,
+kafka.coordinator.transaction.TransactionStateManager.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OF_AN_APPEND = {
 
 def error_of_append(error: KafkaError) -> int:
     """The error code for a client whose records could not be written."""
-    return _OF_AN_APPEND.get(error.code, error.code)  # type: ignore[call-overload, no-any-return]
+    return int(_OF_AN_APPEND.get(error.code, error.code))  # type: ignore[call-overload]
 
 
-class GroupRequestError(KafkaError):
-    """A group refuses a request; `code` is the error code."""
+class CoordinatorRequestError(KafkaError):
+    """A coordinator refuses a request; `code` is the error code."""
 
     def __init__(self, code: int, message: str = "") -> None:
         super().__init__(message or ErrorCode.of(code).name)

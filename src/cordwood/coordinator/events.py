@@ -1,0 +1,20 @@
+"""What the events of all coordinators have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cordwood.coordinator.effects import ReplyTo
+
+
+class CoordinatorEvent:
+    """An event of a coordinator; `reply_to` is for requests, and events whose failure is logged."""
+
+    __slots__ = ()
+
+    is_long = False
+
+    @property
+    def reply_to(self) -> ReplyTo[Any] | None:
+        """Where the answer to the request goes."""
+        return None
