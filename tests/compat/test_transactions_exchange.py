@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -17,6 +17,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.testing.broker import RunningBroker
+from support.applied import wait_until_applied
 from support.kafka import RealKafka, poll_until
 from support.log_under_test import batches_read, new_log
 from support.no_engine import NoEngine
@@ -63,21 +64,33 @@ def name_of(kind: str, version: Version) -> str:
     return f"{kind}-{version}"
 
 
-NAMES: Final = [name_of(*each) for each in product(KINDS, VERSIONS)]
-
-
 @dataclass
 class Exchange:
-    """The transactions of one directory, and their producers."""
+    """The transactions of one directory, and their producers.
+
+    `level` is the finalized transaction.version; records of the coordinator have an older version
+    at level 0, and producers of version 2 send what they write to no partition by itself.
+    """
 
     data: Path
+    level: Version
     producers: dict[str, WireProducer] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> Sequence[Version]:
+        """Of the producers."""
+        return VERSIONS if self.level else VERSIONS[:1]
+
+    @property
+    def names(self) -> list[str]:
+        """The transactional ids, which are those of the groups, too."""
+        return [name_of(*each) for each in product(KINDS, self.versions)]
 
     def begin(self, wire: WireClient, now_ms: int) -> None:
         """All transactions at the first broker."""
         for topic in ("a", "b"):
             wire.create(topic, 2, retention_ms=-1)
-        for kind, version in product(KINDS, VERSIONS):
+        for kind, version in product(KINDS, self.versions):
             name = name_of(kind, version)
             timeout_ms = _SHORT_MS if kind == "timed-out" else _LONG_MS
             producer = WireProducer(wire, name, version, timeout_ms, now_ms)
@@ -89,7 +102,7 @@ class Exchange:
             for topic, partition in PARTITIONS:
                 producer.produce(topic, partition, *(f"{name} {n}".encode() for n in (1, 2)))
             producer.commit_offset(name, "a", 0, AFTER)
-        for version, kind in product(VERSIONS, ("committed", "aborted")):
+        for version, kind in product(self.versions, ("committed", "aborted")):
             name = name_of(kind, version)
             self.producers[name].end(commit=kind == "committed")
             wait_until_ended(wire, name)
@@ -115,7 +128,7 @@ class Exchange:
 
     def end(self, wire: WireClient, now_ms: int, let_time_out: Callable[[], object]) -> None:
         """What is left to be done at the other broker; then all have ended as they have to."""
-        for version in VERSIONS:
+        for version in self.versions:
             for kind in ("committed", "aborted", "prepared-commit", "prepared-abort"):
                 wanted = "CompleteCommit" if KINDS[kind] else "CompleteAbort"
                 wait_until_ended(wire, name_of(kind, version), wanted)
@@ -134,7 +147,7 @@ class Exchange:
             with pytest.raises(TransactionRefusedError, match=r"fenced|epoch"):
                 before.produce("a", 0, b"late")
         let_time_out()
-        for version in VERSIONS:
+        for version in self.versions:
             wait_until_ended(wire, name_of("timed-out", version), "CompleteAbort")
             wait_until_ended(wire, name_of("continued", version), "CompleteCommit")
         poll_until(
@@ -142,6 +155,18 @@ class Exchange:
             timeout_s=_WAIT_S,
             what="no transaction is open",
         )
+
+
+def set_level(port: int, level: Version) -> None:
+    """Has the broker finalize that transaction.version; new clusters begin with 2."""
+    if level != VERSIONS[-1]:
+        update = {"feature": "transaction.version", "max_version_level": level, "upgrade_type": 2}
+        with WireClient(port) as wire:
+            answer = wire.ask(
+                "update_features", 1, {"feature_updates": [update], "timeout": 10_000}
+            )
+        assert answer["error_code"] == "none", answer
+        wait_until_applied(port)
 
 
 def prepared(record: TransactionRecord) -> TransactionRecord:
@@ -167,32 +192,33 @@ def contents(wire: WireClient) -> dict[str, list[str]]:
     }
 
 
-def offsets(wire: WireClient) -> dict[str, int]:
+def offsets(wire: WireClient, exchange: Exchange) -> dict[str, int]:
     """The offsets of all groups."""
-    for name in NAMES:
+    for name in exchange.names:
         poll_until(
             lambda: wire.find_coordinator(name) == "none",  # noqa: B023
             timeout_s=_WAIT_S,
             what="the groups' coordinator",
         )
-    return {name: wire.committed(name, "a", 0) for name in NAMES}
+    return {name: wire.committed(name, "a", 0) for name in exchange.names}
 
 
-def expected() -> Mapping[str, set[str]]:
+def expected(exchange: Exchange) -> Mapping[str, set[str]]:
     """The records of each partition, whose order is that of the first broker."""
-    committed = [name_of(*each) for each in product(KINDS, VERSIONS) if KINDS[each[0]]]
+    committed = [name_of(*each) for each in product(KINDS, exchange.versions) if KINDS[each[0]]]
     both = {f"{name} {number}" for name in committed for number in (1, 2)}
-    more = {f"{name_of('continued', version)} 3" for version in VERSIONS}
+    more = {f"{name_of('continued', version)} 3" for version in exchange.versions}
     return {"a-0": both | more, "a-1": both, "b-0": both}
 
 
-def require_all(wire: WireClient) -> dict[str, list[str]]:
+def require_all(wire: WireClient, exchange: Exchange) -> dict[str, list[str]]:
     """Everything is as it has to be when all have ended; the records."""
     found = contents(wire)
-    assert {name: set(values) for name, values in found.items()} == expected()
+    assert {name: set(values) for name, values in found.items()} == expected(exchange)
     assert all(len(set(values)) == len(values) for values in found.values())
-    assert offsets(wire) == {
-        name_of(*each): AFTER if KINDS[each[0]] else BEFORE for each in product(KINDS, VERSIONS)
+    assert offsets(wire, exchange) == {
+        name_of(*each): AFTER if KINDS[each[0]] else BEFORE
+        for each in product(KINDS, exchange.versions)
     }
     return found
 
@@ -207,32 +233,36 @@ def ours(data: Path) -> RunningBroker:
     return RunningBroker(_PROPERTIES, log_dir=data, engine=NoEngine)
 
 
-def test_transactions_of_a_kafka_end_here_as_they_began(kafka: RealKafka) -> None:
-    exchange = Exchange(kafka.log_dirs[0])
+@pytest.mark.parametrize("level", VERSIONS)
+def test_transactions_of_a_kafka_end_here_as_they_began(kafka: RealKafka, level: Version) -> None:
+    exchange = Exchange(kafka.log_dirs[0], level)
     kafka.start_without_cleaning()
+    set_level(kafka.port, level)
     with WireClient(kafka.port) as wire:
         exchange.begin(wire, SystemClock().now_ms())
     kafka.stop()
     exchange.prepare()
     with ours(exchange.data) as broker, WireClient(broker.port) as wire:
         exchange.end(wire, broker.now_ms(), lambda: broker.advance(minutes=2, compact=False))
-        found = require_all(wire)
+        found = require_all(wire, exchange)
     kafka.start_without_cleaning()
     with WireClient(kafka.port) as wire:
-        assert require_all(wire) == found
+        assert require_all(wire, exchange) == found
     kafka.stop()
 
 
-def test_transactions_that_began_here_end_at_a_kafka(kafka: RealKafka) -> None:
-    exchange = Exchange(kafka.log_dirs[0])
+@pytest.mark.parametrize("level", VERSIONS)
+def test_transactions_that_began_here_end_at_a_kafka(kafka: RealKafka, level: Version) -> None:
+    exchange = Exchange(kafka.log_dirs[0], level)
     with ours(exchange.data) as broker, WireClient(broker.port) as wire:
+        set_level(broker.port, level)
         now_ms = broker.now_ms()
         exchange.begin(wire, now_ms)
     exchange.prepare()
     kafka.start_without_cleaning()
     with WireClient(kafka.port) as wire:
         exchange.end(wire, now_ms, lambda: None)  # its clock cannot be moved
-        found = require_all(wire)
+        found = require_all(wire, exchange)
     kafka.stop()
     with ours(exchange.data) as broker, WireClient(broker.port) as wire:
-        assert require_all(wire) == found
+        assert require_all(wire, exchange) == found

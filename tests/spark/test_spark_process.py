@@ -18,7 +18,7 @@ import pytest
 
 from cordwood.cleanup.child_session import members
 from cordwood.model.topic_partition import TopicPartition
-from support.cleaner_bench import FAST, SECONDS_MAX, SLOW, SOON, CleanerBench, until
+from support.cleaner_bench import FAST, SECONDS_MAX, SLOW, CleanerBench, until
 from support.running_logs import read_records
 
 pytestmark = pytest.mark.spark
@@ -137,7 +137,7 @@ def test_killed_in_the_middle_of_rounds_nothing_is_lost_and_all_is_cleaned(
         assert bench.last_run()[0] == "failed"
         assert bench.state() == state
         assert bench.cleaner.status()["partitions"][0]["uncleanable"] is None
-        time.sleep(SOON.longest_s)
+        bench.wait_for_the_next_start()
     bench.reconfigure(io_max_bytes_per_second=FAST)
     assert bench.cleaner.run_once_now() == 1
     assert bench.state() == state
@@ -182,7 +182,7 @@ def test_without_java_the_status_says_so_and_it_is_found_when_it_comes(
         without.setenv("JAVA_HOME", "")
         for _ in range(2):
             assert bench.cleaner.run_once_now() == 0
-            time.sleep(2 * SOON.longest_s)
+            bench.wait_for_the_next_start()
         status = bench.cleaner.status()["engine"]
     assert status["state"] == "unavailable"
     assert "needs Java 17 or newer; none was found" in status["reason"]

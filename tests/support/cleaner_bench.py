@@ -14,12 +14,13 @@ from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.spark_child import CHILD_MODULE
 from cordwood.cleanup.spark_process import Backoff, SparkProcess
+from cordwood.model.clock import MovableClock
 from cordwood.model.config import LogConfig
 from support.running_logs import RunningLogs, newest, read_records
 
 SECONDS_MAX = 600
-#: In place of the minutes that a broker waits before it starts Spark again.
-SOON = Backoff(0.02, 0.02)
+#: Waits before Spark is started again; the engine's clock is advanced by as much.
+SOON = Backoff(60.0, 60.0)
 #: Does without Spark.
 STAND_IN = "support.stand_in_child"
 #: A compaction of some 40 KB then takes long enough to be met in its middle.
@@ -60,7 +61,11 @@ class CleanerBench:
     ) -> None:
         self.logs = RunningLogs(root, {"t": COMPACT})
         self.settings = CleanerSettings(**settings)
-        self.engine = SparkProcess(unavailable=later, died=later, grace_s=grace_s, module=module)
+        self._later = later
+        self._clock = MovableClock()
+        self.engine = SparkProcess(
+            unavailable=later, died=later, grace_s=grace_s, module=module, clock=self._clock
+        )
         self.cleaner = LogCleaner(
             self.logs.manager, self.logs.cleaning, self.engine, self.logs.clock, self.settings
         )
@@ -81,6 +86,10 @@ class CleanerBench:
         """Puts other settings in force."""
         self.settings = replace(self.settings, **settings)
         self.cleaner.reconfigure(self.settings)
+
+    def wait_for_the_next_start(self) -> None:
+        """Advances the engine's clock until it may start a process again."""
+        self._clock.advance(int(self._later.longest_s * 1000))
 
     def clean_in_thread(self) -> threading.Thread:
         """Has all that is due cleaned beside the caller."""

@@ -23,7 +23,7 @@ from cordwood.cleanup.commit import CompactionCommitter, IndexStats
 from cordwood.cleanup.compaction_values import Manifest, failure_from_json
 from cordwood.cleanup.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.supervise import CommittersOwner, begin_all, require_word, supervise
-from cordwood.model.clock import SystemClock
+from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import EngineError, EngineUnavailableError, MissingExtraError
 from cordwood.model.extras import SPARK, require_extra
 
@@ -82,6 +82,7 @@ class SparkProcess:
         died: Backoff = _DIED,
         grace_s: float = _GRACE_S,
         module: str = CHILD_MODULE,
+        clock: Clock | None = None,
     ) -> None:
         """Prepares; nothing is started.
 
@@ -92,13 +93,14 @@ class SparkProcess:
             grace_s: how long the tasks of a compaction that was given up have to end by themselves
                 before the process is killed.
             module: what runs in the process.
+            clock: the time of the waits; the machine's by default.
         """
         self.starts = self.deaths = self.rounds_done = 0
         self._settings = settings or CleanerSettings()
         self._backoffs = {"unavailable": unavailable, "died": died}
         self._grace_s = grace_s
         self._module = module
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._child: SparkChild | None = None
         self._children: set[SparkChild] = set()

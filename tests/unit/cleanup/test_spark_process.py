@@ -26,7 +26,6 @@ from support.cleaner_bench import (
     FAST,
     SECONDS_MAX,
     SLOW,
-    SOON,
     STAND_IN,
     CleanerBench,
     until,
@@ -77,7 +76,7 @@ def test_killed_in_a_round_it_is_started_again_and_nothing_is_lost(
     assert bench.engine.status()["deaths"] == 1
     assert not bench.logs.cleaning.uncleanable_partitions(bench.logs.directories[0])
     bench.reconfigure(io_max_bytes_per_second=FAST)
-    time.sleep(SOON.longest_s)
+    bench.wait_for_the_next_start()
     assert bench.cleaner.run_once_now() == 1
     assert bench.state() == state
     assert bench.engine.status()["state"] == "warm"
@@ -92,7 +91,7 @@ def test_what_cannot_be_had_is_said_once_and_tried_again(
     state = bench.fill()
     for _ in range(3):
         assert bench.cleaner.run_once_now() == 0
-        time.sleep(2 * SOON.longest_s)
+        bench.wait_for_the_next_start()
     status = bench.engine.status()
     assert (status["state"], status["reason"]) == ("unavailable", "there is no Java")
     assert status["starts"] >= 3
@@ -118,7 +117,7 @@ def test_without_the_extra_no_process_is_started_and_the_status_says_what_to_ins
     state = bench.fill()
     for _ in range(3):
         assert bench.cleaner.run_once_now() == 0
-        time.sleep(2 * SOON.longest_s)
+        bench.wait_for_the_next_start()
     reason = (
         "compaction needs the extra 'spark': pyspark is not installed. "
         "Install it: pip install 'cordwood[spark]'"
