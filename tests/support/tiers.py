@@ -82,7 +82,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
         "tests/compat/test_transactions_exchange.py::"
-        "test_transactions_that_began_here_end_at_a_kafka",
+        "test_transactions_that_began_here_end_at_a_kafka[2]",
     ),
     "controller": ("tests/unit/metadata/test_golden_log.py",),
     "settings": (
