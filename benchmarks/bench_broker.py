@@ -9,7 +9,6 @@ usage: bench_broker.py [--quick] [--sections NAME,...] [--turns N] [--no-kafka] 
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from broker_report import report
+from broker_report import chosen_sections, report, section_parser
 from broker_sides import (
     Side,
     both_sides,
@@ -497,20 +496,13 @@ SECTIONS = ("start", "memory", "produce", "consume", "latency", "connections", "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
-    parser.add_argument("--sections", default=",".join(SECTIONS), help="by default %(default)s")
-    parser.add_argument("--turns", type=int, default=None)
+    parser = section_parser(__doc__, SECTIONS, free="40 GB are free")
     parser.add_argument("--load-seconds", type=float, default=None, metavar="SECONDS")
     parser.add_argument(
         "--no-kafka", action="store_true", help=f"ours alone; of sections {', '.join(_ALONE)}"
     )
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 40 GB are free")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     options = parser.parse_args(arguments)
-    chosen = options.sections.split(",")
-    if unknown := [name for name in chosen if name not in SECTIONS]:
-        parser.error(f"no such section: {unknown}; there are {SECTIONS}")
+    chosen = chosen_sections(parser, options, SECTIONS)
     if options.no_kafka and (needing := [name for name in chosen if name not in _ALONE]):
         parser.error(f"these sections need Kafka's tools: {needing}")
     sizes = _QUICK if options.quick else Sizes()

@@ -15,7 +15,6 @@ usage: bench_transactions.py [--quick] [--sections NAME,...] [--turns N] [--json
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -31,7 +30,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import measure
 from bench_groups import make_topic
-from broker_report import print_table, report
+from broker_report import chosen_sections, print_table, report, section_parser
 from broker_sides import Side, both_sides, cpu_seconds
 from cordwood.format.java_map import absolute_hash
 from load_time import WAIT_S, LoadTime, connected
@@ -271,16 +270,9 @@ SECTIONS = ("rate", "latency", "load")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
-    parser.add_argument("--sections", default=",".join(SECTIONS), help="by default %(default)s")
-    parser.add_argument("--turns", type=int, default=None)
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 1 GB is free")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE")
+    parser = section_parser(__doc__, SECTIONS, free="1 GB is free")
     options = parser.parse_args(arguments)
-    chosen = options.sections.split(",")
-    if unknown := [name for name in chosen if name not in SECTIONS]:
-        parser.error(f"no such section: {unknown}; there are {SECTIONS}")
+    chosen = chosen_sections(parser, options, SECTIONS)
     sizes = _QUICK if options.quick else Sizes()
     if options.turns is not None:
         sizes = replace(sizes, turns=options.turns)

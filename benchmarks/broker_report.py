@@ -1,13 +1,43 @@
-"""What benchmarks of brokers print and write: rows as they come, and the targets missed."""
+"""The command line of benchmarks of brokers, and what they print and write: rows as they come."""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import measure
 from log_rows import HEADING, Row
+
+
+def section_parser(
+    doc: str | None, sections: Sequence[str], *, free: str
+) -> argparse.ArgumentParser:
+    """The flags that all have.
+
+    Args:
+        doc: the program's description.
+        sections: what it can measure.
+        free: how much space it needs, as "5 GB are free".
+    """
+    parser = argparse.ArgumentParser(description=str(doc).splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
+    parser.add_argument("--sections", default=",".join(sections), help="by default %(default)s")
+    parser.add_argument("--turns", type=int, default=None)
+    parser.add_argument("--work-dir", type=Path, default=None, help=f"where {free}")
+    parser.add_argument("--json", type=Path, default=None, metavar="FILE")
+    return parser
+
+
+def chosen_sections(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, sections: Sequence[str]
+) -> list[str]:
+    """The sections to measure; ends the program if there is no such section."""
+    chosen: list[str] = options.sections.split(",")
+    if unknown := [name for name in chosen if name not in sections]:
+        parser.error(f"no such section: {unknown}; there are {tuple(sections)}")
+    return chosen
 
 
 def report(measured: Iterable[Row], target: Path) -> list[Row]:
