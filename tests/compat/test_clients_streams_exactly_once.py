@@ -6,6 +6,7 @@ The states' changelogs are compacted while the application runs.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ STEP: Final = 100
 PAUSE_S: Final = 0.05
 #: How long a reader that has had the end of a partition waits for more.
 QUIET_S: Final = 0.5
+#: How long it reads before it is asked whether that is enough.
+AT_ONCE_S: Final = 2.0
 SETTINGS: Final[Mapping[str, str]] = {
     "processing.guarantee": "exactly_once_v2",
     "commit.interval.ms": "100",
@@ -111,15 +114,28 @@ class Output:
         self._consumer.assign([TopicPartition(topic, 0, 0)])
 
     def now(self) -> Mapping[str, list[str]]:
-        """All values of each key in order, of what has come so far."""
-        while (message := self._consumer.poll(QUIET_S)) is not None:
-            error = message.error()
-            if error is None:
-                values = self._values.setdefault(message.key().decode(), [])
-                values.append(message.value().decode())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                break
+        """All values of each key in order: all there are, or what came within some time."""
+        until = time.monotonic() + AT_ONCE_S
+        while time.monotonic() < until and self._reads():
+            pass
         return self._values
+
+    def whole(self) -> Mapping[str, list[str]]:
+        """All values of each key in order, when nothing more is written."""
+        while self._reads():
+            pass
+        return self._values
+
+    def _reads(self) -> bool:
+        """Reads a record; False at the end."""
+        message = self._consumer.poll(QUIET_S)
+        if message is None:
+            return False
+        error = message.error()
+        if error is None:
+            values = self._values.setdefault(message.key().decode(), [])
+            values.append(message.value().decode())
+        return error is None or error.code() != KafkaError._PARTITION_EOF
 
 
 class Run:
@@ -188,7 +204,7 @@ class Run:
         # The markers of one transaction reach the partitions one after another.
         self._wait_for_counts(sum(map(len, lines.values())))
         counted = {word: [str(n + 1) for n in range(len(seen))] for word, seen in lines.items()}
-        assert self.counts.now() == counted
+        assert self.counts.whole() == counted
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.nightly)])

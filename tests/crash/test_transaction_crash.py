@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ PROPERTIES = {
     "log.cleaner.enable": "false",
 }
 _STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+_WRITTEN = re.compile(r"before write .*\.log")
 _LOGS = ("__transaction_state-0", "__consumer_offsets-0", "a-0", "a-1", "b-0")
 
 
@@ -225,10 +227,17 @@ def test_a_broker_that_is_lost_while_it_completes_what_it_has_found_is_followed_
     judged_again = 0
     for moment in ended(tmp_path, 2, commit=commit, images=0, seed=2)[which]:
         first = judged(moment, commit=commit, camera=Camera(moment.fs, rng, images=1))
+        may_be_lost = True
         for again in first.moments:
             again.is_answered = moment.is_answered
             second = judged(again, commit=commit and first.outcome == "CompleteCommit")
-            assert second.outcome == first.outcome, (moment.operation, again.operation)
+            # Without power an outcome that was not on disk may be lost until it is acted upon.
+            may_be_lost = may_be_lost and not _WRITTEN.match(again.operation)
+            is_lost = second.found == "Ongoing" and again.operation.endswith("without power")
+            assert second.outcome == first.outcome or (may_be_lost and is_lost), (
+                moment.operation,
+                again.operation,
+            )
             judged_again += 1
     print(judged_again)
     assert judged_again > 20

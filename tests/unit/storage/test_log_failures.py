@@ -215,6 +215,20 @@ def test_files_that_cannot_be_removed_take_the_directory_offline() -> None:
     require_offline(bad, good)
 
 
+def test_what_a_killed_process_had_not_synced_is_when_the_log_is_loaded() -> None:
+    """As flush.messages says: it is served from then on."""
+    fs = SimulatedFileSystem()
+    fs.make_directory(GOOD)
+    fs.sync_directory(Path("/"))
+    put(new_log(GOOD, fs=fs), b"first")
+    killed = fs.process_crash()
+    found = new_log(GOOD, fs=killed, clean=False, flush_messages=1)
+    assert found.recovery_point == found.log_end_offset == 1
+    for image in killed.crash_images(5, random.Random(1)):
+        after = new_log(GOOD, fs=image, clean=False)
+        assert [value for _, _, _, value in records_in(after)] == [b"first"]
+
+
 # ---- flushes beside each other
 
 

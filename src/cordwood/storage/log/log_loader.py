@@ -222,6 +222,10 @@ class _Loader:
         )
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
+        if not self._keeps and end - recovery_point >= request.config.flush_messages:
+            # What was found without its sync is served from now on: a coordinator sends the
+            # markers of a decision that it has read.
+            log.flush_records()
         return log
 
     def _open_epochs(self, names: list[str]) -> LeaderEpochCache:

@@ -511,7 +511,7 @@ class PartitionLog:
         if producers.touched:
             self._refresh_first_unstable()
         if end - self.recovery_point >= self.config.flush_messages:
-            self._flush_appended()
+            self.flush_records()
         return AppendResult(
             first_offset=first,
             last_offset=last,
@@ -638,7 +638,7 @@ class PartitionLog:
         """
         self.flush_up_to(self.log_end_offset, including_offset=force_active)
 
-    def _flush_appended(self) -> None:
+    def flush_records(self) -> None:
         """Flushes for flush.messages; records last even if an index does not fit the disk."""
         try:
             self.flush(force_active=False)
