@@ -49,8 +49,9 @@ class Row(NamedTuple):
 class Report(NamedTuple):
     """A line of `support.transaction_soak.producer`.
 
-    `begin` comes before the first record of a transaction, `committed` and `aborted` when its end
-    is answered, `found` with the committed offset that a new incarnation has found.
+    `begin` comes before the first record of a transaction, `committing` before its commit is asked
+    for, `committed` and `aborted` when its end is answered, `found` with the committed offset that
+    a new incarnation has found.
     """
 
     kind: str

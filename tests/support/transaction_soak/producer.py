@@ -80,6 +80,7 @@ class TransactionalProducer:
         try:
             self._fill(counts, keys)
             if not aborts:
+                report("committing", self._number)
                 self._insist(self._producer.commit_transaction)
                 report("committed", self._number)
                 return

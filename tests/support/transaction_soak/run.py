@@ -31,7 +31,11 @@ _WAIT_S: Final = 180.0
 #: librdkafka 2.16 may wait forever in send_offsets_to_transaction after its broker was killed, at a
 #: Kafka too, whatever the timeout: a transaction takes some ms else.
 _STUCK_S: Final = 3.0
-_WEIGHTS: Final = {"producer killed": 4, "broker killed": 3, "broker stopped": 2}
+#: The commit is on its way, or was answered.
+_AT_COMMIT: Final = "producer killed at its commit"
+#: About as long as one takes.
+_COMMIT_S_MAX: Final = 0.006
+_WEIGHTS: Final = {"producer killed": 3, _AT_COMMIT: 3, "broker killed": 3, "broker stopped": 2}
 _PROPERTIES: Final = {
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.backoff.ms": "300",
@@ -197,13 +201,16 @@ class TransactionSoak:
         kind = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         name = self._random.choice(PRODUCERS)
         worker = self._workers[name]
+        moment = "committing" if kind == _AT_COMMIT else "begin"
         poll_until(
-            lambda: worker.last == "begin" or worker.failure,
+            lambda: worker.last == moment or worker.failure,
             timeout_s=_WAIT_S,
             what="a transaction",
             interval_s=0.0005,
         )
-        if kind == "producer killed":
+        if kind == _AT_COMMIT:
+            time.sleep(self._random.uniform(0, _COMMIT_S_MAX))
+        if kind.startswith("producer killed"):
             self._replace(name, kind)
             return
         self._events[kind] += 1
