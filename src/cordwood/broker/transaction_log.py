@@ -31,6 +31,9 @@ _REMEDY = (
 
 _LOG = logging.getLogger(__name__)
 
+#: The first bytes of values that are known.
+_VALUE_VERSIONS = frozenset((b"\0\0", b"\0\1"))
+
 
 class TransactionLog:
     """The partitions of `__transaction_state` that are led here.
@@ -116,22 +119,37 @@ class TransactionLog:
 
 
 class _Replay:
-    """Replays batches, each record at once."""
+    """Replays batches. A record waits: mostly, a later one of its key takes its place."""
 
     def __init__(self, state: TransactionShard) -> None:
         self.offset = 0
         self._state = state
+        # The newest value of each key with its offset.
+        self._newest: dict[bytes | None, tuple[bytes | None, int]] = {}
 
     def batch(self, batch: RecordBatch | LegacyBatch) -> None:
-        """Replays a batch; control records say nothing of transactional ids."""
-        if isinstance(batch, RecordBatch) and batch.header.is_control:
-            return
-        for record in batch.records():
-            self.offset = record.offset
-            self._record(record.key, record.value)
+        """Takes the records of a batch; control records say nothing of transactional ids."""
+        if isinstance(batch, LegacyBatch):
+            for record in batch.records():
+                self._take(record.offset, record.key, record.value)
+        elif not batch.header.is_control:
+            base_offset = batch.header.base_offset
+            for _, offset_delta, key, value, _, _ in batch.iter_fields():
+                self._take(base_offset + offset_delta, key, value)
+
+    def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        if value is None or value[:2] in _VALUE_VERSIONS:
+            self._newest[key] = value, offset
+        else:  # it does not take the place of one that is known
+            self.offset = offset
+            self._record(key, value)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Replays the records that wait."""
+        for key, (value, offset) in self._newest.items():
+            self.offset = offset
+            self._record(key, value)
+        self._newest.clear()
 
     def _record(self, key: bytes | None, value: bytes | None) -> None:
         """Replays a record; one of an unknown type or version is logged and left alone."""

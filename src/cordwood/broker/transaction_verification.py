@@ -131,7 +131,7 @@ class TransactionVerification:
         """
         self._replicas = replicas
         self._partitions = partitions
-        self._thread = thread
+        self._broker_thread = thread
         self.is_enabled = is_enabled
         self._retry_ms = retry_ms
         self._retry_max_ms = retry_max_ms
@@ -147,7 +147,7 @@ class TransactionVerification:
         """
         if write.support is not Support.ADDED and not self.is_enabled:
             return Verified({}, {})
-        loop = self._thread.loop
+        loop = self._broker_thread.loop
         ends_s = loop.time() + self._retry_max_ms / 1000
         while True:
             verified = await self._begin_once(write)
@@ -185,7 +185,7 @@ class TransactionVerification:
     ) -> Mapping[TopicPartition, int]:
         if not self._partitions.has_coordinator(write.transactional_id):
             return dict.fromkeys(partitions, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        answer = CoordinatorAnswer[Mapping[TopicPartition, int]](self._thread)
+        answer = CoordinatorAnswer[Mapping[TopicPartition, int]](self._broker_thread)
         request = TransactionRequest(
             write.transactional_id,
             write.producer_id,
@@ -194,7 +194,7 @@ class TransactionVerification:
             verify_only=write.support is not Support.ADDED,
             client_version=_ADDING_VERSION,
         )
-        loop = self._thread.loop
+        loop = self._broker_thread.loop
         begun_s = loop.time()
         self._partitions.handle(request, answer)
         found = await answer.value()

@@ -373,18 +373,23 @@ class TransactionStateMachine:
 
     def _loaded(self, shard: TransactionShard, _event: events.Loaded, _now_ms: int) -> _Effects:
         """Source: TransactionStateManager.loadTransactionsForTxnTopicPartition."""
+        prepared = {
+            name: transaction
+            for name, transaction in shard.transactions.items()
+            if transaction.state.is_prepared
+        }
         due = []
-        for transactional_id in shard.ids():
-            transaction = shard.transactions.get(transactional_id)
-            if transaction is not None and transaction.state.is_prepared:
-                _LOG.info(
-                    "Sending the markers of %s, which is %s, after the load of %s-%d",
-                    transactional_id,
-                    transaction.state.kafka_name,
-                    TRANSACTION_STATE_TOPIC,
-                    shard.partition,
-                )
-                due.append(Answer(self._markers, Prepared(shard.partition, transaction)))
+        for name in shard.ids() if prepared else ():
+            if (transaction := prepared.get(name)) is None:
+                continue
+            _LOG.info(
+                "Sending the markers of %s, which is %s, after the load of %s-%d",
+                name,
+                transaction.state.kafka_name,
+                TRANSACTION_STATE_TOPIC,
+                shard.partition,
+            )
+            due.append(Answer(self._markers, Prepared(shard.partition, transaction)))
         return Effects(when_committed=due)
 
     # ---- expiry

@@ -8,11 +8,12 @@ Source: org.apache.kafka.coordinator.transaction.TransactionLog (4.3.0).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.runtime import EncodedRecord
 from cordwood.coordinator.transaction.transaction import (
+    NO_PRODUCER_ID,
     Transaction,
     TransactionState,
     java_set_order,
@@ -20,8 +21,17 @@ from cordwood.coordinator.transaction.transaction import (
 from cordwood.format.compression import Codec
 from cordwood.format.java_map import JavaHashMap
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.format.transaction_log_value import (
+    TAGGED_VERSION,
+    TransactionLogValue,
+    encode_transaction_key,
+    encode_transaction_value,
+)
+from cordwood.format.transaction_log_value import decode_transaction_key as quick_transaction_key
+from cordwood.format.transaction_log_value import (
+    decode_transaction_value as quick_transaction_value,
+)
 from cordwood.format.transaction_state import (
-    TRANSACTION_RECORDS,
     TRANSACTION_TYPE,
     decode_transaction_key,
     decode_transaction_value,
@@ -33,7 +43,7 @@ from cordwood.model.topic_partition import TopicPartition
 ENFORCED_CODEC: Final = Codec.NONE
 """Records are never compressed."""
 
-_TAGGED_VERSION = 1
+_STATES: Final[Mapping[int, TransactionState]] = {each.value: each for each in TransactionState}
 
 
 class TransactionRecord(NamedTuple):
@@ -41,7 +51,7 @@ class TransactionRecord(NamedTuple):
 
     transactional_id: str
     transaction: Transaction | None
-    value_version: int = _TAGGED_VERSION
+    value_version: int = TAGGED_VERSION
 
 
 def value_version_of(transaction_version: int) -> int:
@@ -49,7 +59,7 @@ def value_version_of(transaction_version: int) -> int:
 
     Source: TransactionVersion.transactionLogValueVersion.
     """
-    return min(transaction_version, _TAGGED_VERSION)
+    return min(transaction_version, TAGGED_VERSION)
 
 
 def encode(record: TransactionRecord) -> EncodedRecord:
@@ -62,49 +72,45 @@ def encode(record: TransactionRecord) -> EncodedRecord:
 
     Source: TransactionLog.keyToBytes, valueToBytes.
     """
-    key = TRANSACTION_RECORDS.encode_readable_key(
-        TRANSACTION_TYPE, {"transactionalId": record.transactional_id}
-    )
+    key = encode_transaction_key(record.transactional_id)
     transaction, version = record.transaction, record.value_version
     if transaction is None:
         return key, None
-    if version < _TAGGED_VERSION and transaction.client_version:
+    if version < TAGGED_VERSION and transaction.client_version:
         raise CoordinatorRequestError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Values of version {version} have no transaction version of the client",
         )
-    value = TRANSACTION_RECORDS.encode_readable_value(
-        TRANSACTION_TYPE, version, _fields(transaction, version)
-    )
-    return key, value
+    return key, encode_transaction_value(_value_of(transaction, version), version)
 
 
-def _fields(transaction: Transaction, version: int) -> Mapping[str, Any]:
+def _value_of(transaction: Transaction, version: int) -> TransactionLogValue:
     is_empty = transaction.state is TransactionState.EMPTY
     if is_empty and transaction.partitions:
         raise EncodingError(f"{transaction.transactional_id} is Empty and has partitions")
-    fields: dict[str, Any] = {
-        "producerId": transaction.producer_id,
-        "producerEpoch": transaction.producer_epoch,
-        "transactionTimeoutMs": transaction.timeout_ms,
-        "transactionStatus": transaction.state.value,
-        "transactionPartitions": None if is_empty else _by_topic(transaction.partitions),
-        "transactionLastUpdateTimestampMs": transaction.update_ms,
-        "transactionStartTimestampMs": transaction.start_ms,
-    }
-    if version >= _TAGGED_VERSION:
-        fields["previousProducerId"] = transaction.prev_producer_id
-        fields["nextProducerId"] = transaction.next_producer_id
-        fields["clientTransactionVersion"] = transaction.client_version
-    return fields
+    is_tagged = version >= TAGGED_VERSION
+    return TransactionLogValue(
+        transaction.producer_id,
+        transaction.prev_producer_id if is_tagged else NO_PRODUCER_ID,
+        transaction.next_producer_id if is_tagged else NO_PRODUCER_ID,
+        transaction.producer_epoch,
+        transaction.timeout_ms,
+        transaction.state.value,
+        None if is_empty else _by_topic(transaction.partitions),
+        transaction.update_ms,
+        transaction.start_ms,
+        transaction.client_version,
+    )
 
 
-def _by_topic(partitions: Sequence[TopicPartition]) -> list[Mapping[str, Any]]:
+def _by_topic(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
     """The partitions of each topic, as Collectors.groupingBy collects them."""
+    if len(partitions) == 1:
+        return [(partitions[0].topic, [partitions[0].partition])]
     topics: JavaHashMap[str, list[int]] = JavaHashMap()
     for each in partitions:
         topics.compute_if_absent(each.topic, list).append(each.partition)
-    return [{"topic": topic, "partitionIds": numbers} for topic, numbers in topics.items()]
+    return list(topics.items())
 
 
 def decode(key: bytes | None, value: bytes | None) -> TransactionRecord:
@@ -116,34 +122,55 @@ def decode(key: bytes | None, value: bytes | None) -> TransactionRecord:
 
     Source: TransactionLog.read.
     """
-    transactional_id = decode_transaction_key(key).fields["transactionalId"]
-    decoded = decode_transaction_value(TRANSACTION_TYPE, value)
-    if decoded is None:
+    transactional_id = quick_transaction_key(key)
+    if transactional_id is None:  # not as Kafka writes it now
+        transactional_id = str(decode_transaction_key(key).fields["transactionalId"])
+    if value is None:
         return TransactionRecord(transactional_id, None)
-    fields = decoded.fields
-    try:
-        state = TransactionState(fields["transactionStatus"])
-    except ValueError:
-        raise CorruptError(f"transaction state {fields['transactionStatus']} is unknown") from None
+    quick = quick_transaction_value(value)
+    found, version = _by_schema(value) if quick is None else quick
+    state = _STATES.get(found.status)
+    if state is None:
+        raise CorruptError(f"transaction state {found.status} is unknown")
     partitions = [
-        TopicPartition(topic["topic"], number)
-        for topic in fields["transactionPartitions"] or ()
-        for number in topic["partitionIds"]
+        TopicPartition(topic, number)
+        for topic, numbers in found.partitions or ()
+        for number in numbers
     ]
     transaction = Transaction(
         transactional_id=transactional_id,
-        producer_id=fields["producerId"],
-        prev_producer_id=fields["previousProducerId"],
-        next_producer_id=fields["nextProducerId"],
-        producer_epoch=fields["producerEpoch"],
-        timeout_ms=fields["transactionTimeoutMs"],
+        producer_id=found.producer_id,
+        prev_producer_id=found.previous_producer_id,
+        next_producer_id=found.next_producer_id,
+        producer_epoch=found.producer_epoch,
+        timeout_ms=found.timeout_ms,
         state=state,
         partitions=() if state is TransactionState.EMPTY else java_set_order(partitions),
-        start_ms=fields["transactionStartTimestampMs"],
-        update_ms=fields["transactionLastUpdateTimestampMs"],
-        client_version=fields["clientTransactionVersion"],
+        start_ms=found.start_ms,
+        update_ms=found.update_ms,
+        client_version=found.client_version,
     )
-    return TransactionRecord(transactional_id, transaction, decoded.version)
+    return TransactionRecord(transactional_id, transaction, version)
+
+
+def _by_schema(value: bytes) -> tuple[TransactionLogValue, int]:
+    decoded = decode_transaction_value(TRANSACTION_TYPE, value)
+    assert decoded is not None, "no tombstone"
+    fields = decoded.fields
+    topics = fields["transactionPartitions"]
+    found = TransactionLogValue(
+        fields["producerId"],
+        fields["previousProducerId"],
+        fields["nextProducerId"],
+        fields["producerEpoch"],
+        fields["transactionTimeoutMs"],
+        fields["transactionStatus"],
+        None if topics is None else [(each["topic"], each["partitionIds"]) for each in topics],
+        fields["transactionLastUpdateTimestampMs"],
+        fields["transactionStartTimestampMs"],
+        fields["clientTransactionVersion"],
+    )
+    return found, decoded.version
 
 
 def batch_of(records: Sequence[EncodedRecord], *, now_ms: int) -> bytes:

@@ -59,7 +59,7 @@ class TransactionState(enum.Enum):
     @property
     def is_prepared(self) -> bool:
         """Whether the outcome is decided, and markers are to be written."""
-        return self in {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+        return self is TransactionState.PREPARE_COMMIT or self is TransactionState.PREPARE_ABORT
 
     @property
     def is_at_rest(self) -> bool:
