@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from support.kafka import poll_until
+from support.reporting_process import ReportingProcess
 from support.served import ServedBroker
 from support.soak.judge import Judge, Place, Report
 from support.soak.members import SESSION_MS
@@ -58,18 +56,16 @@ class Outcome:
 
 
 class Worker:
-    """A process with a member in each group, and a thread that reads what it reports."""
+    """A process with a member in each group."""
 
     def __init__(self, number: int, servers: str, judge: Judge, lock: threading.Lock) -> None:
         self._number = number
-        command = [sys.executable, "-m", "support.soak.members", servers, _TOPIC, str(GROUPS)]
-        self._process = subprocess.Popen(
-            [*command, str(number)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
         self._judge, self._lock = judge, lock
         self.is_ready = False
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        arguments = [servers, _TOPIC, str(GROUPS), str(number)]
+        self._process = ReportingProcess(
+            "support.soak.members", arguments, self._take, wait_s=_STOP_S
+        )
 
     def change(self) -> None:
         """Some members are replaced by others."""
@@ -78,36 +74,24 @@ class Worker:
     def kill(self) -> None:
         """All members die."""
         self._process.kill()
-        self._end()
+        self._ended()
 
     def stop(self) -> None:
         """All members leave."""
-        self._process.terminate()
-        self._end()
+        self._process.stop()
+        self._ended()
 
-    def _end(self) -> None:
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        ended_s = time.monotonic()
-        self._thread.join(_STOP_S)
+    def _ended(self) -> None:
         with self._lock:
-            self._judge.end_worker(self._number, ended_s)
+            self._judge.end_worker(self._number, self._process.ended_s)
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                if not line.endswith("\n"):  # it was killed in the middle of it
-                    continue
-                report = Report(*json.loads(line))
-                if report.kind == "ready":
-                    self.is_ready = True
-                    continue
-                with self._lock:
-                    self._judge.take(self._number, report)
+    def _take(self, line: list[Any]) -> None:
+        report = Report(*line)
+        if report.kind == "ready":
+            self.is_ready = True
+            return
+        with self._lock:
+            self._judge.take(self._number, report)
 
 
 class Soak:

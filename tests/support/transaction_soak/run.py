@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -17,9 +15,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from support.kafka import poll_until
+from support.reporting_process import ReportingProcess
 from support.served import ServedBroker
 from support.transaction_soak.judge import NO_OFFSET, Judge, Plan, Report, Row, Seen
 from support.transaction_soak.producer import DATA, PARTITIONS, TABLE
@@ -62,28 +61,28 @@ class Outcome:
 
 
 class Worker:
-    """The process of a producer, and a thread that reads what it reports."""
+    """The process of a producer."""
 
     def __init__(self, name: str, servers: str, first: int, take: Callable[[Report], None]) -> None:
         self._name = name
-        command = [sys.executable, "-m", "support.transaction_soak.producer", servers, name]
-        self._process = subprocess.Popen(
-            [*command, str(first), str(first)], stdout=subprocess.PIPE, text=True
-        )
-        self._take = take
+        self._report = take
         self.last = ""
         """The kind of the last report."""
         self.last_s = time.monotonic()
         """When it came."""
         self.ended = 0
         """How many transactions have ended."""
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        self._process = ReportingProcess(
+            "support.transaction_soak.producer",
+            [servers, name, str(first), str(first)],
+            self._take,
+            wait_s=_WAIT_S,
+        )
 
     @property
     def failure(self) -> str:
         """What is to be counted if it has to be replaced; empty if it works."""
-        if self._process.poll() is not None:
+        if self._process.has_ended:
             return "producer failed"
         is_stuck = self.last == "begin" and time.monotonic() > self.last_s + _STUCK_S
         return "producer stuck" if is_stuck else ""
@@ -91,32 +90,13 @@ class Worker:
     def kill(self) -> None:
         """Kills it, and takes what it has reported."""
         self._process.kill()
-        self._end()
 
-    def stop(self) -> None:
-        """Has it end after its transaction."""
-        self._process.terminate()
-        self._end()
-
-    def _end(self) -> None:
-        try:
-            self._process.wait(_WAIT_S)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            self._thread.join(_WAIT_S)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                if not line.endswith("\n"):  # it was killed in the middle of it
-                    continue
-                kind, number, counts, keys = json.loads(line)
-                plan = Plan(dict(counts), keys)
-                self._take(Report(kind, self._name, number, plan if kind == "begin" else None))
-                self.ended += kind in {"committed", "aborted"}
-                self.last, self.last_s = kind, time.monotonic()
+    def _take(self, line: list[Any]) -> None:
+        kind, number, counts, keys = line
+        plan = Plan(dict(counts), keys)
+        self._report(Report(kind, self._name, number, plan if kind == "begin" else None))
+        self.ended += kind in {"committed", "aborted"}
+        self.last, self.last_s = kind, time.monotonic()
 
 
 class Follower:
