@@ -5,21 +5,20 @@ The states' changelogs are compacted while the application runs.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from support.kafka import RealKafka, poll_until, read_checkpoint
 from support.served import ServedBroker
 from support.stock_clients.availability import nothing_missing
 from support.stock_clients.base import READ_SECONDS_MAX
-from support.stock_clients.feed import WORDS, Feed
+from support.stock_clients.feed import WORDS, Feed, Feeder
 from support.stock_clients.neutral import Neutral
 from support.stock_clients.program import streams_command
 from support.stock_clients.streams import StreamsInstance
@@ -54,48 +53,24 @@ def stock_properties(stock_properties: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
-class Ranks:
-    """New ranks of words, one after another."""
+class Ranks(Feeder):
+    """New ranks of words, one after another; each word has one when it begins."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self.newest: dict[str, str] = {}
-        self._topic = topic
         # The partitioner of Java's clients: the topics that are joined are partitioned alike.
-        settings = {"partitioner": "murmur2_random", "enable.idempotence": True, "log_level": 0}
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
-        self._failed: list[KafkaError] = []
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Feeds in a thread; all ranks are acknowledged in the end, and each word has one."""
+        super().__init__(bootstrap_servers, topic, PAUSE_S, {"partitioner": "murmur2_random"})
+        self.newest: dict[str, str] = {}
+        self._number = 0
         for word in WORDS:
-            self._feed(word, 0)
-        ended = threading.Event()
+            self._rank(word)
 
-        def run() -> None:
-            number = 1
-            while not ended.wait(PAUSE_S):
-                self._feed(WORDS[number % len(WORDS)], number)
-                number += 1
+    def feed(self) -> None:
+        self._number += 1
+        self._rank(WORDS[self._number % len(WORDS)])
 
-        thread = threading.Thread(target=run, name="ranks", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-        assert self._producer.flush(READ_SECONDS_MAX) == 0
-        assert not self._failed
-
-    def _feed(self, word: str, number: int) -> None:
-        self.newest[word] = f"rank-{number}"
-        self._producer.produce(self._topic, self.newest[word], word, on_delivery=self._delivered)
-        self._producer.poll(0)
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._failed.append(error)
+    def _rank(self, word: str) -> None:
+        self.newest[word] = f"rank-{self._number}"
+        self._write(word, self.newest[word])
 
 
 class Output:

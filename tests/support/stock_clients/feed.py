@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -18,29 +19,28 @@ WORDS_A_LINE: Final = 3
 PAUSE_S: Final = 0.02
 
 
-class Feed:
-    """Lines of random words, each written once, whatever happens to the broker."""
+class Feeder(ABC):
+    """Writes records one after another, each once, whatever happens to the broker."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        #: The numbers of the lines with each word, of the lines that were acknowledged.
-        self.lines: dict[str, set[int]] = {word: set() for word in WORDS}
-        self.fed = 0
+    def __init__(
+        self, bootstrap_servers: str, topic: str, pause_s: float, settings: Mapping[str, Any]
+    ) -> None:
         self._topic = topic
-        self._rng = random.Random(11)  # noqa: S311  # the same lines each time
-        settings = {"enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
+        self._pause_s = pause_s
+        always = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True}
+        self._producer = Producer({**always, "log_level": 0, **settings})
         self._failed: list[KafkaError] = []
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Feeds in a thread; all lines are acknowledged in the end."""
+        """Feeds in a thread; all records are acknowledged in the end."""
         ended = threading.Event()
 
         def run() -> None:
-            while not ended.wait(PAUSE_S):
-                self._feed()
+            while not ended.wait(self._pause_s):
+                self.feed()
 
-        thread = threading.Thread(target=run, name="feed", daemon=True)
+        thread = threading.Thread(target=run, name=type(self).__name__, daemon=True)
         thread.start()
         try:
             yield
@@ -50,15 +50,33 @@ class Feed:
         assert self._producer.flush(READ_SECONDS_MAX) == 0
         assert not self._failed
 
-    def _feed(self) -> None:
-        number, words = self.fed, self._rng.sample(WORDS, WORDS_A_LINE)
-        for word in words:
-            self.lines[word].add(number)
-        line = " ".join(words)
-        self._producer.produce(self._topic, line, str(number), on_delivery=self._delivered)
+    @abstractmethod
+    def feed(self) -> None:
+        """Writes the next record."""
+
+    def _write(self, key: str, value: str) -> None:
+        self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
         self._producer.poll(0)
-        self.fed += 1
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failed.append(error)
+
+
+class Feed(Feeder):
+    """Lines of random words."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        super().__init__(bootstrap_servers, topic, PAUSE_S, {"linger.ms": 5})
+        #: The numbers of the lines with each word, of the lines that were acknowledged.
+        self.lines: dict[str, set[int]] = {word: set() for word in WORDS}
+        self.fed = 0
+        self._rng = random.Random(11)  # noqa: S311  # the same lines each time
+
+    def feed(self) -> None:
+        """Writes the next line."""
+        number, words = self.fed, self._rng.sample(WORDS, WORDS_A_LINE)
+        for word in words:
+            self.lines[word].add(number)
+        self._write(str(number), " ".join(words))
+        self.fed += 1
