@@ -79,7 +79,7 @@ def format_directories(
         if log_dir not in new:
             continue
         on_format(log_dir)
-        fs.make_directory(log_dir)
+        fs.make_directory_durably(log_dir)
         if has_dynamic_voters and log_dir == (metadata_dir or log_dirs[0]):
             voter = _voter(node_id, directory_id, controller_endpoints)
             _write_voters(log_dir / CLUSTER_METADATA_DIR, voter, clock.now_ms(), fs)

@@ -227,6 +227,14 @@ class FileSystem(ABC):
         finally:
             file.close()
 
+    def make_directory_durably(self, directory: Path) -> None:
+        """Makes a directory with a name that lasts: nothing in it lasts longer."""
+        missing = [path for path in (directory, *directory.parents) if not self.exists(path)]
+        if missing:
+            self.make_directory(directory)
+        for path in missing:
+            self.sync_directory(path.parent)
+
     def write_file(self, path: Path, data: Buffer) -> None:
         """Writes a whole file, without making it durable."""
         file = self.create(path)

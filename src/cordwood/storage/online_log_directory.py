@@ -22,7 +22,6 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
@@ -75,7 +74,7 @@ class OnlineLogDirectory(LogDirectory):
             OSError: it cannot be used.
         """
         self._context = context
-        _make(path, context.fs)
+        context.fs.make_directory_durably(path)
         super().__init__(path, fs=context.fs, reads_id=True)
         self.directory_id = None if self.meta is None else self.meta.directory_id
         self._lock = self.fs.lock(path)
@@ -216,12 +215,3 @@ class OnlineLogDirectory(LogDirectory):
             self._lock.release()
         except (OSError, NoSpaceError) as error:
             _log.warning("The file .lock of %s could not be removed: %s", self.path, error)
-
-
-def _make(directory: Path, fs: FileSystem) -> None:
-    """Makes the directory with a name that lasts: nothing in it lasts longer."""
-    missing = [path for path in (directory, *directory.parents) if not fs.exists(path)]
-    if missing:
-        fs.make_directory(directory)
-    for path in missing:
-        fs.sync_directory(path.parent)
