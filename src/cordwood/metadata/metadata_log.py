@@ -81,7 +81,7 @@ class MetadataLog:
         self._fs: FileSystem = context.fs
         self._failure: StorageError | None = None
         self._on_commit: list[Callable[[], None]] = []
-        self._fs.make_directory(self.directory)
+        self._fs.make_directory_durably(self.directory)
         _remove_leftovers(self.directory, self._fs)
         self._log = load_log(
             LoadRequest(
