@@ -565,7 +565,6 @@ TRANSACTIONS: Sequence[Case] = (
     Case(f"{TRANSACT} find-hanging --topic %a --partition 0", bootstrap=False),
     Case(f"{TRANSACT} find-hanging --broker-id 1", bootstrap=False),
     Case(f"{TRANSACT} forceTerminateTransaction", bootstrap=False),
-    Case(f"{TRANSACT} forceTerminateTransaction --transactionalId %id", bootstrap=False),
     Case("topics --delete --topic %a"),
 )
 

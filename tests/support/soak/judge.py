@@ -43,7 +43,7 @@ class Commit(NamedTuple):
 class Owning:
     """That a worker's member has a partition; `until_s` None while it has.
 
-    If it is lost, the broker has removed the member before, for its session has timed out.
+    If it is lost, the broker may have removed the member before, for its session has timed out.
     """
 
     worker: int
@@ -79,9 +79,9 @@ class Judge:
             self.read[place].append((report.at_s, report.offset))
 
     def end_worker(self, worker: int, at_s: float) -> None:
-        """All that a worker had is released: it was killed."""
+        """All that a worker still had is lost: it was killed, or ended without the broker."""
         for place in self.owned:
-            self._release(place, worker, at_s, is_lost=False)
+            self._release(place, worker, at_s, is_lost=True)
 
     def _release(self, place: Place, worker: int, at_s: float, *, is_lost: bool) -> None:
         for owning in self.owned[place]:

@@ -64,6 +64,16 @@ def test_member_whose_commit_is_accepted_has_not_timed_out() -> None:
     assert [each for each in judge.complaints({P0: 6}) if "two owners" in each]
 
 
+@pytest.mark.parametrize(("committed_s", "is_wrong"), [(1.0, False), (4.0, True), (8.5, True)])
+def test_member_that_is_killed_before_it_notices_must_have_timed_out(
+    committed_s: float, is_wrong: bool
+) -> None:
+    judge = judge_of((1, "assigned", 0, -1), (2, "assigned", 8, -1))
+    judge.take(1, Report("committed", committed_s, *P0, 5))
+    judge.end_worker(1, 9)
+    assert bool(judge.complaints({P0: 5})) is is_wrong
+
+
 def test_offsets_that_are_lost_or_go_back_are_wrong() -> None:
     judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (1, "read", 2, 4))
     assert judge.complaints({P0: 3}) == [
