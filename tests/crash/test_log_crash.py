@@ -22,7 +22,7 @@ from cordwood.storage.segment.transaction_index import TransactionIndex
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.log_crash import CrashFailure, CrashPlan, CrashRun
 
-IMAGES_SMALL, IMAGES_NIGHTLY = 500, 10_000
+IMAGES_SMALL, IMAGES_NIGHTLY = 700, 10_000
 
 
 @pytest.fixture(autouse=True)

@@ -496,7 +496,9 @@ class CrashRun:
             pass
         if self._rng.random() < 0.7:
             model.start_min = 0  # the other directory's checkpoint has no line yet
+            model.begin_moving(segments_of(self._running().require(partition, future=True)))
             log = move.finish()
+            model.end_replacing()
             assert (log.log_dir, self._log(partition)[0]) == (target, log), f"it was in {source}"
             model.start_min = log.log_start_offset
 

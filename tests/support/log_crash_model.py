@@ -242,9 +242,27 @@ class LogModel:
         old = [b for b in self.batches if left <= b.base_offset < end]
         self.half_replaced = [*before, *cleaned, *old, *behind]
 
+    def begin_moving(self, copy: Sequence[Found]) -> None:
+        """The copy in another directory may be in the log's place from now on.
+
+        As in Kafka, a copy is not cleaned: it still has what a cleaning removed after it was read.
+
+        Raises:
+            AssertionError: it lacks a batch, or has one that the log never had.
+        """
+        copied = [batch for segment in copy for batch in segment.batches]
+        offsets = {batch.base_offset for batch in copied}
+        lost = [b for b in self.batches if b.base_offset not in offsets]
+        lost = [b for b in lost if b.next_offset > self.start]
+        assert not lost, f"the copy lacks {[b.base_offset for b in lost]}"
+        known = {batch.raw for batch in [*self.history, *self.batches]}
+        invented = [b.base_offset for b in copied if b.raw not in known]
+        assert not invented, f"the batches at {invented} of the copy were never there"
+        self.replacing = copied
+
     def end_replacing(self) -> None:
         """They are."""
-        assert self.replacing is not None, "a cleaning has begun"
+        assert self.replacing is not None, "a cleaning or a move has begun"
         self.batches = self.replacing
         self.replacing = self.half_replaced = None
 

@@ -7,8 +7,8 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,20 @@ def running() -> Iterator[RunningBroker]:
         yield broker
 
 
-@contextmanager
-def short_turns(running: RunningBroker) -> Iterator[None]:
-    """Fails if a turn of the event loop took more than `TURN_CPU_S` of processor time.
+def assert_short_turns(running: RunningBroker, work: Callable[[int], None]) -> None:
+    """Fails if a turn of the event loop takes more than `TURN_CPU_S` of processor time in `work`.
+
+    `work` is called with the number of the try. Processor time has noise, too (a hypervisor's
+    steal is in it): of three tries, one has to be short.
+    """
+    longest: list[float] = []
+    while not longest or (min(longest) >= TURN_CPU_S and len(longest) < 3):
+        longest.append(longest_turn_s(running, partial(work, len(longest))))
+    assert min(longest) < TURN_CPU_S, longest
+
+
+def longest_turn_s(running: RunningBroker, work: Callable[[], None]) -> float:
+    """The processor time of the longest turn while `work` runs.
 
     What other tests left in this process is not for the garbage collector to walk over meanwhile,
     as nothing is in a broker of its own that has started (`cordwood.node`).
@@ -51,11 +62,10 @@ def short_turns(running: RunningBroker) -> Iterator[None]:
     gc.freeze()
     try:
         running.call(lambda broker: broker.thread.turns.take_longest())
-        yield
-        longest = running.call(lambda broker: broker.thread.turns.longest_cpu_s)
+        work()
+        return running.call(lambda broker: broker.thread.turns.longest_cpu_s)
     finally:
         gc.unfreeze()
-    assert longest < TURN_CPU_S
 
 
 def create(wire: Wire, *topics: tuple[str, int]) -> list[Plain]:
@@ -75,24 +85,34 @@ def errors(answers: list[Plain]) -> set[str]:
 def test_turns_are_short_while_a_topic_of_many_partitions_is_created_and_described(
     running: RunningBroker,
 ) -> None:
-    with Wire(running.port) as wire, short_turns(running):
-        assert errors(create(wire, ("wide", 400))) == {"none"}
+    def create_and_describe(attempt: int) -> None:
+        assert errors(create(wire, (f"wide{attempt}", 400))) == {"none"}
         described = wire.ask("metadata", 12, {"topics": None})
-        assert len(described["topics"][0]["partitions"]) == 400
-        assert running.call(lambda broker: broker.replicas.led_count) == 400
+        assert [len(each["partitions"]) for each in described["topics"]] == [400] * (attempt + 1)
+        assert running.call(lambda broker: broker.replicas.led_count) == 400 * (attempt + 1)
+
+    with Wire(running.port) as wire:
+        assert_short_turns(running, create_and_describe)
 
 
 def test_turns_are_short_while_many_topics_are_refused(running: RunningBroker) -> None:
-    with Wire(running.port) as wire, short_turns(running):
+    def create_none(attempt: int) -> None:
         answers = create(wire, *[(f"no topic {number}", 1) for number in range(3000)])
         assert errors(answers) == {"invalid_topic_exception"}
+
+    with Wire(running.port) as wire:
+        assert_short_turns(running, create_none)
 
 
 def test_turns_are_short_while_a_million_equal_names_are_read(running: RunningBroker) -> None:
     body = struct.pack(">i", 1_000_000) + bytes(2_000_000)
-    with Wire(running.port, timeout_s=120) as wire, short_turns(running):
+
+    def ask(attempt: int) -> None:
         answer = wire.ask_raw(API_KEYS["metadata"], 1, body)
-    assert [each["name"] for each in answer["topics"]] == [""]
+        assert [each["name"] for each in answer["topics"]] == [""]
+
+    with Wire(running.port, timeout_s=120) as wire:
+        assert_short_turns(running, ask)
 
 
 def test_turns_are_short_while_settings_of_many_resources_are_described(
@@ -100,11 +120,15 @@ def test_turns_are_short_while_settings_of_many_resources_are_described(
 ) -> None:
     asked = {"resource_type": 2, "resource_name": "one", "configuration_keys": None}
     fields = {"resources": [asked] * 300, "include_synonyms": True, "include_documentation": True}
-    with Wire(running.port) as wire, short_turns(running):
-        create(wire, ("one", 1))
+
+    def describe(attempt: int) -> None:
         answer = wire.ask("describe_configs", 4, fields)
-    assert len(answer["results"]) == 300
-    assert errors(answer["results"]) == {"none"}
+        assert len(answer["results"]) == 300
+        assert errors(answer["results"]) == {"none"}
+
+    with Wire(running.port) as wire:
+        create(wire, ("one", 1))
+        assert_short_turns(running, describe)
 
 
 def produce(batch: bytes) -> dict[str, Any]:
@@ -120,13 +144,16 @@ def test_a_batch_that_expands_is_validated_without_the_event_loop(
     now_ms = int(time.time() * 1000)
     records = [Record(number, now_ms, None, bytes(1 << 20)) for number in range(16)]
     batch = bytes(build_batch(records, base_offset=0, codec=codec))
+
+    def produce_twice(attempt: int) -> None:
+        answers = [wire.ask("produce", 9, produce(batch)) for _ in range(2)]
+        partitions = [each["responses"][0]["partition_responses"][0] for each in answers]
+        assert errors(partitions) == {"none"}
+        assert [each["base_offset"] for each in partitions] == [32 * attempt, 32 * attempt + 16]
+
     with Wire(running.port) as wire:
         create(wire, ("one", 1))
-        with short_turns(running):
-            answers = [wire.ask("produce", 9, produce(batch)) for _ in range(2)]
-    partitions = [each["responses"][0]["partition_responses"][0] for each in answers]
-    assert errors(partitions) == {"none"}
-    assert [each["base_offset"] for each in partitions] == [0, 16]
+        assert_short_turns(running, produce_twice)
 
 
 class GatedFileSystem(OsFileSystem):

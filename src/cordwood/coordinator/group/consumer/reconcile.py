@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -88,16 +89,16 @@ class Reconciliation:
                         both.put(partition, epoch)
                     revoking.put(topic_id, both)
                 else:
-                    revoking.put(topic_id, partitions)
+                    # HashMap.merge adds a key as computeIfAbsent does: first in its bucket, and
+                    # the table grows with the key after the one that fills it.
+                    revoking.compute_if_absent(topic_id, partial(_same, partitions))
         if len(kept) == len(member.assigned) and (self.has_topics or member.revoking):
             return member
         if revoking and self._still_has(revoking):
+            # A member of no topic at all hands over the very map that it has.
+            moved = revoking if self.has_topics or member.revoking else member.assigned
             return _moved(
-                member,
-                member.member_epoch,
-                MemberState.UNREVOKED_PARTITIONS,
-                kept,
-                revoking,
+                member, member.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, moved
             )
         return _moved(member, member.member_epoch, member.state, kept, member.revoking)
 
@@ -143,9 +144,13 @@ class Reconciliation:
         ) == NO_EPOCH or partition in member.revoking.get(topic_id, {})
 
 
+def _same(value: V) -> V:
+    return value
+
+
 def _copy_of(values: Mapping[K, V]) -> JavaHashMap[K, V]:
-    """A copy in the order that a `new HashMap(map)` has."""
-    found: JavaHashMap[K, V] = JavaHashMap(capacity_for(len(values)))
+    """A copy in the order that a `new HashMap(map)` has; that of nothing has no table yet."""
+    found: JavaHashMap[K, V] = JavaHashMap(capacity_for(len(values)) if values else None)
     for key, value in values.items():
         found.put(key, value)
     return found
