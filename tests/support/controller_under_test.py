@@ -18,9 +18,9 @@ from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import DEFAULT_FEATURES
 from cordwood.metadata.formatting import format_directories
 from cordwood.metadata.image import Endpoint
-from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.records import ApiRecord
 from cordwood.metadata.snapshot_file import control_batch, data_batch
+from cordwood.metadata.sole_voter_log import SoleVoterLog
 from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -179,7 +179,7 @@ def append_to_metadata_log(log_dir: Path, records: Sequence[ApiRecord], *, node_
     properties = parse_meta_properties((log_dir / META_PROPERTIES).read_bytes())
     assert properties.directory_id is not None, "formatted for KRaft"
     clock = ManualClock()
-    log = MetadataLog(
+    log = SoleVoterLog(
         log_dir,
         node_id=node_id,
         directory_id=properties.directory_id,

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 KAFKA_VERSION: Final = "4.3.0"
 _RESOURCES: Final = Path(__file__).resolve().parents[2] / "tools" / "realkafka"
-_CLUSTER_ID: Final = "Y29yZHdvb2QtdGVzdHMtMQ"
+CLUSTER_ID: Final = "Y29yZHdvb2QtdGVzdHMtMQ"
 _START_SECONDS_MAX: Final = 300
 _STOP_SECONDS_MAX: Final = 300
 _QUIET_SECONDS_MAX: Final = 600
@@ -503,24 +503,34 @@ class RealKafka:
             identity = [f"--reuid={self.user}", f"--regid={_group_of(self.user)}", "--clear-groups"]
         return [setpriv, *identity, "--pdeathsig=KILL", "--"]
 
-    def _write_config(self, properties: Mapping[str, str]) -> None:
+    def roles(self) -> dict[str, str]:
+        """The properties of what the node is in its cluster; may be overridden."""
         broker, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._controller_port}"
-        lines = {
-            **_BASE_PROPERTIES,
+        return {
             "controller.quorum.voters": f"1@{controller}",
             "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{broker}",
+        }
+
+    def _write_config(self, properties: Mapping[str, str]) -> None:
+        lines = {
+            **_BASE_PROPERTIES,
+            **self.roles(),
             "log.dirs": ",".join(str(d) for d in self.log_dirs),
             **self.properties,
             **properties,
         }
         self.config_file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
+    def format_flags(self) -> list[str]:
+        """What `kafka-storage format` is called with beside the cluster's id; may be overridden."""
+        return []
+
     def _format(self) -> None:
         for log_dir in self.log_dirs:
             log_dir.mkdir(parents=True, exist_ok=True)
         config = ["-c", str(self.config_file), "--ignore-formatted"]
-        done = kafka_tool("storage", "format", "-t", _CLUSTER_ID, *config)
+        done = kafka_tool("storage", "format", "-t", CLUSTER_ID, *config, *self.format_flags())
         if done.returncode != 0:
             raise KafkaRunError(f"kafka-storage format failed: {done.stdout}{done.stderr}")
         if self.user is not None:

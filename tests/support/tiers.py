@@ -85,6 +85,9 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "test_transactions_that_began_here_end_at_a_kafka[2]",
     ),
     "controller": ("tests/unit/metadata/test_golden_log.py",),
+    "metadata quorum": (
+        "tests/compat/test_quorum_kafka.py::test_image_of_an_observer_is_the_controllers[dynamic]",
+    ),
     "settings": (
         "tests/unit/broker/configs/test_as_recorded.py",
         "tests/unit/broker/configs/test_values_as_recorded.py",

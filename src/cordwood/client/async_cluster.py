@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from cordwood.client.async_connection import AsyncConnection
 from cordwood.client.core import (
     BrokerEndpoint,
     ClientCore,
@@ -27,70 +28,10 @@ from cordwood.client.core import (
     Warn,
     resolve_addresses,
 )
-from cordwood.client.errors import ClientError, DisconnectedError, TimedOutError
-from cordwood.client.wire import Answer, Request, Wire
+from cordwood.client.errors import ClientError, DisconnectedError
 from cordwood.model.clock import Clock, SystemClock
 
 T = TypeVar("T")
-
-
-class _Connection(asyncio.Protocol):
-    """A connection on which any number of requests wait for their answers."""
-
-    def __init__(self, client_id: str) -> None:
-        self._wire = Wire(client_id)
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "TCP connections have this transport"
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            answers = self._wire.receive(data)
-        except DisconnectedError as error:
-            self._fail(error)
-            return
-        for answer in answers:
-            waiting = self._waiting.pop(answer.correlation_id, None)
-            # A cancelled call no longer waits.
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(DisconnectedError("the broker closed the connection"))
-
-    def close(self) -> None:
-        """Closes the connection: requests that wait fail with DisconnectedError."""
-        self._fail(DisconnectedError("the client closed the connection"))
-
-    async def exchange(self, request: Request, *, timeout_s: float) -> Any:
-        if self._transport is None:
-            raise DisconnectedError("the broker closed the connection")
-        correlation_id, data = self._wire.send(request)
-        self._transport.write(data)
-        if not request.is_answered:
-            return None
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[correlation_id] = waiting
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await waiting
-        except TimeoutError as error:
-            raise TimedOutError(f"Call timed out: no answer after {timeout_s:.0f} s") from error
-        finally:
-            self._waiting.pop(correlation_id, None)
-        return answer.read()
-
-    def _fail(self, error: DisconnectedError) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-            self._transport = None
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(error)
-        self._waiting.clear()
 
 
 class AsyncCluster:
@@ -104,7 +45,7 @@ class AsyncCluster:
         self._warn = warn
         self._clock = clock or SystemClock()
         self._core = ClientCore(settings, (), warn=warn, clock=self._clock)
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, AsyncConnection] = {}
         self._shared: dict[int, asyncio.Task[Any]] = {}
 
     async def __aenter__(self) -> Self:
@@ -212,7 +153,7 @@ class AsyncCluster:
         try:
             async with asyncio.timeout(effect.timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(self.settings.client_id), effect.ip, effect.port
+                    lambda: AsyncConnection(self.settings.client_id), effect.ip, effect.port
                 )
         except OSError:
             # TimeoutError is one of them.

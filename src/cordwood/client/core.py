@@ -173,6 +173,50 @@ def api_name(key: int) -> str | None:
     return None if api is None else api.name
 
 
+VERSIONS_REQUEST = Request(
+    API_VERSIONS,
+    _API_VERSIONS_VERSION,
+    {"client_software_name": "cordwood", "client_software_version": __version__},
+)
+"""What is asked first on each connection."""
+
+
+def versions_of(answer: Any) -> Versions:
+    """The versions in the answer to `VERSIONS_REQUEST`.
+
+    Raises:
+        RefusedError: it is an error.
+    """
+    require(answer.error_code)
+    return {
+        int(entry.api_key): (int(entry.min_version), int(entry.max_version))
+        for entry in answer.api_keys
+    }
+
+
+def api_key(api: str) -> int:
+    """The key of an API by the name of its module."""
+    return _KEYS[api]
+
+
+def usable_version(api: str, versions: Versions, version_max: int | None = None) -> int:
+    """The highest version of an API that a node serves and this client knows.
+
+    Raises:
+        NotSupportedError: there is none, at most `version_max`.
+    """
+    low, high = versions.get(_KEYS[api], (0, -1))
+    known = APIS[_KEYS[api]]
+    usable = [
+        version
+        for version in range(known.min_version, known.max_version + 1)
+        if low <= version <= high and (version_max is None or version <= version_max)
+    ]
+    if not usable:
+        raise NotSupportedError(f"The node does not support {api.upper()}")
+    return max(usable)
+
+
 class ClientCore:
     """The brokers of one cluster, which of them are connected, and calls that find their broker.
 
@@ -229,7 +273,7 @@ class ClientCore:
         while True:
             node = yield from self.connected(node_id, deadline, name or _java_name(api))
             connection = self._connections[node]
-            version = self._version(node, api, version_max)
+            version = usable_version(api, self._versions[node], version_max)
             request = Request(_KEYS[api], version, fields, is_answered)
             try:
                 return (yield Exchange(connection, request, timeout_s))
@@ -269,18 +313,6 @@ class ClientCore:
         low, high = self._versions[node].get(_KEYS[api], (0, -1))
         return low <= version <= high or version < low <= high
 
-    def _version(self, node: int, api: str, version_max: int | None) -> int:
-        low, high = self._versions[node].get(_KEYS[api], (0, -1))
-        known = APIS[_KEYS[api]]
-        usable = [
-            version
-            for version in range(known.min_version, known.max_version + 1)
-            if low <= version <= high and (version_max is None or version <= version_max)
-        ]
-        if not usable:
-            raise NotSupportedError(f"The node does not support {api.upper()}")
-        return max(usable)
-
     def _candidates(self, node_id: int | None) -> list[tuple[int, str, str, int]]:
         """Ids with the host to show and where they listen, the connected ones first."""
         if node_id is not None and node_id >= 0:
@@ -307,18 +339,14 @@ class ClientCore:
             )
             return False
         try:
-            answer = yield Exchange(connection, _VERSIONS_REQUEST, timeout_s)
-            require(answer.error_code)
+            found = versions_of((yield Exchange(connection, VERSIONS_REQUEST, timeout_s)))
         except (DisconnectedError, TimedOutError):
             yield Close(connection)
             return False
         except ClientError:
             yield Close(connection)
             raise
-        self._versions[node] = {
-            int(entry.api_key): (int(entry.min_version), int(entry.max_version))
-            for entry in answer.api_keys
-        }
+        self._versions[node] = found
         self._connections[node] = connection
         return True
 
@@ -327,13 +355,6 @@ class ClientCore:
         if self._connections.get(node) == connection:
             del self._connections[node]
         yield Close(connection)
-
-
-_VERSIONS_REQUEST = Request(
-    API_VERSIONS,
-    _API_VERSIONS_VERSION,
-    {"client_software_name": "cordwood", "client_software_version": __version__},
-)
 
 
 def _java_name(api: str) -> str:

@@ -38,8 +38,8 @@ from cordwood.metadata.controller_requests import (
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.formatting import read_bootstrap_records
 from cordwood.metadata.image import Endpoint, MetadataImage
-from cordwood.metadata.metadata_log import BATCH_RECORDS_MAX, MetadataLog
 from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_transactions
+from cordwood.metadata.sole_voter_log import BATCH_RECORDS_MAX, SoleVoterLog
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.config import ConfigResource
@@ -65,7 +65,7 @@ class Controller:
 
     def __init__(
         self,
-        log: MetadataLog,
+        log: SoleVoterLog,
         node_id: int,
         directory_ids: Sequence[uuid.UUID],
         settings: ControllerSettings,
@@ -123,7 +123,7 @@ class Controller:
         context = context or LogContext(clock=clock, resources=ResourceCache(fs=fs))
         reserve = DiskReserve(metadata_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
         reserve.release()
-        log = MetadataLog(
+        log = SoleVoterLog(
             metadata_dir,
             node_id=node_id,
             directory_id=directory_ids[0],

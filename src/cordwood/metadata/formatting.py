@@ -168,9 +168,14 @@ def read_bootstrap_records(log_dir: Path, *, fs: FileSystem = OS) -> list[ApiRec
 
 
 def build_quorum_state(
-    *, leader_id: int, leader_epoch: int, kraft_version: int, voted_id: int = -1
+    *,
+    leader_id: int,
+    leader_epoch: int,
+    kraft_version: int,
+    voters: Iterable[int],
+    voted_id: int = -1,
 ) -> bytes:
-    """The bytes of `quorum-state`: with its voters where these are static.
+    """The bytes of `quorum-state`: with the ids of its voters where these are static.
 
     Source: org.apache.kafka.raft.FileQuorumStateStore.
     """
@@ -182,7 +187,7 @@ def build_quorum_state(
             "leaderEpoch": leader_epoch,
             "votedId": voted_id,
             "appliedOffset": 0,
-            "currentVoters": [{"voterId": leader_id}],
+            "currentVoters": [{"voterId": voter} for voter in voters],
             "data_version": 0,
         }
     else:

@@ -38,7 +38,7 @@ class MetadataLoader:
         """Starts from the records that were read when `log` was opened.
 
         Args:
-            log: to read from; its `replay` belongs to this loader from now on.
+            log: to read from; its `replay`, and one that replaces it, belongs to this loader.
             schedule: runs `catch_up` after a commit, beside other work; without it, the caller
                 calls `catch_up`.
         """
@@ -76,9 +76,13 @@ class MetadataLoader:
         with self._updates:
             self._is_scheduled = False
             if self._image is None:
-                size_bytes = self._load()
-                self._publish(self._next_image(), size_bytes)
-            while size_bytes := self._load():
+                first_bytes = 0
+                while (size_bytes := self._load()) is not None:
+                    first_bytes += size_bytes
+                if not self._replay.data_records:
+                    return  # at most the control records of an epoch that has begun
+                self._publish(self._next_image(), first_bytes)
+            while (size_bytes := self._load()) is not None:
                 if not self._replay.in_transaction:
                     self._publish(self._next_image(), size_bytes)
 
@@ -108,11 +112,18 @@ class MetadataLoader:
             self._is_scheduled = True
             self._schedule(self.catch_up).add_done_callback(self._caught_up)
 
-    def _load(self) -> int:
-        """Applies the next committed batches; how many bytes they have."""
+    def _load(self) -> int | None:
+        """Applies the next committed batches; how many bytes they have, None without any.
+
+        A snapshot that has taken the place of the log comes before them.
+        """
+        is_of_snapshot = self._replay is not self._log.replay
+        self._replay = self._log.replay
         batches = self._log.read_committed(self._replay.next_offset)
         for batch in batches:
             self._replay.take_log_batch(batch)
+        if not batches and not is_of_snapshot:
+            return None
         return sum(batch.size_bytes for batch in batches)
 
     def _next_image(self) -> MetadataImage:

@@ -46,6 +46,7 @@ __all__ = [
     "read_metadata_image",
     "read_snapshot_records",
     "replay_metadata_log",
+    "replay_newest_snapshot",
     "valid_batches",
 ]
 
@@ -91,6 +92,21 @@ def replay_metadata_log(
             replay.log_is_behind = True
         replay.snapshot_offset = newest.end_offset
     _replay_log(logs, read_bytes, replay)
+    return replay
+
+
+def replay_newest_snapshot(directory: Path, *, read_bytes: ReadBytes, names_in: NamesIn) -> Replay:
+    """The records of the newest snapshot in `directory`, if there is one; none of the log.
+
+    Raises:
+        CorruptError, UnsupportedVersionError, OSError: as for `read_metadata_image`.
+    """
+    replay = Replay()
+    snapshots, _ = _files(directory, names_in(directory))
+    if snapshots:
+        newest = snapshots[-1]
+        _replay_snapshot(newest, read_bytes(newest.path), replay)
+        replay.snapshot_offset = newest.end_offset
     return replay
 
 

@@ -91,6 +91,52 @@ def snapshot_batches(
     yield control_batch(footer, base_offset=offset, timestamp_ms=now_ms, epoch=epoch)
 
 
+class SnapshotPart:
+    """A snapshot that is being written: it has its name when it is whole and on disk."""
+
+    def __init__(self, directory: Path, end_offset: int, epoch: int, fs: FileSystem) -> None:
+        """Creates the file, empty; one that was left is replaced.
+
+        Raises:
+            OSError: the disk returned an error.
+        """
+        self.path = directory / metadata_snapshot_name(end_offset, epoch)
+        self.size_bytes = 0
+        self._part = self.path.with_name(self.path.name + _PART_SUFFIX)
+        self._fs = fs
+        fs.remove(self._part)
+        self._file = fs.create(self._part)
+
+    def append(self, data: bytes) -> None:
+        """Writes the next bytes.
+
+        Raises:
+            NoSpaceError: the disk is full.
+            OSError: the disk returned an error.
+        """
+        self._file.write_at([data], self.size_bytes)
+        self.size_bytes += len(data)
+
+    def finish(self) -> Path:
+        """Syncs the file and gives it its name, which lasts when this returns.
+
+        Raises:
+            OSError: the disk returned an error.
+        """
+        fs = self._fs
+        self._file.sync()
+        self._file.close()
+        fs.take_after(self._part, replace(fs.facts_of(self._part), mode=_SNAPSHOT_MODE))
+        fs.rename(self._part, self.path)
+        fs.sync_directory(self.path.parent)
+        return self.path
+
+    def abandon(self) -> None:
+        """Removes what was written."""
+        self._file.close()
+        self._fs.remove(self._part)
+
+
 def write_snapshot(
     directory: Path, end_offset: int, epoch: int, batches: Iterable[bytes], fs: FileSystem
 ) -> Path:
@@ -100,22 +146,11 @@ def write_snapshot(
         NoSpaceError: the disk is full; no partial file is left.
         OSError: the disk returned an error.
     """
-    path = directory / metadata_snapshot_name(end_offset, epoch)
-    part = path.with_name(path.name + _PART_SUFFIX)
+    part = SnapshotPart(directory, end_offset, epoch, fs)
     try:
-        file = fs.create(part)
-        try:
-            position = 0
-            for batch in batches:
-                file.write_at([batch], position)
-                position += len(batch)
-            file.sync()
-        finally:
-            file.close()
-        fs.take_after(part, replace(fs.facts_of(part), mode=_SNAPSHOT_MODE))
-        fs.rename(part, path)
+        for batch in batches:
+            part.append(batch)
+        return part.finish()
     except BaseException:
-        fs.remove(part)
+        part.abandon()
         raise
-    fs.sync_directory(directory)
-    return path

@@ -377,6 +377,12 @@ class SegmentOffsetOverflowError(KafkaError):
         self.base_offset = base_offset
 
 
+class InconsistentClusterIdError(KafkaError):
+    """Nodes of two clusters: the ids of their clusters differ."""
+
+    code = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
 @dataclass(frozen=True, slots=True)
 class RecordError:
     """What is wrong with one record of a refused batch; `index` counts from 0 in the request."""

@@ -1,0 +1,82 @@
+"""One asyncio connection to a node."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from cordwood.client.errors import DisconnectedError, TimedOutError
+from cordwood.client.wire import Answer, Request, Wire
+
+
+class AsyncConnection(asyncio.Protocol):
+    """A connection on which any number of requests wait for their answers."""
+
+    def __init__(self, client_id: str) -> None:
+        self._wire = Wire(client_id)
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As `asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport), "TCP connections have this transport"
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """As `asyncio.Protocol`."""
+        try:
+            answers = self._wire.receive(data)
+        except DisconnectedError as error:
+            self._fail(error)
+            return
+        for answer in answers:
+            waiting = self._waiting.pop(answer.correlation_id, None)
+            # A cancelled call no longer waits.
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As `asyncio.Protocol`."""
+        self._fail(DisconnectedError("the broker closed the connection"))
+
+    def close(self) -> None:
+        """Closes the connection: requests that wait fail with DisconnectedError."""
+        self._fail(DisconnectedError("the client closed the connection"))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None
+
+    async def exchange(self, request: Request, *, timeout_s: float) -> Any:
+        """Sends a request and waits for its answer; None where none is to come.
+
+        Raises:
+            TimedOutError: no answer came in time.
+            DisconnectedError: the connection ended first.
+        """
+        if self._transport is None:
+            raise DisconnectedError("the broker closed the connection")
+        correlation_id, data = self._wire.send(request)
+        self._transport.write(data)
+        if not request.is_answered:
+            return None
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = waiting
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await waiting
+        except TimeoutError as error:
+            raise TimedOutError(f"Call timed out: no answer after {timeout_s:.0f} s") from error
+        finally:
+            self._waiting.pop(correlation_id, None)
+        return answer.read()
+
+    def _fail(self, error: DisconnectedError) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+        self._waiting.clear()

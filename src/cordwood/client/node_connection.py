@@ -1,0 +1,105 @@
+"""A connection to one node at a known address, for requests that are tried once.
+
+Another part decides what to do after an error: there is no retry here.
+
+Source: org.apache.kafka.raft.KafkaNetworkChannel, server.NodeToControllerChannelManagerImpl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from cordwood.client.async_connection import AsyncConnection
+from cordwood.client.core import VERSIONS_REQUEST, Versions, api_key, usable_version, versions_of
+from cordwood.client.errors import ClientError, DisconnectedError
+from cordwood.client.wire import Request
+
+
+class NodeConnection:
+    """Requests to the node at an address, on a connection that is opened when first needed.
+
+    Requests may run at the same time: the node answers them in their order. A request that has no
+    answer in time closes the connection, for the others, too; the next request opens another.
+    """
+
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            host: a name or an address.
+            port: where it listens.
+            client_id: what requests say of their sender.
+            timeout_s: how long to wait for a connection, and by default for an answer.
+        """
+        self.host = host
+        self.port = port
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._connection: AsyncConnection | None = None
+        self._versions: Versions = {}
+        self._opening = asyncio.Lock()
+
+    async def call(
+        self,
+        api: str,
+        fields: Mapping[str, Any],
+        *,
+        version_max: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Sends a request and waits for the answer, whose error is not looked at.
+
+        Raises:
+            DisconnectedError: nobody listens there, or the connection ended.
+            TimedOutError: no answer came in time.
+            NotSupportedError: the node has no version of the API in common with this client.
+        """
+        connection = await self._open()
+        version = usable_version(api, self._versions, version_max)
+        try:
+            return await connection.exchange(
+                Request(api_key(api), version, fields), timeout_s=timeout_s or self._timeout_s
+            )
+        except ClientError:
+            connection.close()
+            raise
+
+    async def versions(self) -> Versions:
+        """The versions of the APIs that the node serves.
+
+        Raises:
+            ClientError: as for `call`.
+        """
+        await self._open()
+        return self._versions
+
+    def close(self) -> None:
+        """Closes the connection: requests that wait fail with DisconnectedError."""
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _open(self) -> AsyncConnection:
+        async with self._opening:
+            known = self._connection
+            if known is not None and known.is_open:
+                return known
+            loop = asyncio.get_running_loop()
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    _, connection = await loop.create_connection(
+                        lambda: AsyncConnection(self._client_id), self.host, self.port
+                    )
+            except OSError as error:  # TimeoutError is one of them
+                raise DisconnectedError(
+                    f"no connection to {self.host}:{self.port}: {error}"
+                ) from error
+            try:
+                answer = await connection.exchange(VERSIONS_REQUEST, timeout_s=self._timeout_s)
+                self._versions = versions_of(answer)
+            except ClientError:
+                connection.close()
+                raise
+            self._connection = connection
+            return connection

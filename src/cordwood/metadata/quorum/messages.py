@@ -1,0 +1,144 @@
+"""An observer's requests and the answers to them, in Kafka's protocol.
+
+Source: org.apache.kafka.raft.RaftUtil, KafkaRaftClient.buildFetchRequest (4.3.0); KIP-595, KIP-630,
+KIP-853, KIP-1166.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cordwood.metadata.metadata_log import TOPIC_ID, TOPIC_PARTITION
+from cordwood.metadata.quorum.observer import (
+    Address,
+    FetchAnswer,
+    FetchAsk,
+    LeaderAndEpoch,
+    OffsetAndEpoch,
+    SnapshotAnswer,
+    SnapshotAsk,
+)
+from cordwood.model.error_codes import ErrorCode
+
+_MAX_WAIT_MS: Final = 500
+_FETCH_BYTES_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who asks: the cluster, this node, and the directory of its metadata log."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: uuid.UUID
+
+
+def fetch_request(ask: FetchAsk, identity: Identity) -> dict[str, Any]:
+    """The fields of a Fetch."""
+    partition = {
+        "partition": TOPIC_PARTITION.partition,
+        "current_leader_epoch": ask.epoch,
+        "fetch_offset": ask.end.offset,
+        "last_fetched_epoch": ask.end.epoch,
+        "log_start_offset": -1,
+        "partition_max_bytes": 0,
+        "replica_directory_id": identity.directory_id,
+        # A leader that has a higher one answers at once.
+        "high_watermark": ask.end.high_watermark,
+    }
+    topic = {
+        "topic": TOPIC_PARTITION.topic,
+        "topic_id": TOPIC_ID,
+        "partitions": [partition],
+    }
+    return {
+        "cluster_id": identity.cluster_id,
+        "replica_id": identity.node_id,
+        "replica_state": {"replica_id": identity.node_id, "replica_epoch": -1},
+        "max_wait_ms": _MAX_WAIT_MS,
+        "min_bytes": 0,
+        "max_bytes": _FETCH_BYTES_MAX,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [topic],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+def snapshot_request(ask: SnapshotAsk, identity: Identity) -> dict[str, Any]:
+    """The fields of a FetchSnapshot."""
+    partition = {
+        "partition": TOPIC_PARTITION.partition,
+        "current_leader_epoch": ask.epoch,
+        "snapshot_id": {"end_offset": ask.snapshot_id.offset, "epoch": ask.snapshot_id.epoch},
+        "position": ask.position,
+        "replica_directory_id": identity.directory_id,
+    }
+    return {
+        "cluster_id": identity.cluster_id,
+        "replica_id": identity.node_id,
+        "max_bytes": _FETCH_BYTES_MAX,
+        "topics": [{"name": TOPIC_PARTITION.topic, "partitions": [partition]}],
+    }
+
+
+def fetch_answer(response: Any) -> FetchAnswer | None:
+    """The answer to a Fetch; None if it is an error as a whole, or of another partition."""
+    if response.error_code or len(response.responses) != 1:
+        return None
+    topic = response.responses[0]
+    if len(topic.partitions) != 1 or topic.partitions[0].partition_index:
+        return None
+    partition = topic.partitions[0]
+    leader = _leader(partition.current_leader)
+    return FetchAnswer(
+        error=ErrorCode.of(partition.error_code),
+        leader=leader,
+        leader_address=_address_of(leader.leader_id, response.node_endpoints),
+        high_watermark=partition.high_watermark,
+        diverging=_offset_and_epoch(partition.diverging_epoch),
+        snapshot_id=_offset_and_epoch(partition.snapshot_id),
+        records=bytes(partition.records or b""),
+    )
+
+
+def snapshot_answer(response: Any) -> SnapshotAnswer | None:
+    """The answer to a FetchSnapshot; None as in `fetch_answer`."""
+    if response.error_code or len(response.topics) != 1:
+        return None
+    topic = response.topics[0]
+    if len(topic.partitions) != 1 or topic.partitions[0].index:
+        return None
+    partition = topic.partitions[0]
+    leader = _leader(partition.current_leader)
+    return SnapshotAnswer(
+        error=ErrorCode.of(partition.error_code),
+        leader=leader,
+        leader_address=_address_of(leader.leader_id, response.node_endpoints),
+        snapshot_id=_offset_and_epoch(partition.snapshot_id),
+        size_bytes=partition.size,
+        position=partition.position,
+        data=bytes(partition.unaligned_records or b""),
+    )
+
+
+def _leader(current: Any) -> LeaderAndEpoch:
+    return LeaderAndEpoch(current.leader_id, current.leader_epoch)
+
+
+def _offset_and_epoch(found: Any) -> OffsetAndEpoch | None:
+    if found.epoch < 0 or found.end_offset < 0:
+        return None
+    return OffsetAndEpoch(found.end_offset, found.epoch)
+
+
+def _address_of(node_id: int, endpoints: Iterable[Any]) -> Address | None:
+    for each in endpoints:
+        if each.node_id == node_id:
+            return Address(each.host, each.port)
+    return None

@@ -1,0 +1,115 @@
+"""A cluster of real Kafka nodes on loopback: one controller of its own, and brokers.
+
+As `RealKafka`, a node is a context manager that leaves nothing running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from support.kafka import KafkaRunError, RealKafka
+
+CONTROLLER_ID = 100
+
+
+class KafkaController(RealKafka):
+    """The only controller of a cluster; `port` is that of its controller listener."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        is_dynamic: bool = True,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """As `RealKafka`.
+
+        Args:
+            root: where its files are.
+            is_dynamic: whether its voters are those of its log (kraft.version 1).
+            properties: lines of server.properties.
+        """
+        super().__init__(root, properties=properties)
+        self.is_dynamic = is_dynamic
+
+    @property
+    def quorum(self) -> dict[str, str]:
+        """The properties by which a node finds this controller."""
+        if self.is_dynamic:
+            return {"controller.quorum.bootstrap.servers": self.bootstrap_servers}
+        return {"controller.quorum.voters": f"{CONTROLLER_ID}@{self.bootstrap_servers}"}
+
+    def roles(self) -> dict[str, str]:
+        """As `RealKafka.roles`."""
+        return {
+            "process.roles": "controller",
+            "node.id": str(CONTROLLER_ID),
+            "listeners": f"CONTROLLER://{self.bootstrap_servers}",
+            **self.quorum,
+        }
+
+    def format_flags(self) -> list[str]:
+        """As `RealKafka.format_flags`."""
+        return ["--standalone"] if self.is_dynamic else []
+
+    def serving(self) -> AdminClient | None:
+        """As `RealKafka.serving`: it has started, and leads its quorum."""
+        if not self.is_running:
+            raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
+        log = self.log_since_start
+        if "Kafka Server started" not in log or "Becoming the active controller" not in log:
+            return None
+        return self.admin()
+
+
+class KafkaBroker(RealKafka):
+    """A broker of a `KafkaController`'s cluster."""
+
+    def __init__(
+        self,
+        root: Path,
+        controller: KafkaController,
+        node_id: int,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """As `RealKafka`.
+
+        Args:
+            root: where its files are.
+            controller: of its cluster.
+            node_id: its own.
+            properties: lines of server.properties.
+        """
+        super().__init__(root, properties=properties)
+        self.controller = controller
+        self.node_id = node_id
+
+    def roles(self) -> dict[str, str]:
+        """As `RealKafka.roles`."""
+        return {
+            "process.roles": "broker",
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            **self.controller.quorum,
+        }
+
+    def format_flags(self) -> list[str]:
+        """As `RealKafka.format_flags`."""
+        return ["--no-initial-controllers"] if self.controller.is_dynamic else []
+
+    def serving(self) -> AdminClient | None:
+        """As `RealKafka.serving`; the other brokers may be down."""
+        if not self.is_running:
+            raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
+        admin = self.admin()
+        try:
+            metadata = admin.list_topics(timeout=2)
+        except KafkaException:
+            return None
+        return admin if self.node_id in metadata.brokers else None
