@@ -12,10 +12,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.format.file_names import CLUSTER_METADATA_DIR
-from cordwood.metadata.image import MetadataImage
+from cordwood.metadata.controller_requests import BrokerRegistration
+from cordwood.metadata.feature_levels import KNOWN_FEATURES
+from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.publisher import MetadataUpdate
+from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.metadata.quorum.follower import QuorumFollower
+from cordwood.metadata.quorum.lifecycle import BrokerState
+from cordwood.metadata.quorum.membership import QuorumMembership
 from cordwood.metadata.quorum.messages import Identity
 from cordwood.metadata.quorum.observed_log import ObservedLog
 from cordwood.metadata.quorum.observer import Address, QuorumObserver
@@ -31,6 +36,7 @@ from support.kafka import CLUSTER_ID, poll_until
 from support.kafka_cluster import KafkaBroker, KafkaController
 
 WAIT_S = 60
+NODE_ID = 7
 
 
 class Observer:
@@ -56,7 +62,7 @@ class Observer:
         self.follower = QuorumFollower(
             observer,
             self.log,
-            identity=Identity(cluster_id=cluster_id, node_id=7, directory_id=uuid.uuid4()),
+            identity=Identity(cluster_id=cluster_id, node_id=NODE_ID, directory_id=uuid.uuid4()),
             between_updates=loader.between_updates,
             run=slices.run,
             clock=clock,
@@ -159,6 +165,59 @@ def test_image_of_an_observer_is_the_controllers(
     kept = read_metadata_image(tmp_path / "second" / CLUSTER_METADATA_DIR)
     assert as_records(kept) == as_records(whole)
     assert images[0].topics.keys() == whole.topics.keys()
+
+
+def test_broker_joins_a_cluster_and_leaves_it(tmp_path: Path, controller: KafkaController) -> None:
+    def brokers() -> set[int]:
+        return set(admin.list_topics(timeout=10).brokers)
+
+    def joins(observer: Observer, log_dir: uuid.UUID) -> QuorumMembership:
+        return QuorumMembership(
+            BrokerRegistration(
+                broker_id=NODE_ID,
+                incarnation_id=uuid.uuid4(),
+                endpoints=(Endpoint(name="PLAINTEXT", host="127.0.0.1", port=9),),
+                log_dirs=(log_dir,),
+            ),
+            ActiveController(
+                lambda: observer.follower.leader_address, client_id="7", clock=SystemClock()
+            ),
+            cluster_id=CLUSTER_ID,
+            features=KNOWN_FEATURES,
+            metadata_offset=lambda: observer.image.offset,
+            clock=SystemClock(),
+            heartbeat_interval_ms=200,
+        )
+
+    async def run() -> None:
+        async with observing(tmp_path / "observer", controller) as observer:
+            membership = joins(observer, uuid.uuid4())
+            living = asyncio.create_task(membership.run())
+            async with asyncio.timeout(WAIT_S):
+                await membership.reached(BrokerState.RECOVERY)
+                assert observer.image.brokers[NODE_ID].fenced
+                membership.lifecycle.ready_to_unfence()
+                await membership.reached(BrokerState.RUNNING)
+                while NODE_ID not in await asyncio.to_thread(brokers):
+                    await asyncio.sleep(0.05)
+                # The controller goes and comes back: the broker stays.
+                await asyncio.to_thread(controller.stop)
+                await asyncio.to_thread(controller.start)
+                epoch = membership.broker_epoch
+                membership.lifecycle.begin_shutdown()
+                await living
+                assert membership.lifecycle.state is BrokerState.SHUTTING_DOWN
+                assert membership.broker_epoch == epoch
+                while NODE_ID in await asyncio.to_thread(brokers):
+                    await asyncio.sleep(0.05)
+                while not observer.image.brokers[NODE_ID].fenced:
+                    await asyncio.sleep(0.05)
+                # Here, as a process ends with the thread that started it: the controller's.
+                await asyncio.to_thread(broker.stop)
+
+    with KafkaBroker(tmp_path / "broker", controller, 1) as broker:
+        admin = broker.start()
+        asyncio.run(run())
 
 
 def test_controller_of_another_cluster_is_refused(

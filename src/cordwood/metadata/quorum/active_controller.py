@@ -1,0 +1,107 @@
+"""Requests to the active controller, wherever it is: each is sent until that one has answered.
+
+Source: org.apache.kafka.server.NodeToControllerChannelManagerImpl, NodeToControllerRequestThread
+(4.3.0); KIP-590.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cordwood.client.core import Versions
+from cordwood.client.errors import DisconnectedError, TimedOutError
+from cordwood.client.node_connection import NodeConnection
+from cordwood.metadata.quorum.observer import Address
+from cordwood.model.clock import Clock
+from cordwood.model.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+_BACKOFF_S = 0.1
+
+
+class ActiveController:
+    """The leader of the metadata quorum, as its broker asks it; for the event loop's thread.
+
+    A request may be carried out although no answer came, and is then sent again: each is such that
+    this does no harm, or its answer says so.
+    """
+
+    def __init__(
+        self, address: Callable[[], Address | None], *, client_id: str, clock: Clock
+    ) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            address: where the leader is now; None while that is not known.
+            client_id: what requests say of their sender.
+            clock: for the time until requests are given up.
+        """
+        self._address = address
+        self._client_id = client_id
+        self._clock = clock
+        self._connection: NodeConnection | None = None
+
+    async def ask(
+        self,
+        api: str,
+        fields: Mapping[str, Any],
+        *,
+        timeout_ms: float,
+        version_max: int | None = None,
+    ) -> Any:
+        """The answer of the active controller; its error, unless NOT_CONTROLLER, is the caller's.
+
+        Args:
+            api: the name of the API's module.
+            fields: of the request.
+            timeout_ms: for how long it is tried.
+            version_max: the highest version to use.
+
+        Raises:
+            TimedOutError: no controller has answered in time.
+            NotSupportedError: the controller has no version of the API in common with this client.
+        """
+        deadline = self._clock.monotonic_s() + timeout_ms / 1000
+        while True:
+            left_s = deadline - self._clock.monotonic_s()
+            if left_s <= 0:
+                raise TimedOutError(f"no controller has answered {api} in {timeout_ms:.0f} ms")
+            try:
+                answer = await self._leader(left_s).call(
+                    api, fields, version_max=version_max, timeout_s=left_s
+                )
+            except (DisconnectedError, TimedOutError) as error:
+                _log.debug("No answer to %s from the controller: %s", api, error)
+            else:
+                if answer.error_code != ErrorCode.NOT_CONTROLLER:
+                    return answer
+            await asyncio.sleep(min(_BACKOFF_S, max(left_s, 0)))
+
+    async def versions(self, *, timeout_ms: float) -> Versions:
+        """The versions of the APIs that the active controller serves.
+
+        Raises:
+            ClientError: it is not known, or does not answer.
+        """
+        return await self._leader(timeout_ms / 1000).versions()
+
+    def close(self) -> None:
+        """Closes the connection: requests that wait are tried again, and fail."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _leader(self, timeout_s: float) -> NodeConnection:
+        address = self._address()
+        if address is None:
+            raise DisconnectedError("the active controller is not known")
+        known = self._connection
+        if known is None or (known.host, known.port) != address:
+            self.close()
+            self._connection = known = NodeConnection(
+                *address, client_id=self._client_id, timeout_s=timeout_s
+            )
+        return known
