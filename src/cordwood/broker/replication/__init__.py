@@ -1,0 +1,1 @@
+"""Replicas of a partition: what its leader and its followers do, as state machines without I/O."""

@@ -1,0 +1,446 @@
+"""The leader of a partition, as a state machine: its followers, the ISR, and the high watermark.
+
+An event gives back what has to be done: the log's high watermark to move, an ISR to propose to the
+controller. One proposal is in flight at a time. Until it is answered, the maximal ISR counts:
+what the ISR may be by then.
+
+Source: kafka.cluster.Partition, Replica, PartitionState (4.3.0); KIP-497, KIP-841, KIP-903,
+KIP-966.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import NotLeaderOrFollowerError
+
+_log = logging.getLogger(__name__)
+
+UNKNOWN_OFFSET = -1
+NO_BROKER_EPOCH = -1
+
+
+class ClusterBrokers(Protocol):
+    """The brokers as the metadata image has them."""
+
+    def epoch_of(self, broker_id: int) -> int | None:
+        """The epoch of a broker that is alive; None if it is fenced, or not registered."""
+
+    def is_shutting_down(self, broker_id: int) -> bool:
+        """Whether a broker is in a controlled shutdown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedPartition:
+    """What the image says of a partition; the epochs only grow."""
+
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerState:
+    """What a leader knows of a follower, by its fetches; times in ms.
+
+    `broker_epoch` is that of its last fetch, `NO_BROKER_EPOCH` if that had none, None before one.
+    `leader_end_at_fetch` is where the leader's log ended at the last fetch.
+    """
+
+    log_start_offset: int = UNKNOWN_OFFSET
+    log_end_offset: int = UNKNOWN_OFFSET
+    leader_end_at_fetch: int = UNKNOWN_OFFSET
+    last_fetch_ms: float = 0
+    last_caught_up_ms: float = 0
+    broker_epoch: int | None = None
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: float, lag_max_ms: float) -> bool:
+        """Whether it has all, or had all not long ago.
+
+        Source: ReplicaState.isCaughtUp.
+        """
+        return (
+            self.log_end_offset == leader_end_offset
+            or now_ms - self.last_caught_up_ms <= lag_max_ms
+        )
+
+    def fetched(
+        self, offset: int, *, start: int, leader_end: int, now_ms: float, broker_epoch: int
+    ) -> FollowerState:
+        """The state after a fetch from `offset` on.
+
+        Source: Replica.updateFetchStateOrThrow.
+        """
+        caught_up_ms = self.last_caught_up_ms
+        if offset >= leader_end:
+            caught_up_ms = max(caught_up_ms, now_ms)
+        elif offset >= self.leader_end_at_fetch:
+            caught_up_ms = max(caught_up_ms, self.last_fetch_ms)
+        return FollowerState(
+            log_start_offset=start,
+            log_end_offset=offset,
+            leader_end_at_fetch=max(leader_end, self.leader_end_at_fetch),
+            last_fetch_ms=now_ms,
+            last_caught_up_ms=caught_up_ms,
+            broker_epoch=broker_epoch,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposal:
+    """An ISR for the controller, as AlterPartition has it: broker ids and their epochs."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+    @property
+    def members(self) -> frozenset[int]:
+        """The ids of the brokers."""
+        return frozenset(broker_id for broker_id, _ in self.isr)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveHighWatermark:
+    """Records below `offset` are committed."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeIsr:
+    """Send a proposal; its answer goes to `on_isr_altered` or `on_isr_refused`."""
+
+    proposal: IsrProposal
+
+
+Effect = MoveHighWatermark | ProposeIsr
+
+#: After these the leader waits for the metadata of the partition.
+_WAITS_FOR_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+_REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+
+
+class PartitionLeadership:
+    """The state machine; see the module.
+
+    Invariants: the high watermark never falls, and is at most the end of each log in the maximal
+    ISR; `isr` has this node, unless the controller has removed it.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        partition: LedPartition,
+        *,
+        brokers: ClusterBrokers,
+        own_epoch: int,
+        end_offset: int,
+        high_watermark: int,
+        now_ms: float,
+        min_insync_replicas: int = 1,
+        lag_max_ms: float = 30_000,
+    ) -> None:
+        """Leads a partition in a new epoch, which begins at the log's end.
+
+        Call `refresh` then: a leader without followers commits at once.
+
+        Args:
+            node_id: of this broker.
+            partition: as the image has it.
+            brokers: the others.
+            own_epoch: of this broker's registration.
+            end_offset: of the log.
+            high_watermark: of the log.
+            now_ms: the time.
+            min_insync_replicas: of the topic.
+            lag_max_ms: replica.lag.time.max.ms.
+        """
+        self._node_id = node_id
+        self._brokers = brokers
+        self._own_epoch = own_epoch
+        self._lag_max_ms = lag_max_ms
+        self.min_insync_replicas = min_insync_replicas
+        self._end_offset = end_offset
+        self._high_watermark = high_watermark
+        self._partition = partition
+        self._epoch_start_offset = end_offset
+        self._pending: IsrProposal | None = None
+        self._followers = {
+            each: FollowerState(last_caught_up_ms=now_ms if each in partition.isr else 0)
+            for each in partition.replicas
+            if each != node_id
+        }
+
+    @property
+    def partition(self) -> LedPartition:
+        """The epochs, the replicas and the committed ISR."""
+        return self._partition
+
+    @property
+    def high_watermark(self) -> int:
+        """One past the last committed record."""
+        return self._high_watermark
+
+    @property
+    def followers(self) -> Mapping[int, FollowerState]:
+        """What is known of each other replica."""
+        return self._followers
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """The brokers that may be in sync: with those that are proposed, or still with the others.
+
+        Source: PartitionState.maximalIsr.
+        """
+        committed = frozenset(self._partition.isr)
+        return committed if self._pending is None else committed | self._pending.members
+
+    @property
+    def effective_min_isr(self) -> int:
+        """`min.insync.replicas`, and at most the number of replicas."""
+        return min(self.min_insync_replicas, len(self._partition.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether too few replicas are in sync to commit anything."""
+        return len(self._partition.isr) < self.effective_min_isr
+
+    # ---- events
+
+    def on_metadata(self, partition: LedPartition, now_ms: float) -> list[Effect]:
+        """The image has another ISR or other replicas, or a new epoch with this leader again.
+
+        Metadata that is older than what is known is left out. Metadata of the epoch of an answer
+        to a proposal has that ISR, and may have other replicas, where it ended a reassignment.
+
+        Differs: Kafka drops a proposal that was sent after such an answer when the metadata of
+        that answer arrives. It commits then without the replica that the controller adds.
+
+        Source: Partition.makeLeader.
+        """
+        known = self._partition
+        if partition.partition_epoch < known.partition_epoch:
+            return []
+        self._followers = {
+            each: self._followers.get(each, FollowerState())
+            for each in partition.replicas
+            if each != self._node_id
+        }
+        if partition.leader_epoch > known.leader_epoch:
+            self._epoch_start_offset = self._end_offset
+            for broker_id, state in self._followers.items():
+                since = now_ms if broker_id in partition.isr else 0
+                self._followers[broker_id] = replace(
+                    state,
+                    leader_end_at_fetch=self._end_offset,
+                    last_fetch_ms=since,
+                    last_caught_up_ms=since,
+                )
+        if partition.partition_epoch > known.partition_epoch:
+            self._partition = partition
+            self._pending = None
+        else:
+            self._partition = replace(known, replicas=partition.replicas)
+        return self.refresh(now_ms)
+
+    def on_append(self, end_offset: int, now_ms: float) -> list[Effect]:
+        """The log ends at `end_offset`, exclusive, from now on."""
+        self._end_offset = end_offset
+        return self.refresh(now_ms)
+
+    def on_fetch(
+        self, broker_id: int, offset: int, *, start: int, now_ms: float, broker_epoch: int
+    ) -> list[Effect]:
+        """A follower has fetched from `offset`, which is where its log ends.
+
+        Args:
+            broker_id: the follower.
+            offset: where its log ends.
+            start: where its log starts.
+            now_ms: the time.
+            broker_epoch: that of the request; `NO_BROKER_EPOCH` if it has none.
+
+        Raises:
+            NotLeaderOrFollowerError: it is no replica of the partition, or has been registered
+                again since.
+        """
+        state = self._followers.get(broker_id)
+        if state is None:
+            raise NotLeaderOrFollowerError(
+                f"Broker {broker_id} is no replica of the partition, whose replicas are "
+                f"{list(self._partition.replicas)}"
+            )
+        known_epoch = self._brokers.epoch_of(broker_id)
+        is_stale = known_epoch is not None and broker_epoch < known_epoch
+        if broker_epoch != NO_BROKER_EPOCH and is_stale:
+            raise NotLeaderOrFollowerError(
+                f"Received stale fetch state update. broker epoch={broker_epoch} vs "
+                f"expected={known_epoch}"
+            )
+        self._followers[broker_id] = state.fetched(
+            offset,
+            start=start,
+            leader_end=self._end_offset,
+            now_ms=now_ms,
+            broker_epoch=broker_epoch,
+        )
+        return [*self._expand(broker_id), *self.refresh(now_ms)]
+
+    def on_tick(self, now_ms: float) -> list[Effect]:
+        """Removes from the ISR what lags; to be called every half of `replica.lag.time.max.ms`.
+
+        Source: Partition.maybeShrinkIsr.
+        """
+        if self._pending is not None:
+            return []
+        lagging = {
+            each
+            for each in self._partition.isr
+            if each != self._node_id and not self._is_caught_up(each, now_ms)
+        }
+        if not lagging:
+            return []
+        kept = [each for each in self._partition.isr if each not in lagging]
+        _log.info("Shrinking ISR from %s to %s", list(self._partition.isr), kept)
+        return [self._propose(kept)]
+
+    def on_isr_altered(
+        self, proposal: IsrProposal, answer: LedPartition, now_ms: float
+    ) -> list[Effect]:
+        """The controller has taken a proposal; the answer has the epochs and the ISR.
+
+        Source: Partition.handleAlterPartitionUpdate.
+        """
+        if self._pending is not proposal:
+            return []
+        known = self._partition
+        if (
+            answer.leader_epoch != known.leader_epoch
+            or answer.partition_epoch < known.partition_epoch
+        ):
+            return []
+        self._pending = None
+        self._partition = replace(known, isr=answer.isr, partition_epoch=answer.partition_epoch)
+        return self.refresh(now_ms)
+
+    def on_isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> list[Effect]:
+        """The controller has refused a proposal: it is dropped, sent again, or waits for metadata.
+
+        Source: Partition.handleAlterPartitionError.
+        """
+        if self._pending is not proposal:
+            return []
+        if error in _REFUSED:
+            self._pending = None
+            return []
+        if error in _WAITS_FOR_METADATA:
+            return []
+        _log.warning("The ISR %s was refused with %s; it is proposed again", proposal, error.name)
+        return [ProposeIsr(proposal)]
+
+    def refresh(self, now_ms: float) -> list[Effect]:
+        """Moves the high watermark to where all logs that count reach.
+
+        Source: Partition.maybeIncrementLeaderHW.
+        """
+        if self.is_under_min_isr:
+            return []
+        found = self._end_offset
+        maximal = self.maximal_isr
+        for broker_id, state in self._followers.items():
+            if state.log_end_offset >= found:
+                continue
+            counts = broker_id in maximal or (
+                self._is_caught_up(broker_id, now_ms) and self._is_eligible(broker_id)
+            )
+            if counts:
+                found = state.log_end_offset
+        if found <= self._high_watermark:
+            return []
+        self._high_watermark = found
+        return [MoveHighWatermark(found)]
+
+    # ---- questions
+
+    def committed(self, offset: int) -> ErrorCode | None:
+        """The answer to an append whose records end at `offset`, exclusive; None if it waits.
+
+        Source: Partition.checkEnoughReplicasReachOffset.
+        """
+        if self._high_watermark < offset:
+            return None
+        if len(self.maximal_isr) < self.effective_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    def low_watermark(self, own_start: int) -> int:
+        """Below which no live replica has a record; DeleteRecords waits for it.
+
+        Source: Partition.lowWatermarkIfLeader.
+        """
+        alive = [
+            state.log_start_offset
+            for broker_id, state in self._followers.items()
+            if self._brokers.epoch_of(broker_id) is not None
+        ]
+        return min([own_start, *alive])
+
+    # ---- the ISR
+
+    def _expand(self, broker_id: int) -> Iterator[Effect]:
+        """Source: Partition.maybeExpandIsr."""
+        state = self._followers[broker_id]
+        if (
+            self._pending is None
+            and broker_id not in self._partition.isr
+            and self._is_eligible(broker_id)
+            and state.log_end_offset >= max(self._high_watermark, self._epoch_start_offset)
+        ):
+            grown = [*self._partition.isr, broker_id]
+            _log.info("Expanding ISR from %s to %s", list(self._partition.isr), grown)
+            yield self._propose(grown)
+
+    def _propose(self, isr: Sequence[int]) -> ProposeIsr:
+        self._pending = IsrProposal(
+            leader_epoch=self._partition.leader_epoch,
+            partition_epoch=self._partition.partition_epoch,
+            isr=tuple((each, self._epoch_for(each)) for each in isr),
+        )
+        return ProposeIsr(self._pending)
+
+    def _epoch_for(self, broker_id: int) -> int:
+        if broker_id == self._node_id:
+            return self._own_epoch
+        state = self._followers.get(broker_id)
+        known = None if state is None else state.broker_epoch
+        return NO_BROKER_EPOCH if known is None else known
+
+    def _is_caught_up(self, broker_id: int, now_ms: float) -> bool:
+        state = self._followers.get(broker_id)
+        return state is not None and state.is_caught_up(self._end_offset, now_ms, self._lag_max_ms)
+
+    def _is_eligible(self, broker_id: int) -> bool:
+        """Source: Partition.isReplicaIsrEligible."""
+        stored = self._followers[broker_id].broker_epoch
+        alive = self._brokers.epoch_of(broker_id)
+        return (
+            alive is not None
+            and not self._brokers.is_shutting_down(broker_id)
+            and stored is not None
+            and stored in {NO_BROKER_EPOCH, alive}
+        )

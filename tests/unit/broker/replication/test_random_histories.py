@@ -1,0 +1,27 @@
+"""What a partition's leader commits stays, whatever happens to brokers, requests and answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from support.replication_under_test import run_replication
+
+SEEDS, SEEDS_NIGHTLY = 200, 10_000
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(SEEDS), id="some"),
+        pytest.param(range(SEEDS, SEEDS_NIGHTLY), id="all", marks=pytest.mark.nightly),
+    ],
+)
+def test_what_is_committed_stays_whoever_leads(seeds: range) -> None:
+    done: Counter[str] = Counter()
+    for seed in seeds:
+        done.update(run_replication(seed))
+    assert min(done[each] for each in ("election", "proposal", "commit", "kill")) >= len(seeds), (
+        done
+    )
