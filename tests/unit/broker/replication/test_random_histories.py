@@ -22,6 +22,6 @@ def test_what_is_committed_stays_whoever_leads(seeds: range) -> None:
     done: Counter[str] = Counter()
     for seed in seeds:
         done.update(run_replication(seed))
-    assert min(done[each] for each in ("election", "proposal", "commit", "kill")) >= len(seeds), (
-        done
-    )
+    often = ("election", "proposal", "commit", "kill", "AppendRecords")
+    assert min(done[each] for each in often) >= len(seeds) // 2, done
+    assert min(done[each] for each in ("divergence", "TruncateTo", "StartAt")) > 0, done
