@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.broker.replication.isr_changes import AnsweredIsr, IsrChanges, LedBy
+from cordwood.broker.replication.leadership import IsrProposal
 from cordwood.format.file_names import CLUSTER_METADATA_DIR
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import KNOWN_FEATURES
@@ -28,6 +30,7 @@ from cordwood.metadata.records import image_records
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.model.clock import SystemClock
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InconsistentClusterIdError
 from cordwood.model.rng import SystemRng
 from cordwood.network.slices import Slices
@@ -189,6 +192,53 @@ def test_broker_joins_a_cluster_and_leaves_it(tmp_path: Path, controller: KafkaC
             heartbeat_interval_ms=200,
         )
 
+    async def leads(observer: Observer, membership: QuorumMembership) -> None:
+        """As a leader it takes the other replica out of the ISR; a stale one does not get in."""
+
+        def propose(*members: tuple[int, int]) -> None:
+            state = observer.image.topics["led"].partitions[0]
+            changes.propose(
+                LedBy(observer.image.topics["led"].topic_id, 0),
+                IsrProposal(
+                    leader_epoch=state.leader_epoch,
+                    partition_epoch=state.partition_epoch,
+                    isr=members,
+                ),
+            )
+
+        answered: asyncio.Queue[AnsweredIsr] = asyncio.Queue()
+        asks = ActiveController(
+            lambda: observer.follower.leader_address, client_id="7", clock=SystemClock()
+        )
+        changes = IsrChanges(
+            asks.ask,
+            broker_id=NODE_ID,
+            broker_epoch=lambda: membership.broker_epoch,
+            answered=answered.put_nowait,
+        )
+        # By the controller itself: a client may ask any broker, and this one does not listen.
+        led = {
+            "name": "led",
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [{"partition_index": 0, "broker_ids": [NODE_ID, 1]}],
+        }
+        created = await asks.ask(
+            "create_topics", {"topics": [led], "timeout_ms": 30_000}, timeout_ms=30_000
+        )
+        assert [each.error_code for each in created.topics] == [0]
+        await observer.has_topic("led")
+        me = (NODE_ID, membership.broker_epoch)
+        propose(me)
+        taken = await answered.get()
+        assert taken.partition is not None
+        assert taken.partition.isr == (NODE_ID,)
+        while observer.image.topics["led"].partitions[0].isr != (NODE_ID,):
+            await asyncio.sleep(0.05)
+        propose(me, (1, 1))
+        assert (await answered.get()).error is ErrorCode.INELIGIBLE_REPLICA
+        await changes.close()
+
     async def run() -> None:
         async with observing(tmp_path / "observer", controller) as observer:
             membership = joins(observer, uuid.uuid4())
@@ -200,6 +250,7 @@ def test_broker_joins_a_cluster_and_leaves_it(tmp_path: Path, controller: KafkaC
                 await membership.reached(BrokerState.RUNNING)
                 while NODE_ID not in await asyncio.to_thread(brokers):
                     await asyncio.sleep(0.05)
+                await leads(observer, membership)
                 # The controller goes and comes back: the broker stays.
                 await asyncio.to_thread(controller.stop)
                 await asyncio.to_thread(controller.start)

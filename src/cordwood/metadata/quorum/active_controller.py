@@ -77,7 +77,7 @@ class ActiveController:
             except (DisconnectedError, TimedOutError) as error:
                 _log.debug("No answer to %s from the controller: %s", api, error)
             else:
-                if answer.error_code != ErrorCode.NOT_CONTROLLER:
+                if not _is_of_another_controller(answer):
                     return answer
             await asyncio.sleep(min(_BACKOFF_S, max(left_s, 0)))
 
@@ -105,3 +105,9 @@ class ActiveController:
                 *address, client_id=self._client_id, timeout_s=timeout_s
             )
         return known
+
+
+def _is_of_another_controller(answer: Any) -> bool:
+    """Whether a node answered that is not the active controller; CreateTopics says so per topic."""
+    answers = [answer, *getattr(answer, "topics", ())]
+    return any(getattr(each, "error_code", 0) == ErrorCode.NOT_CONTROLLER for each in answers)

@@ -1,0 +1,104 @@
+"""Requests to a node at an address, and to a controller that moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cordwood.client.errors import DisconnectedError, NotSupportedError, TimedOutError
+from cordwood.client.node_connection import NodeConnection
+from cordwood.metadata.quorum.active_controller import ActiveController
+from cordwood.metadata.quorum.observer import Address
+from cordwood.model.clock import SystemClock
+from cordwood.model.error_codes import ErrorCode
+from cordwood.testing.broker import RunningBroker
+from support.no_engine import NoEngine
+from support.ports import free_port
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with RunningBroker(engine=NoEngine) as broker:
+        yield broker
+
+
+def test_requests_of_a_connection_are_answered_beside_each_other(running: RunningBroker) -> None:
+    async def run() -> list[Any]:
+        node = NodeConnection("127.0.0.1", running.port, client_id="c", timeout_s=60)
+        try:
+            found = [node.call("describe_cluster", {}) for _ in range(5)]
+            answers = await asyncio.gather(*found)
+            node.close()  # the next request opens another
+            return [*answers, await node.call("describe_cluster", {})]
+        finally:
+            node.close()
+
+    answers = asyncio.run(run())
+    assert [len(each.brokers) for each in answers] == [1] * 6
+
+
+def test_node_that_does_not_listen_or_does_not_serve_an_api(running: RunningBroker) -> None:
+    async def run() -> None:
+        nobody = NodeConnection("127.0.0.1", free_port(), client_id="c", timeout_s=60)
+        with pytest.raises(DisconnectedError, match="no connection to 127"):
+            await nobody.call("describe_cluster", {})
+        node = NodeConnection("127.0.0.1", running.port, client_id="c", timeout_s=60)
+        with pytest.raises(NotSupportedError, match="ALTER_PARTITION"):
+            await node.call("alter_partition", {})
+        node.close()
+
+    asyncio.run(run())
+
+
+def test_controller_is_asked_where_it_is_by_then(running: RunningBroker) -> None:
+    places = [None, Address("127.0.0.1", free_port()), Address("127.0.0.1", running.port)]
+
+    async def run() -> Any:
+        controller = ActiveController(
+            lambda: places.pop(0) if len(places) > 1 else places[0],
+            client_id="c",
+            clock=SystemClock(),
+        )
+        try:
+            return await controller.ask("describe_cluster", {}, timeout_ms=60_000)
+        finally:
+            controller.close()
+
+    assert len(asyncio.run(run()).brokers) == 1
+
+
+def test_controller_that_is_not_found_in_time() -> None:
+    async def run() -> None:
+        controller = ActiveController(lambda: None, client_id="c", clock=SystemClock())
+        await controller.ask("describe_cluster", {}, timeout_ms=1)
+
+    with pytest.raises(TimedOutError, match="no controller has answered describe_cluster in 1 ms"):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("where", ["answer", "topic"])
+def test_node_that_is_no_controller_any_more_is_not_the_answer(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = SimpleNamespace(error_code=ErrorCode.NOT_CONTROLLER)
+    answers = [
+        refused if where == "answer" else SimpleNamespace(topics=[refused]),
+        SimpleNamespace(error_code=0, topics=[SimpleNamespace(error_code=0)]),
+    ]
+
+    async def call(*_: Any, **__: Any) -> Any:
+        return answers.pop(0)
+
+    async def run() -> Any:
+        controller = ActiveController(
+            lambda: Address("here", 1), client_id="c", clock=SystemClock()
+        )
+        return await controller.ask("create_topics", {}, timeout_ms=60_000)
+
+    monkeypatch.setattr(NodeConnection, "call", call)
+    assert asyncio.run(run()).error_code == 0
+    assert not answers
