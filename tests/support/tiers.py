@@ -88,6 +88,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "metadata quorum": (
         "tests/compat/test_quorum_kafka.py::test_image_of_an_observer_is_the_controllers[dynamic]",
     ),
+    "replication": ("tests/compat/test_replication_kafka.py",),
     "settings": (
         "tests/unit/broker/configs/test_as_recorded.py",
         "tests/unit/broker/configs/test_values_as_recorded.py",

@@ -1,0 +1,197 @@
+"""Fetches the partitions that this broker follows from one leader: a task of the event loop.
+
+Source: kafka.server.AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint (4.3.0).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from cordwood.broker.replication.fetch_session import ReplicaFetchSession
+from cordwood.broker.replication.following import (
+    AskOffsets,
+    Effect,
+    FetchPosition,
+    PartitionFollowing,
+)
+from cordwood.broker.replication.isr_changes import LedBy
+from cordwood.broker.replication.replica_log import ReplicaLog
+from cordwood.client.errors import ClientError
+from cordwood.client.node_connection import NodeConnection
+from cordwood.model.clock import Clock
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError
+
+_log = logging.getLogger(__name__)
+
+_EARLIEST, _LATEST = -2, -1
+
+Run = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class Followed(NamedTuple):
+    """A partition that is followed; `topic` is its topic's name, which ListOffsets needs."""
+
+    topic: str
+    following: PartitionFollowing
+    log: ReplicaLog
+
+
+class ReplicaFetcher:
+    """Follows one leader broker; all belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        leader: NodeConnection,
+        session: ReplicaFetchSession,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        run: Run,
+        clock: Clock,
+        changed: Callable[[LedBy], None] = lambda _: None,
+        backoff_ms: float = 1000,
+    ) -> None:
+        """Follows no partition yet.
+
+        Args:
+            leader: the broker.
+            session: of fetches from it.
+            broker_id: of this broker.
+            broker_epoch: of this broker's registration.
+            run: does the logs' work beside that of the event loop, in order.
+            clock: for backoff.
+            changed: called when a partition's log has more, or more of it is committed.
+            backoff_ms: replica.fetch.backoff.ms.
+        """
+        self._leader = leader
+        self._session = session
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._run = run
+        self._clock = clock
+        self._changed = changed
+        self._backoff_ms = backoff_ms
+        self._followed: dict[LedBy, Followed] = {}
+        self._has_partitions = asyncio.Event()
+
+    async def follow(self, key: LedBy, followed: Followed) -> None:
+        """Fetches a partition from now on, in the epoch that its state machine has."""
+        await self._do(key, followed, followed.following.begin(followed.log))
+        self._followed[key] = followed
+        self._has_partitions.set()
+
+    def unfollow(self, key: LedBy) -> None:
+        """Leaves a partition out from now on; an answer that is under way is left out, too."""
+        self._followed.pop(key, None)
+
+    async def run(self) -> None:
+        """Fetches until it is cancelled."""
+        try:
+            while True:
+                await self._has_partitions.wait()
+                await self._fetch()
+        finally:
+            self._leader.close()
+
+    # ---- one request
+
+    def _now_ms(self) -> float:
+        return self._clock.monotonic_s() * 1000
+
+    def _positions(self) -> tuple[dict[LedBy, FetchPosition], float]:
+        """What to fetch; and for how many ms nothing else can be."""
+        found: dict[LedBy, FetchPosition] = {}
+        wait_ms = self._backoff_ms
+        for key, followed in self._followed.items():
+            position = followed.following.next_fetch(followed.log, self._now_ms())
+            if isinstance(position, FetchPosition):
+                found[key] = position
+            elif position is not None:
+                wait_ms = min(wait_ms, position)
+        return found, wait_ms
+
+    async def _fetch(self) -> None:
+        positions, wait_ms = self._positions()
+        if not positions:
+            if not self._followed:
+                self._has_partitions.clear()
+                return
+            await asyncio.sleep(wait_ms / 1000)
+            return
+        try:
+            response = await self._leader.call(
+                "fetch", self._session.request(positions, self._broker_epoch())
+            )
+        except ClientError as error:
+            _log.info("No answer to a fetch of %d partitions: %s", len(positions), error)
+            self._session.begin_again()
+            await asyncio.sleep(self._backoff_ms / 1000)
+            return
+        for key, (position, answer) in self._session.answered(response).items():
+            followed = self._followed.get(key)
+            if followed is not None:
+                effects = followed.following.on_fetched(
+                    position, answer, followed.log, self._now_ms()
+                )
+                await self._do(key, followed, effects)
+
+    async def _do(self, key: LedBy, followed: Followed, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, AskOffsets):
+                await self._ask_offsets(key, followed)
+                return
+        if not effects:
+            return
+        try:
+            await self._run(lambda: _apply(followed.log, effects))
+        except KafkaError as error:
+            _log.error("Cannot follow partition %s: %s", key, error)
+            followed.following.on_failure(self._now_ms())
+        else:
+            self._changed(key)
+
+    async def _ask_offsets(self, key: LedBy, followed: Followed) -> None:
+        """Source: RemoteLeaderEndPoint.fetchOffset."""
+        found = []
+        try:
+            for timestamp in (_EARLIEST, _LATEST):
+                answer = await self._leader.call(
+                    "list_offsets", self._offset_request(key, followed, timestamp)
+                )
+                found.append(_offset_of(answer))
+        except (ClientError, KafkaError) as error:
+            _log.info("Cannot ask where partition %s starts and ends: %s", key, error)
+            followed.following.on_failure(self._now_ms())
+            return
+        effects = followed.following.on_offsets(found[0], found[1], followed.log)
+        await self._do(key, followed, effects)
+
+    def _offset_request(self, key: LedBy, followed: Followed, timestamp: int) -> dict[str, Any]:
+        partition = {
+            "partition_index": key.partition,
+            "current_leader_epoch": followed.following.leader_epoch,
+            "timestamp": timestamp,
+        }
+        return {
+            "replica_id": self._broker_id,
+            "isolation_level": 0,
+            "topics": [{"name": followed.topic, "partitions": [partition]}],
+        }
+
+
+def _apply(log: ReplicaLog, effects: Sequence[Effect]) -> None:
+    for effect in effects:
+        log.apply(effect)
+
+
+def _offset_of(answer: Any) -> int:
+    partition = answer.topics[0].partitions[0]
+    if partition.error_code:
+        error = KafkaError(ErrorCode.of(partition.error_code).message)
+        error.code = partition.error_code
+        raise error
+    return int(partition.offset)

@@ -1,0 +1,86 @@
+"""The log of a follower: what its state machine asks of it, and what it has it do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cordwood.broker.replication.following import (
+    AppendRecords,
+    AskOffsets,
+    Effect,
+    EpochEnd,
+    MoveHighWatermark,
+    MoveLogStart,
+    StartAt,
+    TruncateTo,
+)
+from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH
+from cordwood.storage.log.partition_log import LEADER_OFFSET_INCREMENT, PartitionLog
+
+
+class ReplicaLog:
+    """A `FollowedLog` on disk."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        truncate: Callable[[int], None],
+        start_at: Callable[[int], None],
+    ) -> None:
+        """Changes nothing yet.
+
+        Args:
+            log: the follower's.
+            truncate: cuts it off, and what depends on it, such as checkpoints.
+            start_at: empties it, and what depends on it.
+        """
+        self.log = log
+        self._truncate = truncate
+        self._start_at = start_at
+
+    @property
+    def log_start_offset(self) -> int:
+        """As `FollowedLog`."""
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """As `FollowedLog`."""
+        return self.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """As `FollowedLog`."""
+        return self.log.high_watermark
+
+    @property
+    def last_epoch(self) -> int | None:
+        """As `FollowedLog`."""
+        return self.log.leader_epochs.latest_epoch
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd | None:
+        """As `FollowedLog`."""
+        found = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
+        return None if found.epoch == UNDEFINED_EPOCH else EpochEnd(*found)
+
+    def apply(self, effect: Effect) -> None:
+        """Does what a follower's step says, but for `AskOffsets`.
+
+        Raises:
+            KafkaError: the records are damaged or do not follow the log, or the disk refuses.
+        """
+        match effect:
+            case AppendRecords(records, leader_epoch):
+                self.log.append_as_follower(records, leader_epoch=leader_epoch)
+            case MoveHighWatermark(offset):
+                self.log.maybe_update_high_watermark(min(offset, self.log.log_end_offset))
+            case MoveLogStart(offset):
+                if self.log.log_start_offset < offset <= self.log.high_watermark:
+                    self.log.maybe_increment_log_start_offset(offset, LEADER_OFFSET_INCREMENT)
+            case TruncateTo(offset):
+                self._truncate(offset)
+            case StartAt(offset):
+                self._start_at(offset)
+            case AskOffsets():
+                raise AssertionError("offsets are asked for by the fetcher")

@@ -1,0 +1,136 @@
+"""The fetch session of a follower, with the cache of sessions of a leader on the other side."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cordwood.broker.replication.fetch_session import ReplicaFetchSession
+from cordwood.broker.replication.following import NO_EPOCH, EpochEnd, FetchPosition
+from cordwood.broker.replication.isr_changes import LedBy
+from cordwood.model.error_codes import ErrorCode
+
+A, B = UUID(int=1 << 70), UUID(int=2 << 70)
+A0, A1, B0 = LedBy(A, 0), LedBy(A, 1), LedBy(B, 0)
+
+
+def at(offset: int) -> FetchPosition:
+    return FetchPosition(leader_epoch=4, offset=offset, last_epoch=NO_EPOCH, log_start_offset=0)
+
+
+def partition(index: int, **fields: Any) -> SimpleNamespace:
+    given: dict[str, Any] = {
+        "error_code": 0,
+        "high_watermark": 3,
+        "log_start_offset": 0,
+        "diverging_epoch": SimpleNamespace(epoch=-1, end_offset=-1),
+        "records": None,
+    }
+    return SimpleNamespace(partition_index=index, **{**given, **fields})
+
+
+def response(
+    *keys: LedBy, session_id: int = 77, error: ErrorCode = ErrorCode.NONE, **fields: Any
+) -> SimpleNamespace:
+    topics = [
+        SimpleNamespace(topic_id=key.topic_id, partitions=[partition(key.partition, **fields)])
+        for key in keys
+    ]
+    return SimpleNamespace(error_code=error, session_id=session_id, responses=topics)
+
+
+def asked(fields: dict[str, Any]) -> dict[LedBy, int]:
+    return {
+        LedBy(topic["topic_id"], each["partition"]): each["fetch_offset"]
+        for topic in fields["topics"]
+        for each in topic["partitions"]
+    }
+
+
+def forgotten(fields: dict[str, Any]) -> set[LedBy]:
+    return {
+        LedBy(topic["topic_id"], each)
+        for topic in fields["forgotten_topics_data"]
+        for each in topic["partitions"]
+    }
+
+
+@pytest.fixture
+def session() -> ReplicaFetchSession:
+    """A session 77 with A0 at 5 and B0 at 6."""
+    found = ReplicaFetchSession(2)
+    fields = found.request({A0: at(5), B0: at(6)}, 200)
+    assert (fields["session_id"], fields["session_epoch"]) == (0, 0)
+    assert fields["replica_state"] == {"replica_id": 2, "replica_epoch": 200}
+    assert asked(fields) == {A0: 5, B0: 6}
+    assert set(found.answered(response(A0, B0))) == {A0, B0}
+    return found
+
+
+def test_only_what_has_changed_is_sent(session: ReplicaFetchSession) -> None:
+    fields = session.request({A0: at(5), B0: at(9), A1: at(0)}, 200)
+    assert (fields["session_id"], fields["session_epoch"]) == (77, 1)
+    assert asked(fields) == {B0: 9, A1: 0}
+    assert not forgotten(fields)
+    found = session.answered(response(A0, records=b"batches"))
+    assert found[A0][0] == at(5)
+    assert (found[A0][1].records, found[A0][1].high_watermark) == (b"batches", 3)
+    fields = session.request({A0: at(7), A1: at(0)}, 200)
+    assert fields["session_epoch"] == 2
+    assert (asked(fields), forgotten(fields)) == ({A0: 7}, {B0})
+
+
+def test_leader_without_room_for_a_session_gets_whole_requests() -> None:
+    session = ReplicaFetchSession(2)
+    for _ in range(2):
+        fields = session.request({A0: at(5)}, 200)
+        assert (fields["session_id"], fields["session_epoch"]) == (0, 0)
+        assert asked(fields) == {A0: 5}
+        session.answered(response(A0, session_id=0))
+
+
+@pytest.mark.parametrize(
+    ("error", "session_id"),
+    [
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 77),
+    ],
+)
+def test_session_that_the_leader_has_lost_begins_again(
+    session: ReplicaFetchSession, error: ErrorCode, session_id: int
+) -> None:
+    session.request({A0: at(5), B0: at(6)}, 200)
+    assert session.answered(response(error=error)) == {}
+    fields = session.request({A0: at(5), B0: at(6)}, 200)
+    assert (fields["session_id"], fields["session_epoch"]) == (session_id, 0)
+    assert asked(fields) == {A0: 5, B0: 6}
+
+
+def test_request_without_an_answer_ends_the_session(session: ReplicaFetchSession) -> None:
+    session.request({A0: at(8), B0: at(6)}, 200)
+    session.begin_again()
+    fields = session.request({A0: at(8), B0: at(6)}, 200)
+    assert (fields["session_id"], fields["session_epoch"]) == (77, 0)
+    assert asked(fields) == {A0: 8, B0: 6}
+
+
+@pytest.mark.parametrize("keys", [(A0,), (A0, B0, A1)])
+def test_whole_answer_with_other_partitions_is_left_out(keys: tuple[LedBy, ...]) -> None:
+    session = ReplicaFetchSession(2)
+    session.request({A0: at(5), B0: at(6)}, 200)
+    assert session.answered(response(*keys)) == {}
+    assert not session.is_incremental
+
+
+def test_end_of_an_epoch_and_an_error_are_read(session: ReplicaFetchSession) -> None:
+    session.request({A0: at(5), B0: at(6)}, 200)
+    diverging = SimpleNamespace(epoch=3, end_offset=4)
+    found = session.answered(response(A0, diverging_epoch=diverging))
+    assert found[A0][1].diverging == EpochEnd(3, 4)
+    session.request({A0: at(5), B0: at(6)}, 200)
+    found = session.answered(response(B0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert found[B0][1].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
