@@ -16,6 +16,7 @@ from cordwood.broker.replication.following import PartitionFollowing
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.client.node_connection import NodeConnection
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
@@ -26,7 +27,7 @@ from support.kafka_cluster import KafkaBroker, KafkaController
 from support.quorum_member import NODE_ID, WAIT_S, QuorumMember, joined
 
 TOPIC = "replicated"
-RECORDS = 300
+RECORDS = 100
 
 
 def own_log(directory: Path, topic_id: uuid.UUID) -> PartitionLog:
@@ -93,7 +94,10 @@ def produce(leader: KafkaBroker, first: int, count: int) -> None:
 
 def test_follower_of_a_kafka_leader_is_in_sync_and_has_its_bytes(tmp_path: Path) -> None:
     async def run() -> None:
-        async with joined(tmp_path / "member", controller) as member:
+        async with (
+            asyncio.timeout(3 * WAIT_S),
+            joined(tmp_path / "member", controller) as member,
+        ):
             await member.create_topic(TOPIC, 1, NODE_ID, min_insync_replicas="2")
             topic_id = member.observer.image.topics[TOPIC].topic_id
             log = own_log(tmp_path / "member" / f"{TOPIC}-0", topic_id)
@@ -101,10 +105,21 @@ def test_follower_of_a_kafka_leader_is_in_sync_and_has_its_bytes(tmp_path: Path)
                 # Two replicas must have them: each is answered when this one has fetched it.
                 await asyncio.to_thread(produce, broker, 0, RECORDS)
             assert log.log_end_offset == RECORDS
-            async with following(member, log, broker):
-                await asyncio.to_thread(produce, broker, RECORDS, RECORDS)
-                while log.high_watermark < 2 * RECORDS:
-                    await asyncio.sleep(0.01)
+            for turn in (1, 2):
+                # What the leader does not have is cut off.
+                log.append_as_follower(
+                    build_batch(
+                        [Record(log.log_end_offset, 0, b"k", b"lost")],
+                        base_offset=log.log_end_offset,
+                        partition_leader_epoch=0,
+                    )
+                )
+                async with following(member, log, broker):
+                    while log.log_end_offset > turn * RECORDS:
+                        await asyncio.sleep(0.01)
+                    await asyncio.to_thread(produce, broker, turn * RECORDS, RECORDS)
+                    while log.high_watermark < (turn + 1) * RECORDS:
+                        await asyncio.sleep(0.01)
             state = member.observer.image.topics[TOPIC].partitions[0]
             assert set(state.isr) == {1, NODE_ID}
             log.close()

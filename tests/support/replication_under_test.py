@@ -305,7 +305,9 @@ class ReplicationRun:
         if leader.leadership.partition.leader_epoch != following.leader_epoch:
             following.on_failure(self.now_ms)
             return
-        effects = following.on_offsets(leader.log_start_offset, leader.log_end_offset, follower)
+        effects = following.on_offsets(
+            leader.log_start_offset, leader.log_end_offset, follower, self.now_ms
+        )
         self._follow(follower, effects)
 
     def tick(self) -> None:

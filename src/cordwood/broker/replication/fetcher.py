@@ -167,7 +167,7 @@ class ReplicaFetcher:
             _log.info("Cannot ask where partition %s starts and ends: %s", key, error)
             followed.following.on_failure(self._now_ms())
             return
-        effects = followed.following.on_offsets(found[0], found[1], followed.log)
+        effects = followed.following.on_offsets(found[0], found[1], followed.log, self._now_ms())
         await self._do(key, followed, effects)
 
     def _offset_request(self, key: LedBy, followed: Followed, timestamp: int) -> dict[str, Any]:

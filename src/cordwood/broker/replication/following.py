@@ -198,7 +198,7 @@ class PartitionFollowing:
         self.on_failure(now_ms)
         return []
 
-    def on_offsets(self, first: int, end: int, log: FollowedLog) -> list[Effect]:
+    def on_offsets(self, first: int, end: int, log: FollowedLog, now_ms: float) -> list[Effect]:
         """Where the leader's log starts and ends, exclusive, after a fetch outside of it.
 
         Source: AbstractFetcherThread.fetchOffsetAndTruncate.
@@ -218,6 +218,8 @@ class PartitionFollowing:
                 log.log_end_offset,
             )
             return [StartAt(first)]
+        # The leader's log has moved meanwhile, or its epochs are not those of this one.
+        self.on_failure(now_ms)
         return []
 
     def _common_end(self, diverging: EpochEnd, log: FollowedLog) -> int:

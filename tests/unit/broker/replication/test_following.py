@@ -108,8 +108,10 @@ def test_follower_outside_of_the_leaders_log_asks_where_that_is(
     answer = FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE)
     assert following.on_fetched(position, answer, log, 0) == [AskOffsets(7)]
     assert following.next_fetch(log, 0) is None
-    assert following.on_offsets(first, end, log) == effects
-    assert following.next_fetch(log, 0) is not None
+    assert following.on_offsets(first, end, log, 0) == effects
+    # What changes nothing is not tried again at once.
+    assert isinstance(following.next_fetch(log, 0), FetchPosition) == bool(effects)
+    assert isinstance(following.next_fetch(log, 1000), FetchPosition)
 
 
 def test_follower_of_an_old_epoch_waits_for_metadata() -> None:
