@@ -31,7 +31,7 @@ class NodeConnection:
             host: a name or an address.
             port: where it listens.
             client_id: what requests say of their sender.
-            timeout_s: how long to wait for a connection, and by default for an answer.
+            timeout_s: how long to wait for a connection, and for an answer, unless a call says.
         """
         self.host = host
         self.port = port
@@ -56,38 +56,30 @@ class NodeConnection:
             TimedOutError: no answer came in time.
             NotSupportedError: the node has no version of the API in common with this client.
         """
-        connection = await self._open()
+        wait_s = timeout_s or self._timeout_s
+        connection = await self._open(wait_s)
         version = usable_version(api, self._versions, version_max)
         try:
             return await connection.exchange(
-                Request(api_key(api), version, fields), timeout_s=timeout_s or self._timeout_s
+                Request(api_key(api), version, fields), timeout_s=wait_s
             )
         except ClientError:
             connection.close()
             raise
-
-    async def versions(self) -> Versions:
-        """The versions of the APIs that the node serves.
-
-        Raises:
-            ClientError: as for `call`.
-        """
-        await self._open()
-        return self._versions
 
     def close(self) -> None:
         """Closes the connection: requests that wait fail with DisconnectedError."""
         if self._connection is not None:
             self._connection.close()
 
-    async def _open(self) -> AsyncConnection:
+    async def _open(self, timeout_s: float) -> AsyncConnection:
         async with self._opening:
             known = self._connection
             if known is not None and known.is_open:
                 return known
             loop = asyncio.get_running_loop()
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(timeout_s):
                     _, connection = await loop.create_connection(
                         lambda: AsyncConnection(self._client_id), self.host, self.port
                     )
@@ -96,7 +88,7 @@ class NodeConnection:
                     f"no connection to {self.host}:{self.port}: {error}"
                 ) from error
             try:
-                answer = await connection.exchange(VERSIONS_REQUEST, timeout_s=self._timeout_s)
+                answer = await connection.exchange(VERSIONS_REQUEST, timeout_s=timeout_s)
                 self._versions = versions_of(answer)
             except ClientError:
                 connection.close()

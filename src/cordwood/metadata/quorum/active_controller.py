@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cordwood.client.core import Versions
 from cordwood.client.errors import DisconnectedError, TimedOutError
 from cordwood.client.node_connection import NodeConnection
 from cordwood.metadata.quorum.observer import Address
@@ -21,6 +20,7 @@ from cordwood.model.error_codes import ErrorCode
 _log = logging.getLogger(__name__)
 
 _BACKOFF_S = 0.1
+_TIMEOUT_S = 30.0
 
 
 class ActiveController:
@@ -71,7 +71,7 @@ class ActiveController:
             if left_s <= 0:
                 raise TimedOutError(f"no controller has answered {api} in {timeout_ms:.0f} ms")
             try:
-                answer = await self._leader(left_s).call(
+                answer = await self._leader().call(
                     api, fields, version_max=version_max, timeout_s=left_s
                 )
             except (DisconnectedError, TimedOutError) as error:
@@ -81,20 +81,12 @@ class ActiveController:
                     return answer
             await asyncio.sleep(min(_BACKOFF_S, max(left_s, 0)))
 
-    async def versions(self, *, timeout_ms: float) -> Versions:
-        """The versions of the APIs that the active controller serves.
-
-        Raises:
-            ClientError: it is not known, or does not answer.
-        """
-        return await self._leader(timeout_ms / 1000).versions()
-
     def close(self) -> None:
         """Closes the connection: requests that wait are tried again, and fail."""
         if self._connection is not None:
             self._connection.close()
 
-    def _leader(self, timeout_s: float) -> NodeConnection:
+    def _leader(self) -> NodeConnection:
         address = self._address()
         if address is None:
             raise DisconnectedError("the active controller is not known")
@@ -102,7 +94,7 @@ class ActiveController:
         if known is None or (known.host, known.port) != address:
             self.close()
             self._connection = known = NodeConnection(
-                *address, client_id=self._client_id, timeout_s=timeout_s
+                *address, client_id=self._client_id, timeout_s=_TIMEOUT_S
             )
         return known
 
