@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import threading
@@ -55,12 +56,30 @@ class Outcome:
         )
 
 
+class History:
+    """All that happened, in a file: to find the reason of a complaint."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", encoding="utf-8")
+
+    def note(self, *entry: object) -> None:
+        """Appends a line."""
+        self._file.write(json.dumps([*entry, time.monotonic()]) + "\n")
+
+    def close(self) -> None:
+        """Writes what is not yet written."""
+        self._file.close()
+
+
 class Worker:
     """A process with a member in each group."""
 
-    def __init__(self, number: int, servers: str, judge: Judge, lock: threading.Lock) -> None:
+    def __init__(
+        self, number: int, servers: str, judge: Judge, lock: threading.Lock, history: History
+    ) -> None:
         self._number = number
-        self._judge, self._lock = judge, lock
+        self._judge, self._lock, self._history = judge, lock, history
         self.is_ready = False
         arguments = [servers, _TOPIC, str(GROUPS), str(number)]
         self._process = ReportingProcess(
@@ -83,6 +102,7 @@ class Worker:
 
     def _ended(self) -> None:
         with self._lock:
+            self._history.note("worker has ended", self._number, self._process.ended_s)
             self._judge.end_worker(self._number, self._process.ended_s)
 
     def _take(self, line: list[Any]) -> None:
@@ -91,6 +111,7 @@ class Worker:
             self.is_ready = True
             return
         with self._lock:
+            self._history.note("report", self._number, *report)
             self._judge.take(self._number, report)
 
 
@@ -107,6 +128,7 @@ class Soak:
         self._workers: list[Worker] = []
         self._started = 0
         self._events: Counter[str] = Counter()
+        self._history = History(root / "history.jsonl")
 
     def run(self, seconds: float) -> Outcome:
         """Lets things happen for so long, then waits for the end of all rebalances."""
@@ -124,6 +146,7 @@ class Soak:
             for worker in self._workers:
                 worker.stop()
             last = self._committed()
+        self._history.close()
         return Outcome(
             self._events,
             self._judge.counts,
@@ -135,6 +158,8 @@ class Soak:
     def _happen(self) -> None:
         kind = self._random.choices(("change", "kill", "restart"), self._weights)[0]
         index = self._random.randrange(_WORKERS)
+        with self._lock:
+            self._history.note(kind, index)
         if kind == "change":
             self._workers[index].change()
         elif kind == "kill":
@@ -148,12 +173,20 @@ class Soak:
             kind = "kill of the broker"
             self._broker.kill()
             self._broker.start()
+        with self._lock:
+            self._history.note("done", kind)
         assert self._broker.exit_code is None, "another process has the port"
         self._events[kind] += 1
 
     def _worker(self) -> Worker:
         self._started += 1
-        worker = Worker(self._started, self._broker.bootstrap_servers, self._judge, self._lock)
+        worker = Worker(
+            self._started,
+            self._broker.bootstrap_servers,
+            self._judge,
+            self._lock,
+            self._history,
+        )
         poll_until(lambda: worker.is_ready, timeout_s=_STOP_S, what="the members' process")
         return worker
 

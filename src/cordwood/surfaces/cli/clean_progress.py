@@ -150,9 +150,12 @@ class CleanProgress:
         """Sets how far a row is; it never goes back."""
         assert self._progress is not None, "checked by the caller"
         task = self._task(row)
-        share = min(1.0, done / total) if total else 1.0
-        shown = task.completed / task.total if task.total else 0.0
-        self._progress.update(row, total=max(1, total), completed=max(share, shown) * max(1, total))
+        if total <= 0:
+            done = total = 1
+        done = min(done, total)
+        # A share that is carried over to another total would be rounded, possibly downwards.
+        if done / total >= (task.completed / task.total if task.total else 0.0):
+            self._progress.update(row, total=total, completed=done)
 
     def _task(self, row: TaskID) -> Task:
         assert self._progress is not None, "checked by the caller"

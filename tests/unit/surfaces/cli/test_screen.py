@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.progress import Progress
 
@@ -91,6 +91,7 @@ _EVENTS = st.lists(
 
 
 @given(_EVENTS)
+@example([("index", 33, 34), ("index", 0, 89)])
 def test_no_bar_goes_back_whatever_is_reported(events: list[tuple[str, int, int]]) -> None:
     with Screen(FakeTerminal(columns=100), width=100).bars() as bars:
         progress = CleanProgress(bars)
