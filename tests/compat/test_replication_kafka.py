@@ -15,7 +15,7 @@ from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
 from cordwood.broker.replication.following import PartitionFollowing
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import MovingNodeConnection, NodeAddress
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
@@ -49,13 +49,15 @@ async def following(
 ) -> AsyncIterator[None]:
     """Fetches meanwhile, in the leader epoch that the image has."""
     topic = member.observer.image.topics[TOPIC]
-    connection = NodeConnection("127.0.0.1", leader.port, client_id="fetcher", timeout_s=30)
+    address = NodeAddress("127.0.0.1", leader.port)
+    connection = MovingNodeConnection(lambda: address, client_id="fetcher", timeout_s=30)
     fetcher = ReplicaFetcher(
         connection,
         ReplicaFetchSession(NODE_ID),
         broker_id=NODE_ID,
         broker_epoch=lambda: member.membership.broker_epoch,
         run=member.observer.slices.run,
+        call_soon=asyncio.get_running_loop().call_soon,
         clock=SystemClock(),
         backoff_ms=100,
     )
@@ -66,7 +68,7 @@ async def following(
         start_at=log.truncate_fully_and_start_at,
     )
     epoch = topic.partitions[0].leader_epoch
-    await fetcher.follow(
+    fetcher.follow(
         LedBy(topic.topic_id, 0),
         Followed(TOPIC, PartitionFollowing(leader.node_id, epoch), replica),
     )

@@ -109,7 +109,7 @@ def serve() -> None:
         importlib.import_module(f"cordwood.surfaces.cli.{name}")
     for tool in table.TOOLS.values():
         importlib.import_module(f"cordwood.surfaces.cli.tools.{tool.module}")
-    for name in ("cordwood.node", "cordwood.client.group", "uvloop"):
+    for name in ("cordwood.node.node", "cordwood.client.group", "uvloop"):
         importlib.import_module(name)
     assert main.app is not None
     for line in iter(sys.stdin.readline, ""):

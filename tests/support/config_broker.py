@@ -179,8 +179,9 @@ class ConfigBroker:
         broker = SimpleNamespace(
             node_id=1,
             configs=self.service,
-            controller=self._recorder,
             metadata=SimpleNamespace(image=self._recorder.image),
+            forwarding=None,
+            admin=self._recorder,
             thread=SimpleNamespace(slices=SimpleNamespace(run=_run)),
             authorizer=AllowAll(),
         )

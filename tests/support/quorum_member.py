@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from cordwood.client.node_connection import NodeAddress
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import KNOWN_FEATURES
 from cordwood.metadata.image import Endpoint, MetadataImage
@@ -19,7 +20,7 @@ from cordwood.metadata.quorum.lifecycle import BrokerState
 from cordwood.metadata.quorum.membership import QuorumMembership
 from cordwood.metadata.quorum.messages import Identity
 from cordwood.metadata.quorum.observed_log import ObservedLog
-from cordwood.metadata.quorum.observer import Address, QuorumObserver
+from cordwood.metadata.quorum.observer import QuorumObserver
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.model.clock import SystemClock
 from cordwood.model.rng import SystemRng
@@ -48,7 +49,7 @@ class Observer:
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         observer = QuorumObserver(
-            servers=[Address("127.0.0.1", controller.port)],
+            servers=[NodeAddress("127.0.0.1", controller.port)],
             leader=self.log.leader,
             rng=SystemRng(),
         )

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cordwood.client.node_connection import NodeAddress
 from cordwood.format.control_record import ControlType
 from cordwood.format.record_batch import iter_batches
 from cordwood.metadata.loader import MetadataLoader
@@ -21,7 +22,6 @@ from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.quorum.observed_log import ObservedLog
 from cordwood.metadata.quorum.observer import (
     UNKNOWN_OFFSET,
-    Address,
     Ask,
     Effect,
     FetchAnswer,
@@ -43,7 +43,7 @@ from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.watched import SeededRng, WatchedScheduler
 
-VOTERS = {number: Address(f"voter-{number}", 9093) for number in (1, 2, 3)}
+VOTERS = {number: NodeAddress(f"voter-{number}", 9093) for number in (1, 2, 3)}
 LOG_DIR = Path("/metadata")
 NAMES_MAX = 20
 

@@ -18,7 +18,6 @@ from cordwood.broker.replication.following import (
     NO_EPOCH,
     AppendRecords,
     AskOffsets,
-    EpochEnd,
     FetchedPartition,
     FetchPosition,
     MoveLogStart,
@@ -37,6 +36,7 @@ from cordwood.broker.replication.leadership import (
     ProposeIsr,
 )
 from cordwood.model.error_codes import ErrorCode
+from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 LAG_MAX_MS = 100
 NO_LEADER = -1
@@ -69,15 +69,15 @@ class Replica:
         """As `FollowedLog`."""
         return self.epochs[-1][0] if self.epochs else None
 
-    def end_of_epoch(self, epoch: int) -> EpochEnd | None:
+    def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
         """As `FollowedLog`, and as LeaderEpochFileCache.endOffsetFor."""
         if not self.epochs or epoch > self.epochs[-1][0]:
             return None
         if epoch == self.epochs[-1][0]:
-            return EpochEnd(epoch, self.log_end_offset)
+            return EpochEndOffset(epoch, self.log_end_offset)
         known = [each for each, _ in self.epochs if each <= epoch]
         following = next(start for each, start in self.epochs if each > epoch)
-        return EpochEnd(known[-1] if known else epoch, following)
+        return EpochEndOffset(known[-1] if known else epoch, following)
 
     def between(self, first: int, end: int) -> list[tuple[int, int]]:
         """The records at offsets from `first` to `end`, exclusive."""
@@ -381,7 +381,7 @@ class ReplicationRun:
                 broker_id,
                 self.partition,
                 brokers=self,
-                own_epoch=replica.broker_epoch,
+                own_epoch=lambda: replica.broker_epoch,
                 end_offset=replica.log_end_offset,
                 high_watermark=replica.high_watermark,
                 now_ms=self.now_ms,

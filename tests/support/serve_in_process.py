@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cordwood import node
+from cordwood.node import node
 from cordwood.surfaces.cli.entry import main
 from support.in_process_engine import ManagedInProcessEngine
 

@@ -14,6 +14,7 @@ from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.fetch_sessions import FetchSessionCache
+from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.transaction_markers import MarkerSender
@@ -22,7 +23,7 @@ from cordwood.broker.transaction_verification import TransactionVerification
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.metadata.cache import MetadataCache
-from cordwood.metadata.controller_channel import ControllerChannel
+from cordwood.metadata.controller_channel import AdminChannel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,8 @@ class Broker:
         settings: of server.properties.
         configs: settings of topics, brokers and other resources, with dynamic ones.
         metadata: the metadata of the cluster, as far as this broker has loaded it.
-        controller: the channel to the controller.
+        admin: carries out clients' requests to the controller; None if it is on another node.
+        forwarding: sends such requests to a controller on another node; None without one.
         replicas: the partitions and logs of this broker.
         groups: the coordinator of groups.
         transactions: the coordinator of transactions.
@@ -56,7 +58,8 @@ class Broker:
     settings: BrokerSettings
     configs: ConfigService
     metadata: MetadataCache
-    controller: ControllerChannel
+    admin: AdminChannel | None
+    forwarding: Forwarding | None
     replicas: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator

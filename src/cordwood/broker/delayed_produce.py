@@ -28,8 +28,8 @@ class Uncommitted(NamedTuple):
 
 
 def is_replicated(context: RequestContext, topic: str, index: int) -> bool:
-    """Whether other replicas in sync must have what is appended before it is committed."""
-    return not context.broker.replicas.partition(topic, index).is_sole_isr_member
+    """Whether other replicas may have to have what is appended before it is committed."""
+    return context.broker.replicas.partition(topic, index).leadership is not None
 
 
 def when_committed(
@@ -71,11 +71,15 @@ class DelayedProduce:
     def _is_settled(self, each: Uncommitted) -> bool:
         """Whether a partition is committed, or this leader cannot commit it any more."""
         try:
-            log = self._replicas.log(each.topic, each.partition_index)
+            partition = self._replicas.partition(each.topic, each.partition_index)
         except KafkaError as error:
             each.answer["error_code"] = error.code
             return True
-        return log.high_watermark >= each.required
+        code = partition.committed(each.required)
+        if code is None:
+            return False
+        each.answer["error_code"] = code
+        return True
 
     def on_expiration(self) -> None:
         """As `cordwood.purgatory.purgatory.Operation`: what is not committed has timed out."""

@@ -48,7 +48,10 @@ class PartitionKey(NamedTuple):
 
 
 class FetchPartition:
-    """The requested state of a partition, and the state last returned to the client."""
+    """The requested state of a partition, and the state last returned to the client.
+
+    `own_start_offset` is where a follower's log starts; -1 for a consumer.
+    """
 
     __slots__ = (
         "current_leader_epoch",
@@ -58,6 +61,7 @@ class FetchPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "own_start_offset",
     )
 
     def __init__(
@@ -68,12 +72,14 @@ class FetchPartition:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        own_start_offset: int = -1,
     ) -> None:
         self.key = key
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.own_start_offset = own_start_offset
         self.high_watermark = -1
         self.log_start_offset = -1
 
@@ -83,6 +89,7 @@ class FetchPartition:
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.own_start_offset = asked.own_start_offset
 
 
 class FetchSession:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.metrics import BrokerMetrics
-from cordwood.broker.partition import Partition
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.paused_changes import update_topic_config
@@ -42,12 +41,12 @@ _log = logging.getLogger(__name__)
 # A log's renaming is milliseconds.
 _DELETED_AT_ONCE_MAX: Final = 8
 _DELETERS: Final = 4
-_LEAD_AGAIN_MS: Final = 5_000
+_SERVE_AGAIN_MS: Final = 5_000
 """After a full disk has kept a partition from being served."""
 
 
-class _ToLead(NamedTuple):
-    """A partition to be led here; `is_new` if its log cannot have been created before."""
+class _Replica(NamedTuple):
+    """A partition to be led or followed here; `is_new` if it cannot have a log yet."""
 
     topic: TopicImage
     number: int
@@ -124,7 +123,7 @@ class BrokerMetadataPublisher:
             self._transactions.on_topics_deleted(names)
         if old is not None:
             self._groups.on_topics_changed(new.changed_topics(old))
-        led: list[_ToLead] = []
+        wanted: list[_Replica] = []
         for name, topic in in_steps(new.topics.items(), every=64):
             known = before.get(name)
             if known is topic:
@@ -133,31 +132,46 @@ class BrokerMetadataPublisher:
                 known = None
             deletion = self._deletions.get(name)
             if deletion is not None:  # of an earlier topic with this name
-                deletion.add_done_callback(partial(self._lead_after_deletion, topic))
+                deletion.add_done_callback(partial(self._serve_after_deletion, topic))
             else:
-                led += self._to_lead(topic, known, is_start=old is None)
-        self._lead(led)
+                wanted += self._wanted(topic, known, is_start=old is None)
+        self._serve(wanted)
+        if self._replicas.replication is not None:
+            self._replicas.replication.stop_idle()
 
-    def _to_lead(
+    def _wanted(
         self, topic: TopicImage, known: TopicImage | None, *, is_start: bool
-    ) -> list[_ToLead]:
-        """The partitions of a topic that this broker leads; removes those it no longer leads."""
+    ) -> list[_Replica]:
+        """The replicas of a topic that this broker has; stops serving what it no longer has."""
         led = self._replicas.partitions.setdefault(topic.name, {})
         found = []
+        removed = []
         for index, image in in_steps(topic.partitions.items(), every=64):
-            if self._node_id not in image.replicas:
+            before = None if known is None else known.partitions.get(index)
+            if before is image:
                 continue
-            if image.leader == self._node_id:
-                is_new = not is_start and (known is None or index not in known.partitions)
-                found.append(_ToLead(topic, index, image, is_new))
-                if index not in led:
+            leads = image.leader == self._node_id
+            if index in led and not leads:
+                self._resign(topic.name, index)
+            if self._node_id in image.replicas:
+                is_new = not is_start and before is None
+                if leads or self._replicas.replication is not None:
+                    found.append(_Replica(topic, index, image, is_new))
+                if leads and index not in led:
                     self._replicas.creating.add((topic.name, index))
-            elif index in led:
-                led.pop(index).wake(0)
-                coordinator = self._coordinator_of(topic.name)
-                if coordinator is not None:
-                    coordinator.on_resigned(index)
+            elif before is not None and self._node_id in before.replicas:
+                self._replicas.unfollow(topic.topic_id, index)
+                removed.append(TopicPartition(topic.name, index))
+        if removed:
+            self._delete_logs(removed, [])
         return found
+
+    def _resign(self, topic: str, index: int) -> None:
+        """Another broker leads a partition, or none."""
+        self._replicas.partitions[topic].pop(index).wake(0)
+        coordinator = self._coordinator_of(topic)
+        if coordinator is not None:
+            coordinator.on_resigned(index)
 
     def _coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
         """The coordinator whose records a topic has."""
@@ -165,38 +179,39 @@ class BrokerMetadataPublisher:
             return self._groups
         return self._transactions if topic == TRANSACTION_STATE_TOPIC else None
 
-    def _lead_after_deletion(self, topic: TopicImage, _deletion: object) -> None:
-        self._lead_again(topic, known=None)
+    def _serve_after_deletion(self, topic: TopicImage, _deletion: object) -> None:
+        self._serve_again(topic, is_new=True)
 
-    def _lead_again(self, topic: TopicImage, *, known: TopicImage | None) -> None:
-        """Leads a topic's partitions, if there still is that topic."""
+    def _serve_again(self, topic: TopicImage, *, is_new: bool) -> None:
+        """Serves a topic's replicas, if there still is that topic."""
 
-        def lead() -> None:
+        def serve() -> None:
             with self._between_updates:
                 now = self._metadata.image.topics.get(topic.name)
                 if now is not None and now.topic_id == topic.topic_id and not self._is_stopping:
-                    self._lead(self._to_lead(now, known, is_start=False))
+                    self._serve(self._wanted(now, None, is_start=not is_new))
 
-        self._thread.run_in_slices(lead)
+        self._thread.run_in_slices(serve)
 
-    def _lead(self, wanted: Sequence[_ToLead]) -> None:
-        """Leads partitions: all logs are there before the first is led."""
+    def _serve(self, wanted: Sequence[_Replica]) -> None:
+        """Leads and follows partitions: all logs are there before the first is led.
+
+        One that is led is not fetched from another broker before it is led.
+        """
         if not wanted:
             return
         full: dict[str, TopicImage] = {}
-        elected: list[_ToLead] = []
+        elected: list[_Replica] = []
+        for each in wanted:
+            if each.image.leader == self._node_id:
+                self._replicas.unfollow(each.topic.topic_id, each.number)
         try:
             with background():
                 logs = self._replicas.logs.get_or_create_all(
                     [self._log_of(each) for each in wanted]
                 )
             for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
-                error = log if isinstance(log, KafkaError) else None
-                try:
-                    if isinstance(log, PartitionLog) and self._lead_partition(each, log):
-                        elected.append(each)
-                except KafkaError as failed:
-                    error = failed
+                error = self._serve_one(each, log, elected)
                 if error is not None:
                     _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
                     if isinstance(error, StorageError) and error.is_out_of_space:
@@ -212,10 +227,27 @@ class BrokerMetadataPublisher:
         for topic in full.values():
             # Some logs may be there: no partition is new, where another directory is offline.
             self._thread.call_later_ms(
-                _LEAD_AGAIN_MS, partial(self._lead_again, topic, known=topic)
+                _SERVE_AGAIN_MS, partial(self._serve_again, topic, is_new=False)
             )
 
-    def _log_of(self, wanted: _ToLead) -> NewLog:
+    def _serve_one(
+        self, wanted: _Replica, log: PartitionLog | KafkaError, elected: list[_Replica]
+    ) -> KafkaError | None:
+        """Leads or follows a partition; adds it to `elected` if it was not led in this epoch."""
+        if isinstance(log, KafkaError):
+            return log
+        topic, _, image, _ = wanted
+        self._replicas.report_place(log, topic.topic_id, image.directory_of(self._node_id))
+        try:
+            if image.leader != self._node_id:
+                self._replicas.follow(log, topic.topic_id, image)
+            elif self._replicas.lead(log, topic.topic_id, image)[1]:
+                elected.append(wanted)
+        except KafkaError as error:
+            return error
+        return None
+
+    def _log_of(self, wanted: _Replica) -> NewLog:
         directory = wanted.image.directory_of(self._node_id)
         return NewLog(
             TopicPartition(wanted.topic.name, wanted.number),
@@ -223,37 +255,6 @@ class BrokerMetadataPublisher:
             directory_id=directory,
             is_new=wanted.is_new,
         )
-
-    def _lead_partition(self, wanted: _ToLead, log: PartitionLog) -> bool:
-        """Leads a partition; returns whether it was not led in this leader epoch."""
-        topic, index, image, _ = wanted
-        led = self._replicas.partitions.setdefault(topic.name, {})
-        here = led.get(index)
-        self._replicas.report_place(log, topic.topic_id, image.directory_of(self._node_id))
-        is_sole_isr_member = set(image.isr) <= {self._node_id}
-        is_elected = here is None or here.leader_epoch != image.leader_epoch
-        is_changed = here is not None and (
-            here.log is not log or here.leader_epoch != image.leader_epoch
-        )
-        if is_elected:
-            log.assign_epoch(image.leader_epoch)
-        if here is None or here.log is not log:
-            if is_sole_isr_member:
-                log.maybe_update_high_watermark(log.log_end_offset)
-            led[index] = Partition(
-                log,
-                topic_id=topic.topic_id,
-                leader_epoch=image.leader_epoch,
-                is_sole_isr_member=is_sole_isr_member,
-                find=self._replicas.logs.get,
-                on_change=self._replicas.partition_changed,
-            )
-        else:
-            here.leader_epoch = image.leader_epoch
-            here.update_isr(is_sole_isr_member=is_sole_isr_member)
-        if here is not None and is_changed:
-            here.wake(0)
-        return is_elected
 
     def _delete(self, topics: Sequence[TopicImage]) -> None:
         """Takes topics' logs out of service, immediately or in another thread."""
@@ -263,6 +264,8 @@ class BrokerMetadataPublisher:
             led = self._replicas.partitions.pop(topic.name, {})
             for partition in led.values():
                 partition.wake(0)
+            for index in topic.partitions:
+                self._replicas.unfollow(topic.topic_id, index)
             self._replicas.creating.difference_update(
                 (topic.name, index) for index in topic.partitions
             )
@@ -270,6 +273,10 @@ class BrokerMetadataPublisher:
             if topic.name not in self._deletions:  # otherwise it has no logs
                 names.append(topic.name)
                 partitions += [TopicPartition(topic.name, index) for index in topic.partitions]
+        self._delete_logs(partitions, names)
+
+    def _delete_logs(self, partitions: Sequence[TopicPartition], names: Sequence[str]) -> None:
+        """Deletes logs; `names` are the topics of which all logs are deleted."""
         if self._is_stopping or not (
             len(partitions) > _DELETED_AT_ONCE_MAX
             or any(self._cleaner.manager.state(each) for each in partitions)
@@ -297,14 +304,19 @@ class BrokerMetadataPublisher:
         self._deleters.shutdown(wait=True)
 
     def _reconfigure(self) -> None:
-        for name, led in in_steps(list(self._replicas.partitions.items())):
+        logs: dict[str, list[PartitionLog]] = {}
+        for log in in_steps(self._replicas.logs.logs(), every=64):
+            logs.setdefault(log.topic_partition.topic, []).append(log)
+        for name, found in in_steps(logs.items()):
             config = self._configs.log_config(name)
-            if any(partition.log.config != config for partition in led.values()):
-                self._update_config(name, led, config)
+            if any(log.config != config for log in found):
+                self._update_config(name, found, config)
 
-    def _update_config(self, name: str, led: Mapping[int, Partition], config: LogConfig) -> None:
+    def _update_config(self, name: str, logs: Sequence[PartitionLog], config: LogConfig) -> None:
+        for partition in self._replicas.partitions.get(name, {}).values():
+            partition.update_min_insync_replicas(config.min_insync_replicas)
         manager = self._cleaner.manager
-        if any(manager.state(p.log.topic_partition) is not None for p in led.values()):
+        if any(manager.state(log.topic_partition) is not None for log in logs):
             # What is being cleaned may have to stop first, for which the others must not wait.
             self._thread.loop.run_in_executor(None, update_topic_config, manager, name, config)
         else:

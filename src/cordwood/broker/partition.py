@@ -5,12 +5,24 @@ Source: kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
+from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
+from cordwood.broker.replication.leadership import (
+    Effect,
+    IsrProposal,
+    LedPartition,
+    MoveHighWatermark,
+    PartitionLeadership,
+)
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
     StorageError,
     UnknownLeaderEpochError,
 )
@@ -24,15 +36,19 @@ NO_EPOCH = -1
 class Partition:
     """A partition that this broker leads: its log and its leader epoch.
 
-    `is_sole_isr_member` means that no other replica is in sync: then an append is committed.
+    Without another replica, `leadership` is None, and an append is committed.
     """
 
     __slots__ = (
         "_find",
+        "_now_ms",
+        "_on_append",
         "_on_change",
+        "_propose",
+        "_uncommitted",
         "index",
-        "is_sole_isr_member",
         "leader_epoch",
+        "leadership",
         "log",
         "topic",
         "topic_id",
@@ -44,9 +60,12 @@ class Partition:
         *,
         topic_id: UUID,
         leader_epoch: int,
-        is_sole_isr_member: bool,
+        leadership: PartitionLeadership | None = None,
+        now_ms: Callable[[], float] = lambda: 0.0,
         find: Callable[[TopicPartition], PartitionLog | None] = lambda _: None,
         on_change: Callable[[Partition, int], object] = lambda _partition, _size_bytes: None,
+        on_append: Callable[[Partition, int], object] = lambda _partition, _size_bytes: None,
+        propose: Callable[[LedBy, IsrProposal], object] = lambda _key, _proposal: None,
     ) -> None:
         """Leads a partition.
 
@@ -54,9 +73,12 @@ class Partition:
             log: its log.
             topic_id: of its topic.
             leader_epoch: in which it is led.
-            is_sole_isr_member: whether no other replica is in sync.
+            leadership: what is known of the other replicas.
+            now_ms: the time for it.
             find: gives the log that is served now, which a move to another directory changes.
-            on_change: called by `wake`.
+            on_change: called by `wake`, with the bytes that are committed now.
+            on_append: called with the bytes that followers can fetch now.
+            propose: has the controller get an ISR.
         """
         self.log = log
         self._find = find
@@ -64,8 +86,13 @@ class Partition:
         self.index = log.topic_partition.partition
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
-        self.is_sole_isr_member = is_sole_isr_member
+        self.leadership = leadership
+        self._now_ms = now_ms
         self._on_change = on_change
+        self._on_append = on_append
+        self._propose = propose
+        #: The ends of appends that are not committed, and their bytes.
+        self._uncommitted: deque[tuple[int, int]] = deque()
 
     def append(
         self,
@@ -89,10 +116,17 @@ class Partition:
                 raise
             result = self._append(records, origin, verification_guard, transaction_version)
         if not result.is_duplicate and result.last_offset >= 0:
-            if self.is_sole_isr_member:
+            if self.leadership is None:
                 self.log.maybe_update_high_watermark(result.last_offset + 1)
-            self.wake(result.size_bytes)
+                self.wake(result.size_bytes)
+            else:
+                self._replicate(self.leadership, result.last_offset + 1, result.size_bytes)
         return result
+
+    def _replicate(self, leadership: PartitionLeadership, end_offset: int, size_bytes: int) -> None:
+        self._uncommitted.append((end_offset, size_bytes))
+        self._on_append(self, size_bytes)
+        self._do(leadership.on_append(end_offset, self._now_ms()))
 
     def _append(
         self,
@@ -121,23 +155,124 @@ class Partition:
         """Checks the delayed operations: the partition has grown, or has changed otherwise if 0."""
         self._on_change(self, size_bytes)
 
-    def update_isr(self, *, is_sole_isr_member: bool) -> None:
-        """Another replica has come in sync, or none is any more: then all records are committed."""
-        has_changed = is_sole_isr_member != self.is_sole_isr_member
-        self.is_sole_isr_member = is_sole_isr_member
-        if is_sole_isr_member:
-            raised = self.log.maybe_update_high_watermark(self.log.log_end_offset)
-            has_changed = has_changed or raised is not None
-        if has_changed:
+    # ---- other replicas
+
+    def lead(self, leader_epoch: int, leadership: PartitionLeadership | None) -> None:
+        """Leads in an epoch, with other replicas or without."""
+        self.leader_epoch = leader_epoch
+        self.leadership = leadership
+        if leadership is None:
+            self.log.maybe_update_high_watermark(self.log.log_end_offset)
+        else:
+            self._do(leadership.refresh(self._now_ms()))
+        self.wake(0)
+
+    def on_metadata(self, partition: LedPartition) -> None:
+        """The image has another ISR or other replicas, this broker leading among them."""
+        assert self.leadership is not None, "with other replicas only"
+        self.leader_epoch = partition.leader_epoch
+        self._do(self.leadership.on_metadata(partition, self._now_ms()))
+
+    def fetched_by(self, broker_id: int, offset: int, *, start: int, broker_epoch: int) -> None:
+        """A follower has fetched from `offset`: as `PartitionLeadership.on_fetch`.
+
+        Raises:
+            NotLeaderOrFollowerError: as there.
+        """
+        assert self.leadership is not None, "checked by `require_follower`"
+        before = self.low_watermark
+        self._do(
+            self.leadership.on_fetch(
+                broker_id, offset, start=start, now_ms=self._now_ms(), broker_epoch=broker_epoch
+            )
+        )
+        if self.low_watermark > before:
             self.wake(0)
 
+    def require_follower(self, broker_id: int, current_leader_epoch: int) -> None:
+        """Refuses a fetch of a broker that has no replica, as far as this broker knows.
+
+        Raises:
+            UnknownLeaderEpochError, NotLeaderOrFollowerError: it has none.
+
+        Source: Partition.followerReplicaOrThrow.
+        """
+        if self.leadership is not None and broker_id in self.leadership.followers:
+            return
+        error = (
+            NotLeaderOrFollowerError
+            if current_leader_epoch == NO_EPOCH
+            else UnknownLeaderEpochError
+        )
+        raise error(
+            f"Replica {broker_id} is not recognized as a valid replica of "
+            f"{self.log.topic_partition} in leader epoch {self.leader_epoch}"
+        )
+
+    def update_min_insync_replicas(self, count: int) -> None:
+        """min.insync.replicas of the topic has changed."""
+        if self.leadership is not None:
+            self.leadership.min_insync_replicas = count
+            self._do(self.leadership.refresh(self._now_ms()))
+
+    def remove_lagging(self) -> None:
+        """Proposes an ISR without the followers that lag, if there are any."""
+        if self.leadership is not None:
+            self._do(self.leadership.on_tick(self._now_ms()))
+
+    def isr_answered(self, answer: AnsweredIsr) -> None:
+        """The controller has answered a proposal."""
+        leadership = self.leadership
+        if leadership is None:
+            return
+        if answer.partition is None:
+            self._do(leadership.on_isr_refused(answer.proposal, answer.error))
+        else:
+            self._do(leadership.on_isr_altered(answer.proposal, answer.partition, self._now_ms()))
+
+    def require_in_sync(self) -> None:
+        """Refuses an append that waits for all replicas in sync while they are too few.
+
+        Raises:
+            NotEnoughReplicasError: they are.
+
+        Source: Partition.appendRecordsToLeader.
+        """
+        leadership = self.leadership
+        if leadership is not None and leadership.is_under_min_isr:
+            isr = leadership.partition.isr
+            raise NotEnoughReplicasError(
+                f"The size of the current ISR : {len(isr)} is insufficient to satisfy the min.isr "
+                f"requirement of {leadership.effective_min_isr} for partition "
+                f"{self.log.topic_partition}, live replica(s) broker.id are : "
+                f"[{', '.join(map(str, isr))}]"
+            )
+
+    def committed(self, offset: int) -> ErrorCode | None:
+        """The answer to an append whose records end at `offset`, exclusive; None if it waits."""
+        if self.leadership is not None:
+            return self.leadership.committed(offset)
+        return ErrorCode.NONE if self.log.high_watermark >= offset else None
+
     @property
-    def low_watermark(self) -> int | None:
-        """The lowest log start offset of the replicas in sync; None while another's is unknown.
+    def low_watermark(self) -> int:
+        """The lowest log start offset of the replicas whose brokers are alive.
 
         Source: Partition.lowWatermarkIfLeader.
         """
-        return self.log.log_start_offset if self.is_sole_isr_member else None
+        start = self.log.log_start_offset
+        return start if self.leadership is None else self.leadership.low_watermark(start)
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, MoveHighWatermark):
+                self.log.maybe_update_high_watermark(effect.offset)
+                committed_bytes = 0
+                while self._uncommitted and self._uncommitted[0][0] <= effect.offset:
+                    committed_bytes += self._uncommitted.popleft()[1]
+                self.wake(committed_bytes)
+            else:
+                self._propose(LedBy(self.topic_id, self.index), effect.proposal)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client that knows another leader epoch; -1 for one that knows none.

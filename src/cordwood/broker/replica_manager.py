@@ -19,8 +19,19 @@ from cordwood.broker.directory_moves import BeginMove, DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
+from cordwood.broker.replication.fetcher import Followed
+from cordwood.broker.replication.following import PartitionFollowing
+from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
+from cordwood.broker.replication.leadership import (
+    IsrProposal,
+    LedPartition,
+    PartitionLeadership,
+)
+from cordwood.broker.replication.replica_log import ReplicaLog
+from cordwood.broker.replication.replication import ImageBrokers, Replication
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
+from cordwood.metadata.image import NO_LEADER, PartitionImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -51,6 +62,8 @@ class ReplicaManager:
         settings: BrokerSettings,
         metrics: BrokerMetrics,
         begin_move: BeginMove,
+        truncate: Callable[[TopicPartition, int], None],
+        start_at: Callable[[TopicPartition, int], None],
     ) -> None:
         """Creates the object; a `BrokerMetadataPublisher` adds the partitions of the image.
 
@@ -63,8 +76,12 @@ class ReplicaManager:
             settings: of server.properties.
             metrics: counts appends.
             begin_move: begins to move a log to another directory.
+            truncate: cuts a log off, and what depends on it, such as checkpoints.
+            start_at: empties a log, which then begins at an offset, and what depends on it.
         """
         self.node_id = node_id
+        self._truncate = truncate
+        self._start_at = start_at
         self.logs = logs
         self.log_dirs = [Path(name).absolute() for name in settings.log_dirs]
         """Every log directory, offline ones included."""
@@ -83,12 +100,17 @@ class ReplicaManager:
             threads=settings.integer_or_none("num.replica.alter.log.dirs.threads")
             or len(settings.log_dirs),
         )
+        self.replication: Replication | None = None
+        """What fetches and proposes ISRs; None where no other broker is in the cluster."""
         self.partitions: dict[str, dict[int, Partition]] = {}
         """The partitions that this broker leads, by topic and number."""
         self.creating: set[tuple[str, int]] = set()
         """The partitions that this broker leads as soon as their logs are created."""
         self._metadata = metadata
         self._metrics = metrics
+        self._brokers = ImageBrokers(metadata)
+        self._clock = thread.clock
+        self._lag_max_ms = settings.integer("replica.lag.time.max.ms")
         self._listeners: dict[str, HighWatermarkListener] = {}
 
     # ---- partitions
@@ -156,10 +178,12 @@ class ReplicaManager:
         """Appends to a partition that this broker leads, as `append_to`.
 
         Raises:
-            KafkaError: as `partition` and `append_to`.
+            KafkaError: as `partition`, `Partition.require_in_sync` and `append_to`.
         """
+        partition = self.partition(topic, index)
+        partition.require_in_sync()
         return self.append_to(
-            self.partition(topic, index),
+            partition,
             records,
             origin,
             verification_guard=verification_guard,
@@ -198,6 +222,122 @@ class ReplicaManager:
         return result
 
     # ---- changes of partitions
+
+    def lead(
+        self, log: PartitionLog, topic_id: UUID, image: PartitionImage
+    ) -> tuple[Partition, bool]:
+        """Leads a partition as the image has it; whether that is in a new leader epoch.
+
+        Raises:
+            StorageError: the log cannot take the epoch.
+
+        Source: Partition.makeLeader.
+        """
+        name, index = log.topic_partition.topic, log.topic_partition.partition
+        led = self.partitions.setdefault(name, {})
+        here = led.get(index)
+        is_elected = here is None or here.leader_epoch != image.leader_epoch
+        if is_elected:
+            log.assign_epoch(image.leader_epoch)
+        if here is None:
+            here = led[index] = Partition(
+                log,
+                topic_id=topic_id,
+                leader_epoch=image.leader_epoch,
+                now_ms=self._now_ms,
+                find=self.logs.get,
+                on_change=self.partition_changed,
+                on_append=self._appended,
+                propose=self._propose,
+            )
+            here.lead(image.leader_epoch, self._leadership(log, image))
+        elif here.log is not log or (here.leadership is None) != (len(image.replicas) == 1):
+            here.log = log
+            here.lead(image.leader_epoch, self._leadership(log, image))
+        elif here.leadership is not None:
+            here.on_metadata(led_partition(image))
+        elif is_elected:
+            here.lead(image.leader_epoch, None)
+        return here, is_elected
+
+    def follow(self, log: PartitionLog, topic_id: UUID, image: PartitionImage) -> None:
+        """Follows a partition's leader in the epoch that the image has; without one, no broker.
+
+        Raises:
+            KafkaError: the log cannot be cut off.
+
+        Source: ReplicaManager.applyLocalFollowersDelta.
+        """
+        replication = self.replication
+        if replication is None:
+            return
+        name, index = log.topic_partition.topic, log.topic_partition.partition
+        key = LedBy(topic_id, index)
+        if image.leader == NO_LEADER:
+            replication.unfollow(key)
+            return
+        following = PartitionFollowing(
+            image.leader, image.leader_epoch, fetch_backoff_ms=replication.backoff_ms
+        )
+        replication.follow(key, Followed(name, following, self._replica_log(log)))
+
+    def unfollow(self, topic_id: UUID, index: int) -> None:
+        """Fetches a partition no more."""
+        if self.replication is not None:
+            self.replication.unfollow(LedBy(topic_id, index))
+
+    def isr_answered(self, answer: AnsweredIsr) -> None:
+        """The controller has answered the proposal of an ISR."""
+        name = self._metadata.image.topic_names.get(answer.key.topic_id, "")
+        here = self.partitions.get(name, {}).get(answer.key.partition)
+        if here is not None and here.topic_id == answer.key.topic_id:
+            here.isr_answered(answer)
+
+    def follower_changed(self, _key: LedBy) -> None:
+        """The log of a partition that is followed has more, or more of it is committed."""
+
+    def remove_lagging(self) -> None:
+        """Proposes ISRs without the followers that lag.
+
+        To be called every half of `replica.lag.time.max.ms`.
+
+        Source: ReplicaManager.maybeShrinkIsr.
+        """
+        for each in self.led_partitions():
+            each.remove_lagging()
+
+    def _leadership(self, log: PartitionLog, image: PartitionImage) -> PartitionLeadership | None:
+        if len(image.replicas) == 1:
+            return None
+        return PartitionLeadership(
+            self.node_id,
+            led_partition(image),
+            brokers=self._brokers,
+            own_epoch=lambda: self.logs.broker_epoch,
+            end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            now_ms=self._now_ms(),
+            min_insync_replicas=log.config.min_insync_replicas,
+            lag_max_ms=self._lag_max_ms,
+        )
+
+    def _replica_log(self, log: PartitionLog) -> ReplicaLog:
+        partition = log.topic_partition
+        return ReplicaLog(
+            log,
+            truncate=lambda offset: self._truncate(partition, offset),
+            start_at=lambda offset: self._start_at(partition, offset),
+        )
+
+    def _now_ms(self) -> float:
+        return self._clock.monotonic_s() * 1000
+
+    def _propose(self, key: LedBy, proposal: IsrProposal) -> None:
+        if self.replication is not None:
+            self.replication.propose(key, proposal)
+
+    def _appended(self, partition: Partition, size_bytes: int) -> None:
+        self.delayed.check_followers(partition.topic, partition.index, size_bytes)
 
     def listen(self, topic: str, listener: HighWatermarkListener) -> None:
         """Calls `listener` after each change of a partition of the topic; one for each topic.
@@ -262,3 +402,13 @@ class ReplicaManager:
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
                 self.directory_reports.failed(directory.directory_id, on_timeout)
+
+
+def led_partition(image: PartitionImage) -> LedPartition:
+    """What the leader of a partition needs of its image."""
+    return LedPartition(
+        leader_epoch=image.leader_epoch,
+        partition_epoch=image.partition_epoch,
+        replicas=image.replicas,
+        isr=image.isr,
+    )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from cordwood.broker.authorizer import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from cordwood.broker.broker import Broker
+from cordwood.metadata.controller_channel import AdminChannel
 from cordwood.model.kafka_errors import ClusterAuthorizationError, GroupAuthorizationError
 from cordwood.network.api import Peer, Principal
 from cordwood.protocol.headers import RequestHeader
@@ -42,6 +43,13 @@ class RequestContext:
     def principal(self) -> Principal:
         """The principal of the client."""
         return self.peer.principal
+
+    @property
+    def admin(self) -> AdminChannel:
+        """The controller in this process; where it is on another node, requests are forwarded."""
+        admin = self.broker.admin
+        assert admin is not None, "the request is forwarded"
+        return admin
 
     # ---- authorization
 

@@ -8,8 +8,8 @@ TransactionMarkerRequestCompletionHandler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.delayed_operations import DelayedOperations
@@ -19,6 +19,7 @@ from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.coordinator.transaction.transaction import NO_PRODUCER_ID
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.image import NO_LEADER
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.pauses import in_steps
@@ -71,6 +72,20 @@ class GroupOffsets(Protocol):
         transaction_version: int,
     ) -> Appended:
         """Appends a marker, and commits or drops the offsets of the transaction."""
+
+
+class Peers(Protocol):
+    """The method of `broker.peers.Peers` that is used here."""
+
+    def ask_soon(
+        self,
+        broker_id: int,
+        api: str,
+        fields: Mapping[str, Any],
+        answered: Callable[[Any], object],
+        /,
+    ) -> None:
+        """Calls `answered` with a broker's answer, or with None if there is none."""
 
 
 class _OfProducer(Protocol):
@@ -152,15 +167,22 @@ class MarkerSender:
         replicas: Replicas,
         metadata: MetadataCache,
         thread: BrokerThread,
+        peers: Peers,
+        *,
+        node_id: int,
     ) -> None:
         """Writes nothing yet.
 
         Args:
             writer: writes markers to partitions that are led here.
             replicas: the partitions that this broker leads.
-            metadata: has the partitions that exist.
+            metadata: has the partitions that exist, and their leaders.
             thread: calls again later.
+            peers: the other brokers.
+            node_id: of this broker.
         """
+        self.peers = peers
+        self._node_id = node_id
         self.writer = writer
         self.replicas = replicas
         self.thread = thread
@@ -201,6 +223,13 @@ class MarkerSender:
         """Whether the cluster has such a partition."""
         return self._metadata.image.partition(partition.topic, partition.partition) is not None
 
+    def leader_elsewhere(self, partition: TopicPartition) -> int | None:
+        """The broker that leads a partition; None if it is this one, or none."""
+        image = self._metadata.image.partition(partition.topic, partition.partition)
+        if image is None or image.leader in {NO_LEADER, self._node_id}:
+            return None
+        return image.leader
+
 
 class _Sending:
     """The markers of one transaction; an operation that waits until they are committed."""
@@ -216,6 +245,9 @@ class _Sending:
         self._marker = marker
         self._unwritten = dict.fromkeys(partitions)
         self._uncommitted: dict[TopicPartition, int] = {}
+        #: What other brokers have been asked to write, and have not answered.
+        self._asked: set[TopicPartition] = set()
+        self._is_retry_due = False
         self._done = done
         self._is_tried = False
         self.on_end: Callable[[], object] = lambda: None
@@ -228,21 +260,84 @@ class _Sending:
 
     def write(self) -> None:
         """Writes the markers that are not written, and tries those that fail again later."""
+        self._is_retry_due = False
+        elsewhere: dict[int, list[TopicPartition]] = {}
         for partition in in_steps(list(self._unwritten), every=16):
             if self.is_cancelled:
                 return
-            self._write(partition)
+            if partition in self._asked:
+                continue
+            leader = self._sender.leader_elsewhere(partition)
+            if leader is None:
+                self._write(partition)
+            else:
+                elsewhere.setdefault(leader, []).append(partition)
         if self.is_cancelled:
             return
+        for leader, partitions in elsewhere.items():
+            self._ask(leader, partitions)
         self._is_tried = True
-        if self._unwritten:
-            self._sender.thread.call_later_ms(_RETRY_MS, self.write)
+        self._wait()
+
+    def _wait(self) -> None:
+        if len(self._unwritten) > len(self._asked):
+            if not self._is_retry_due:
+                self._is_retry_due = True
+                self._sender.thread.call_later_ms(_RETRY_MS, self.write)
+        elif self._asked:
+            return  # until they are answered
         elif self._uncommitted:
             keys = [(each.topic, each.partition) for each in self._uncommitted]
             timeout_ms = _RETRY_MS
             self._sender.replicas.delayed.produce.try_complete_else_watch(self, keys, timeout_ms)
         else:
             self.on_complete()
+
+    def _ask(self, leader: int, partitions: Sequence[TopicPartition]) -> None:
+        """Has another broker write markers; it answers when they are committed."""
+        self._asked.update(partitions)
+        topics: dict[str, list[int]] = {}
+        for each in partitions:
+            topics.setdefault(each.topic, []).append(each.partition)
+        marker = self._marker
+        fields = {
+            "producer_id": marker.producer_id,
+            "producer_epoch": marker.producer_epoch,
+            "transaction_result": marker.commit,
+            "coordinator_epoch": marker.coordinator_epoch,
+            "transaction_version": marker.transaction_version,
+            "topics": [
+                {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
+            ],
+        }
+        self._sender.peers.ask_soon(
+            leader,
+            "write_txn_markers",
+            {"markers": [fields]},
+            lambda answer: self._answered(partitions, answer),
+        )
+
+    def _answered(self, partitions: Sequence[TopicPartition], answer: Any) -> None:
+        self._asked.difference_update(partitions)
+        codes = {} if answer is None else _codes_of(answer)
+        for each in partitions:
+            code = codes.get(each, ErrorCode.NETWORK_EXCEPTION)
+            if code == ErrorCode.NONE:
+                del self._unwritten[each]
+            elif code in _TAKEN_OVER:
+                self._give_up(ErrorCode.of(code).name)
+                return
+        if not self.is_cancelled:
+            self._wait()
+
+    def _give_up(self, reason: object) -> None:
+        _log.info(
+            "Markers of producer %d are not written any more: %s",
+            self._marker.producer_id,
+            reason,
+        )
+        self.is_cancelled = True
+        self.on_end()
 
     def _write(self, partition: TopicPartition) -> None:
         sender = self._sender
@@ -255,18 +350,12 @@ class _Sending:
             offset = sender.writer.write(self._marker, topic, index)
         except KafkaError as error:
             if error.code in _TAKEN_OVER:
-                _log.info(
-                    "Markers of producer %d are not written any more: %s",
-                    self._marker.producer_id,
-                    error,
-                )
-                self.is_cancelled = True
-                self.on_end()
+                self._give_up(error)
             else:
                 _log.info("The marker for %s is tried again: %s", partition, error)
             return
         del self._unwritten[partition]
-        if not sender.replicas.partition(topic, index).is_sole_isr_member:
+        if sender.replicas.partition(topic, index).committed(offset + 1) is None:
             self._uncommitted[partition] = offset + 1
 
     # ---- as cordwood.purgatory.purgatory.Operation
@@ -280,7 +369,7 @@ class _Sending:
                 del self._uncommitted[partition]
                 self._unwritten[partition] = None
                 continue
-            if led.log.high_watermark >= required:
+            if led.committed(required) is not None:
                 del self._uncommitted[partition]
         return not self._uncommitted
 
@@ -296,3 +385,13 @@ class _Sending:
             return
         self.on_end()
         self._done()
+
+
+def _codes_of(answer: Any) -> dict[TopicPartition, int]:
+    """The error codes in the answer to one marker."""
+    return {
+        TopicPartition(topic.name, each.partition_index): each.error_code
+        for marker in answer.markers
+        for topic in marker.topics
+        for each in topic.partitions
+    }

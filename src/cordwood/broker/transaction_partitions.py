@@ -40,8 +40,8 @@ class TransactionPartitions:
         self._coordinator = coordinator
         self._metadata = metadata
 
-    def has_coordinator(self, transactional_id: str) -> bool:
-        """Whether a broker leads the partition that a transactional id is kept in.
+    def coordinator_of(self, transactional_id: str) -> int | None:
+        """The broker that leads the partition that a transactional id is kept in; None if none.
 
         Source: AddPartitionsToTxnManager.getTransactionCoordinator.
         """
@@ -49,7 +49,7 @@ class TransactionPartitions:
         index = self._coordinator.partition_for(transactional_id)
         partition = image.partition(TRANSACTION_STATE_TOPIC, index)
         leader = None if partition is None else image.brokers.get(partition.leader)
-        return leader is not None and not leader.fenced
+        return None if leader is None or leader.fenced else leader.broker_id
 
     def handle(
         self,

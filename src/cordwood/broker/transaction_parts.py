@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.peers import Peers
 from cordwood.broker.producer_ids import ProducerIds
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.transaction_log import TransactionLog
@@ -43,9 +44,12 @@ class TransactionParts(NamedTuple):
         metadata: MetadataCache,
         producer_ids: ProducerIds,
         thread: BrokerThread,
+        peers: Peers,
     ) -> TransactionParts:
         """Connects the parts of a broker; they serve and write nothing yet."""
-        markers = MarkerSender(MarkerWriter(replicas, groups, thread), replicas, metadata, thread)
+        writer = MarkerWriter(replicas, groups, thread)
+        node_id = settings.node_id
+        markers = MarkerSender(writer, replicas, metadata, thread, peers, node_id=node_id)
         coordinator = TransactionCoordinator(
             TransactionLog(replicas, metadata),
             thread,
@@ -60,6 +64,8 @@ class TransactionParts(NamedTuple):
             replicas,
             partitions,
             thread,
+            peers,
+            node_id=node_id,
             is_enabled=settings.transaction_partition_verification_enable,
             retry_ms=settings.integer("add.partitions.to.txn.retry.backoff.ms"),
             retry_max_ms=settings.integer("add.partitions.to.txn.retry.backoff.max.ms"),

@@ -12,12 +12,13 @@ import asyncio
 import enum
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.partition import Partition
 from cordwood.broker.transaction_partitions import TransactionPartitions, TransactionRequest
+from cordwood.client.errors import ClientError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_partition import TopicPartition
@@ -106,6 +107,13 @@ class Replicas(Protocol):
         """A partition that is led here; raises KafkaError for another."""
 
 
+class Peers(Protocol):
+    """The method of `broker.peers.Peers` that is used here."""
+
+    async def ask(self, broker_id: int, api: str, fields: Mapping[str, Any], /) -> Any:
+        """Another broker's answer; raises ClientError without one."""
+
+
 class TransactionVerification:
     """Verifies the partitions of writes."""
 
@@ -114,7 +122,9 @@ class TransactionVerification:
         replicas: Replicas,
         partitions: TransactionPartitions,
         thread: BrokerThread,
+        peers: Peers,
         *,
+        node_id: int,
         is_enabled: bool,
         retry_ms: int,
         retry_max_ms: int,
@@ -125,6 +135,8 @@ class TransactionVerification:
             replicas: the partitions that this broker leads.
             partitions: adds partitions to transactions, and looks them up.
             thread: owns this object.
+            peers: the other brokers.
+            node_id: of this broker.
             is_enabled: transaction.partition.verification.enable; may be set at any time.
             retry_ms: add.partitions.to.txn.retry.backoff.ms.
             retry_max_ms: add.partitions.to.txn.retry.backoff.max.ms.
@@ -132,6 +144,8 @@ class TransactionVerification:
         self._replicas = replicas
         self._partitions = partitions
         self._broker_thread = thread
+        self._peers = peers
+        self._node_id = node_id
         self.is_enabled = is_enabled
         self._retry_ms = retry_ms
         self._retry_max_ms = retry_max_ms
@@ -183,9 +197,9 @@ class TransactionVerification:
     async def _ask(
         self, write: TransactionalWrite, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
-        if not self._partitions.has_coordinator(write.transactional_id):
+        coordinator = self._partitions.coordinator_of(write.transactional_id)
+        if coordinator is None:
             return dict.fromkeys(partitions, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        answer = CoordinatorAnswer[Mapping[TopicPartition, int]](self._broker_thread)
         request = TransactionRequest(
             write.transactional_id,
             write.producer_id,
@@ -196,8 +210,12 @@ class TransactionVerification:
         )
         loop = self._broker_thread.loop
         begun_s = loop.time()
-        self._partitions.handle(request, answer)
-        found = await answer.value()
+        if coordinator == self._node_id:
+            answer = CoordinatorAnswer[Mapping[TopicPartition, int]](self._broker_thread)
+            self._partitions.handle(request, answer)
+            found = await answer.value()
+        else:
+            found = await self._ask_broker(coordinator, request)
         errors = {
             partition: _as_of_a_write(code, write.support)
             for partition, code in found.items()
@@ -205,6 +223,40 @@ class TransactionVerification:
         }
         self.counters.asked(len(errors), 1000 * (loop.time() - begun_s))
         return errors
+
+    async def _ask_broker(
+        self, coordinator: int, request: TransactionRequest
+    ) -> Mapping[TopicPartition, int]:
+        """Another broker's answer; NETWORK_EXCEPTION for all without one."""
+        errors = dict.fromkeys(request.partitions, int(ErrorCode.NETWORK_EXCEPTION))
+        try:
+            answer = await self._peers.ask(
+                coordinator, "add_partitions_to_txn", _request_of(request)
+            )
+        except ClientError:
+            return errors
+        if answer.error_code:
+            return dict.fromkeys(request.partitions, answer.error_code)
+        for transaction in answer.results_by_transaction:
+            for topic in transaction.topic_results:
+                for each in topic.results_by_partition:
+                    place = TopicPartition(topic.name, each.partition_index)
+                    errors[place] = each.partition_error_code
+        return errors
+
+
+def _request_of(request: TransactionRequest) -> dict[str, Any]:
+    topics: dict[str, list[int]] = {}
+    for each in request.partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
+    transaction = {
+        "transactional_id": request.transactional_id,
+        "producer_id": request.producer_id,
+        "producer_epoch": request.producer_epoch,
+        "verify_only": request.verify_only,
+        "topics": [{"name": name, "partitions": indexes} for name, indexes in topics.items()],
+    }
+    return {"transactions": [transaction]}
 
 
 def _as_of_a_write(code: int, support: Support) -> int:

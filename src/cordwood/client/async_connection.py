@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from cordwood.client.errors import DisconnectedError, TimedOutError
 from cordwood.client.wire import Answer, Request, Wire
@@ -19,8 +19,8 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As `asyncio.Protocol`."""
-        assert isinstance(transport, asyncio.Transport), "TCP connections have this transport"
-        self._transport = transport
+        # uvloop's is no subclass of it.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """As `asyncio.Protocol`."""

@@ -8,13 +8,20 @@ Source: org.apache.kafka.raft.KafkaNetworkChannel, server.NodeToControllerChanne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from cordwood.client.async_connection import AsyncConnection
 from cordwood.client.core import VERSIONS_REQUEST, Versions, api_key, usable_version, versions_of
 from cordwood.client.errors import ClientError, DisconnectedError
 from cordwood.client.wire import Request
+
+
+class NodeAddress(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
 
 
 class NodeConnection:
@@ -95,3 +102,55 @@ class NodeConnection:
                 raise
             self._connection = connection
             return connection
+
+
+class MovingNodeConnection:
+    """Requests to a node whose address may change, as `NodeConnection`."""
+
+    def __init__(
+        self, address: Callable[[], NodeAddress | None], *, client_id: str, timeout_s: float
+    ) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            address: where the node is now; None while that is not known.
+            client_id: as `NodeConnection`.
+            timeout_s: as `NodeConnection`.
+        """
+        self._address = address
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._connection: NodeConnection | None = None
+
+    async def call(
+        self,
+        api: str,
+        fields: Mapping[str, Any],
+        *,
+        version_max: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """As `NodeConnection.call`.
+
+        Raises:
+            DisconnectedError: the address is not known, or as there.
+            ClientError: as there.
+        """
+        return await self._current().call(api, fields, version_max=version_max, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """Closes the connection: requests that wait fail with DisconnectedError."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _current(self) -> NodeConnection:
+        address = self._address()
+        if address is None:
+            raise DisconnectedError("the address of the node is not known")
+        known = self._connection
+        if known is None or (known.host, known.port) != address:
+            self.close()
+            self._connection = known = NodeConnection(
+                *address, client_id=self._client_id, timeout_s=self._timeout_s
+            )
+        return known

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.client.errors import DisconnectedError
-from cordwood.protocol.headers import API_VERSIONS
+from cordwood.protocol.headers import API_VERSIONS, request_header
 from cordwood.protocol.messages import encode, read, request_codec, response_codec
 
 # A broker's own limit on a fetch is lower than this.
 _RESPONSE_BYTES_MAX = 1 << 30
 _SIZE = struct.Struct(">i")
-_HEADER = struct.Struct(">hhi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,7 @@ class Wire:
     """
 
     def __init__(self, client_id: str) -> None:
-        name = client_id.encode()
-        self._client_id = struct.pack(">h", len(name)) + name
+        self._client_id = client_id
         self._correlation_id = 0
         self._pending: deque[tuple[int, Request]] = deque()
         self._received = bytearray()
@@ -73,8 +71,13 @@ class Wire:
         codec = request_codec(request.api_key, request.version)
         body = encode(codec, request.fields)
         self._correlation_id += 1
-        header = _HEADER.pack(request.api_key, request.version, self._correlation_id)
-        header += self._client_id + (b"\0" if codec.is_flexible else b"")
+        header = request_header(
+            request.api_key,
+            request.version,
+            self._correlation_id,
+            self._client_id,
+            flexible=codec.is_flexible,
+        )
         if request.is_answered:
             self._pending.append((self._correlation_id, request))
         return self._correlation_id, _SIZE.pack(len(header) + len(body)) + header + body

@@ -1,8 +1,12 @@
-"""The interface through which a broker sends requests to the active controller.
+"""The interfaces through which a broker sends requests to the active controller.
 
 The controller runs in this process or on another node. A request is answered when its change is
 committed, or with an error. Whether this broker has applied the change by then depends on the
 channel: the classes that implement it say so.
+
+Every method belongs to the event loop's thread, and raises a `KafkaError` if the controller refuses
+a request as a whole or cannot write it; nothing has changed then. A sequence of results is in the
+order of the request's items, with None or an error for each.
 
 Source: org.apache.kafka.server.common.NodeToControllerChannelManager,
 org.apache.kafka.controller.Controller, Kafka 4.3; KIP-500, KIP-590.
@@ -15,7 +19,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from cordwood.metadata.controller_requests import (
-    BrokerRegistration,
     ConfigChange,
     CreatedTopic,
     ElectionResult,
@@ -30,30 +33,30 @@ from cordwood.model.kafka_errors import KafkaError
 
 
 class ControllerChannel(Protocol):
-    """Requests to the active controller; every method belongs to the event loop's thread.
-
-    Every method raises a `KafkaError` if the controller refuses a request as a whole or cannot
-    write it; nothing has changed then. A sequence of results is in the order of the request's
-    items, with None or an error for each.
-    """
-
-    async def register_broker(self, broker: BrokerRegistration) -> int:
-        """Registers this broker, which is fenced until `unfence_broker`; its broker epoch."""
-
-    async def unfence_broker(self) -> None:
-        """Lets this broker lead partitions; to be called when it can serve requests."""
-
-    async def shut_down_broker(self) -> None:
-        """Takes this broker out of service, as a controlled shutdown does.
-
-        To be called when no long request is under way and before its logs are closed. The answer
-        does not wait until this broker has applied the change.
-        """
+    """Requests of the broker itself."""
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Sequence[CreatedTopic | KafkaError]:
         """Creates topics, each name once; with `validate_only` they are only checked."""
+
+    async def allocate_producer_ids(self) -> tuple[int, int]:
+        """Allocates a block of producer ids for this broker: (first id, count)."""
+
+    async def assign_directories(
+        self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
+    ) -> None:
+        """Records in which directory this broker has partitions: (topic id, number, directory)."""
+
+    async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
+        """Records which directories of this broker are offline."""
+
+
+class AdminChannel(ControllerChannel, Protocol):
+    """Requests of clients, too: those to a controller in this process.
+
+    A broker whose controller is on another node forwards them (`broker.forwarding`).
+    """
 
     async def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> Sequence[KafkaError | None]:
         """Deletes topics by id or name."""
@@ -93,14 +96,3 @@ class ControllerChannel(Protocol):
 
     async def describe_quorum(self) -> QuorumInfo:
         """Describes the voters of the metadata log, its leader and its end."""
-
-    async def allocate_producer_ids(self) -> tuple[int, int]:
-        """Allocates a block of producer ids for this broker: (first id, count)."""
-
-    async def assign_directories(
-        self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
-    ) -> None:
-        """Records in which directory this broker has partitions: (topic id, number, directory)."""
-
-    async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
-        """Records which directories of this broker are offline."""

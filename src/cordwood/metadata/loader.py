@@ -59,6 +59,11 @@ class MetadataLoader:
         """Held during each update."""
         return self._updates
 
+    @property
+    def published_offset(self) -> int:
+        """One past the last record of the last image that all publishers have."""
+        return self._published_offset
+
     def install(self, publisher: MetadataPublisher) -> None:
         """Gives a publisher the last image, if there is one, and from now on each update."""
         with self._updates:

@@ -53,6 +53,12 @@ class RequestTimedOutError(KafkaError):
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
+class NotEnoughReplicasError(KafkaError):
+    """Fewer replicas are in sync than `min.insync.replicas`."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
 class ReplicaNotAvailableError(KafkaError):
     """A partition of which this broker has no replica."""
 

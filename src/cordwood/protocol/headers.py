@@ -61,6 +61,16 @@ def skip_tags(frame: memoryview, at: int) -> int:
         raise MalformedMessageError(f"a request's header: {error}") from error
 
 
+def request_header(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, *, flexible: bool
+) -> bytes:
+    """A request's header: version 2 if `flexible`, else 1."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    tags = b"\0" if flexible else b""
+    return _START.pack(api_key, version, correlation_id, length) + name + tags
+
+
 def response_header(correlation_id: int, *, flexible: bool) -> bytes:
     """A response's header: version 1 if `flexible`."""
     return _CORRELATION.pack(correlation_id) + (b"\0" if flexible else b"")

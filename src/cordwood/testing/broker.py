@@ -29,7 +29,7 @@ from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSetti
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import ConfigError, NotCompactedError
 from cordwood.network import turns
-from cordwood.node import EngineFactory, Node
+from cordwood.node.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
 
 _START_S = 60.0

@@ -33,6 +33,7 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.broker import RunningBroker
+from support.another_replica import has_another_replica
 from support.log_under_test import new_log
 from support.no_engine import NoEngine
 from support.wire import Wire
@@ -59,6 +60,14 @@ def no_move(_partition: TopicPartition, _target: Path) -> NoReturn:
     raise AssertionError("no test moves a log")
 
 
+def no_truncation(_partition: TopicPartition, _offset: int) -> NoReturn:
+    raise AssertionError("no test cuts a log off")
+
+
+def no_controller() -> NoReturn:
+    raise AssertionError("the broker is its own controller")
+
+
 class Place:
     """The manager under test, and what it works with; belongs to the broker's thread."""
 
@@ -70,11 +79,13 @@ class Place:
             node_id=OWN,
             logs=self.logs,
             metadata=self.metadata,
-            controller=broker.controller,
+            controller=broker.admin or no_controller(),
             thread=broker.thread,
             settings=broker.settings,
             metrics=self.metrics,
             begin_move=no_move,
+            truncate=no_truncation,
+            start_at=no_truncation,
         )
 
     def show(self, *partitions: PartitionImage) -> None:
@@ -86,12 +97,11 @@ class Place:
             brokers=PersistentMap({OWN: registration()}),
         )
 
-    def lead(self, topic: str, index: int, *, is_sole_isr_member: bool = True) -> Partition:
+    def lead(self, topic: str, index: int) -> Partition:
         partition = Partition(
             self.logs.require(TopicPartition(topic, index)),
             topic_id=UUID(int=1),
             leader_epoch=0,
-            is_sole_isr_member=is_sole_isr_member,
             find=self.logs.get,
             on_change=self.replicas.partition_changed,
         )
@@ -197,15 +207,17 @@ def test_an_append_is_not_committed_while_another_replica_is_in_sync(
     heard: list[int] = []
 
     def append(place: Place) -> None:
-        partition = place.lead(TOPIC, 3, is_sole_isr_member=False)
+        partition = place.lead(TOPIC, 3)
+        has_another_replica(partition, value=True)
         place.replicas.listen(TOPIC, lambda _index, end: heard.append(end))
         place.replicas.append(TOPIC, 3, BATCH)
-        assert partition.low_watermark is None
-        partition.update_isr(is_sole_isr_member=True)
+        assert heard == []
+        assert partition.low_watermark < 0
+        has_another_replica(partition, value=False)
         assert partition.low_watermark == 0
 
     on_thread(running, append)
-    assert heard == [0, 1]
+    assert heard == [1]
 
 
 def test_a_partition_whose_log_was_closed_is_served_from_the_log_in_its_place(
@@ -219,7 +231,6 @@ def test_a_partition_whose_log_was_closed_is_served_from_the_log_in_its_place(
             new_log(tmp_path, name=f"{TOPIC}-4"),
             topic_id=UUID(int=1),
             leader_epoch=0,
-            is_sole_isr_member=True,
             find=lambda _: next(iter(replacement), None),
         )
         place.replicas.partitions[TOPIC] = {4: led}

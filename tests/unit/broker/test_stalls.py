@@ -57,7 +57,7 @@ def longest_turn_s(running: RunningBroker, work: Callable[[], None]) -> float:
     """The processor time of the longest turn while `work` runs.
 
     What other tests left in this process is not for the garbage collector to walk over meanwhile,
-    as nothing is in a broker of its own that has started (`cordwood.node`).
+    as nothing is in a broker of its own that has started (`cordwood.node.node`).
     """
     gc.freeze()
     try:

@@ -9,6 +9,8 @@ import pytest
 
 from cordwood.broker.transaction_markers import MarkerSender, MarkerWriter
 from cordwood.coordinator.transaction.service import TransactionMarker
+from cordwood.metadata.image import PartitionImage
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     InvalidProducerEpochError,
     KafkaError,
@@ -17,10 +19,12 @@ from cordwood.model.kafka_errors import (
     TransactionCoordinatorFencedError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.messages import build, response_codec
 from cordwood.testing.manual_clock import ManualClock
 from support.groups_under_test import ManualTimers
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+OWN, REMOTE = 1, 2
 MARKER = TransactionMarker(7, 3, True, 5, 2)
 
 
@@ -32,15 +36,26 @@ class Log:
 class Led:
     def __init__(self) -> None:
         self.log = Log()
-        self.is_sole_isr_member = True
+        self.is_replicated = False
+
+    def committed(self, offset: int) -> ErrorCode | None:
+        is_committed = not self.is_replicated or self.log.high_watermark >= offset
+        return ErrorCode.NONE if is_committed else None
 
 
 class Image:
     def __init__(self, there: set[TopicPartition]) -> None:
         self._there = there
+        self.leaders: dict[TopicPartition, int] = {}
 
-    def partition(self, topic: str, index: int) -> object:
-        return object() if TopicPartition(topic, index) in self._there else None
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        place = TopicPartition(topic, index)
+        if place not in self._there:
+            return None
+        leader = self.leaders.get(place, OWN)
+        return PartitionImage(
+            replicas=(leader,), isr=(leader,), leader=leader, leader_epoch=0, partition_epoch=0
+        )
 
 
 class Cluster:
@@ -58,9 +73,9 @@ class Cluster:
         self.sliced: list[Callable[[], object]] = []
         self.delayed = self.produce = self
         self.image = Image(self.there)
-        self.sender = MarkerSender(
-            cast("MarkerWriter", self), cast("Any", self), cast("Any", self), cast("Any", self)
-        )
+        self.asked: list[tuple[int, Any, Callable[[Any], object]]] = []
+        it = cast("Any", self)
+        self.sender = MarkerSender(cast("MarkerWriter", self), it, it, it, it, node_id=OWN)
         self.done = 0
 
     # ---- what a sender calls
@@ -86,6 +101,13 @@ class Cluster:
             operation.on_complete()
         else:
             self.watched.append((operation, timeout_ms))
+
+    def ask_soon(
+        self, broker_id: int, api: str, fields: Any, answered: Callable[[Any], object]
+    ) -> None:
+        assert api == "write_txn_markers"
+        (marker,) = fields["markers"]
+        self.asked.append((broker_id, marker, answered))
 
     def run_in_slices(self, run: Callable[[], object]) -> None:
         self.sliced.append(run)
@@ -160,7 +182,7 @@ def test_nothing_is_written_for_a_partition_of_the_coordinator_that_moved(
 
 
 def test_markers_count_when_they_are_committed(cluster: Cluster) -> None:
-    cluster.led[A].is_sole_isr_member = False
+    cluster.led[A].is_replicated = True
     cluster.send(A, B)
     ((waiting, _timeout_ms),) = cluster.watched
     assert cluster.done == 0
@@ -173,7 +195,7 @@ def test_markers_count_when_they_are_committed(cluster: Cluster) -> None:
 
 
 def test_a_marker_is_written_by_the_next_leader_if_it_was_not_committed(cluster: Cluster) -> None:
-    cluster.led[A].is_sole_isr_member = False
+    cluster.led[A].is_replicated = True
     cluster.send(A)
     ((waiting, _timeout_ms),) = cluster.watched
     led = cluster.led.pop(A)
@@ -182,14 +204,14 @@ def test_a_marker_is_written_by_the_next_leader_if_it_was_not_committed(cluster:
     waiting.on_complete()
     assert (cluster.done, cluster.sender.waiting_count) == (0, 1)
     cluster.errors.clear()
-    led.is_sole_isr_member = True
+    led.is_replicated = False
     cluster.led[A] = led
     cluster.timers.advance(100)
     assert (cluster.done, cluster.written) == (1, [A, A])
 
 
 def test_markers_that_are_not_committed_in_time_are_waited_for_again(cluster: Cluster) -> None:
-    cluster.led[A].is_sole_isr_member = False
+    cluster.led[A].is_replicated = True
     cluster.send(A)
     ((waiting, _timeout_ms),) = cluster.watched
     waiting.on_expiration()
@@ -198,6 +220,61 @@ def test_markers_that_are_not_committed_in_time_are_waited_for_again(cluster: Cl
     cluster.sender.cancel(4)
     waiting.on_complete()
     assert (cluster.done, len(cluster.watched)) == (0, 2)
+
+
+def answer_of(**codes: int) -> Any:
+    partitions = [
+        {"partition_index": int(place[1:]), "error_code": code} for place, code in codes.items()
+    ]
+    fields = {"markers": [{"producer_id": 7, "topics": [{"name": "t", "partitions": partitions}]}]}
+    return build(response_codec(27, 1), fields)
+
+
+def test_markers_of_partitions_that_another_broker_leads_are_written_there(
+    cluster: Cluster,
+) -> None:
+    cluster.image.leaders[B] = REMOTE
+    cluster.send(A, B)
+    assert cluster.written == [A]
+    ((broker_id, marker, answered),) = cluster.asked
+    assert broker_id == REMOTE
+    assert marker == {
+        "producer_id": 7,
+        "producer_epoch": 3,
+        "transaction_result": True,
+        "coordinator_epoch": 5,
+        "transaction_version": 2,
+        "topics": [{"name": "t", "partition_indexes": [1]}],
+    }
+    assert (cluster.done, cluster.sender.waiting_count) == (0, 1)
+    answered(answer_of(p1=0))
+    assert (cluster.done, cluster.sender.waiting_count) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, answer_of(p0=6), answer_of(p0=19)], ids=["none", "moved", "too few"]
+)
+def test_another_broker_that_does_not_write_a_marker_is_asked_again(
+    cluster: Cluster, answer: Any
+) -> None:
+    cluster.image.leaders[A] = REMOTE
+    cluster.send(A)
+    cluster.asked.pop()[2](answer)
+    assert (cluster.done, cluster.asked) == (0, [])
+    cluster.image.leaders[A] = REMOTE + 1
+    cluster.timers.advance(100)
+    ((broker_id, _, answered),) = cluster.asked
+    assert broker_id == REMOTE + 1
+    answered(answer_of(p0=0))
+    assert cluster.done == 1
+
+
+def test_another_broker_that_knows_a_newer_coordinator_ends_the_sending(cluster: Cluster) -> None:
+    cluster.image.leaders[A] = REMOTE
+    cluster.send(A, B)
+    cluster.asked.pop()[2](answer_of(p0=52))
+    cluster.timers.advance(1000)
+    assert (cluster.done, cluster.asked, cluster.sender.waiting_count) == (0, [], 0)
 
 
 def test_many_partitions_are_written_in_slices(cluster: Cluster) -> None:

@@ -37,7 +37,7 @@ from cordwood.model.errors import (
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.network import turns
 from cordwood.network.server import PortInUseError
-from cordwood.node import EngineFactory, Node
+from cordwood.node.node import EngineFactory, Node
 from cordwood.testing.broker import RunningBroker, SettingValue, setting_text
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from support.in_process_engine import ManagedInProcessEngine

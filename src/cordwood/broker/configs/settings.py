@@ -1,8 +1,8 @@
 """The settings in server.properties, validated before the broker starts.
 
 What Kafka would refuse is refused. So is a setting that Cordwood cannot fulfil: one that requires
-encryption, authentication, authorization, tiered storage or several controllers must not be ignored
-silently. Other settings without effect are accepted, and described as by Kafka.
+encryption, authentication, authorization or tiered storage, or a controller without a broker, must
+not be ignored silently. Other settings without effect are accepted, and described as by Kafka.
 
 Differs: without `listeners` the broker listens on loopback only; `node.id`, `process.roles` and
 `controller.listener.names` are optional.
@@ -12,7 +12,7 @@ Source: kafka.server.KafkaConfig, Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -122,6 +122,11 @@ class BrokerSettings(BrokerValues):
         return self.integer("node.id")
 
     @property
+    def is_controller(self) -> bool:
+        """Whether this node is its cluster's only controller, too."""
+        return "controller" in self.strings("process.roles")
+
+    @property
     def rack(self) -> str | None:
         """The rack of the broker."""
         return self.text("broker.rack")
@@ -180,10 +185,10 @@ class BrokerSettings(BrokerValues):
             is_harmless = name in keys and value in (keys[name].default, "", ())
             if remedy is not None and not is_harmless:
                 raise self._unsupported(name, remedy)
-        if set(self.strings("process.roles")) != {"broker", "controller"}:
-            raise self._unsupported("process.roles", "set it to broker,controller")
+        if "broker" not in self.strings("process.roles"):
+            raise self._unsupported("process.roles", "set it to broker or to broker,controller")
         for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
-            if len(self.strings(name)) > 1:
+            if self.is_controller and len(self.strings(name)) > 1:
                 raise self._unsupported(name, "name only this node: it is its only controller")
         if self.text("security.inter.broker.protocol") != PLAINTEXT:
             raise self._unsupported("security.inter.broker.protocol", "set it to PLAINTEXT")
@@ -205,6 +210,34 @@ class BrokerSettings(BrokerValues):
                 each for each in advertised if each.name not in controllers
             )
         self.inter_broker_listener = self._inter_broker_listener()
+        if not self.is_controller:
+            self._require_broker_of_quorum(controllers)
+
+    def _require_broker_of_quorum(self, controllers: Collection[str]) -> None:
+        """Source: KafkaConfig.validateValues, for process.roles=broker."""
+        voters = [each.partition("@")[0] for each in self.strings("controller.quorum.voters")]
+        if not voters and not self.strings("controller.quorum.bootstrap.servers"):
+            raise ConfigError(
+                "If using process.roles, either controller.quorum.bootstrap.servers must contain "
+                "the set of bootstrap controllers or controller.quorum.voters must contain a "
+                "parseable set of controllers."
+            )
+        if str(self.node_id) in voters:
+            raise ConfigError(
+                "requirement failed: If process.roles contains just the 'broker' role, the node id "
+                f"{self.node_id} must not be included in the set of voters "
+                f"controller.quorum.voters=Set({', '.join(voters)})"
+            )
+        if not controllers:
+            raise ConfigError(
+                "requirement failed: controller.listener.names must contain at least one value "
+                "when running KRaft with just the broker role"
+            )
+        if self.controller_listeners:
+            raise ConfigError(
+                "requirement failed: controller.listener.names must not contain a value appearing "
+                "in the 'listeners' configuration when running KRaft with just the broker role"
+            )
 
     def _inter_broker_listener(self) -> str:
         names = [each.name for each in self.advertised_listeners]

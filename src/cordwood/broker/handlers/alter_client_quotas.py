@@ -44,9 +44,7 @@ def handle(context: RequestContext, request: AlterClientQuotasRequest) -> Respon
         }
         return {"entries": list(answers.values())}
 
-    asked = context.broker.controller.alter_client_quotas(
-        changes, validate_only=request.validate_only
-    )
+    asked = context.admin.alter_client_quotas(changes, validate_only=request.validate_only)
     return after_answer(context, all_or_error(asked, len(changes)), respond)
 
 

@@ -28,10 +28,10 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> Response:
     ]
     return carry_out(
         context,
-        request.resources,
+        API.key,
+        request,
         resources,
         context.broker.configs.check_replacement,
-        validate_only=request.validate_only,
     )
 
 

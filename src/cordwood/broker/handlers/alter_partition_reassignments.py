@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest)
     def respond(results: Sequence[KafkaError | None]) -> Fields:
         return _response(request, results, may_change=may_change)
 
-    asked = context.broker.controller.alter_partition_reassignments(
+    asked = context.admin.alter_partition_reassignments(
         wanted, allow_replication_factor_change=may_change
     )
     return after_answer(context, all_or_error(asked, len(wanted)), respond)

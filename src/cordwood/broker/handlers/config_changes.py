@@ -15,28 +15,35 @@ from cordwood.broker.handlers.controller_answers import after_answer, all_or_err
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import ConfigChange
+from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Fields, Response
+from cordwood.protocol.messages import read, response_codec
+
+#: What a broker checks, and for loggers does, before the controller gets the rest.
+_OF_THIS_BROKER = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER})
 
 
 def carry_out(
     context: RequestContext,
-    asked: Iterable[Any],
+    api_key: int,
+    request: Any,
     resources: Sequence[Resource],
     check: Callable[[Sequence[Resource]], Sequence[Outcome]],
-    *,
-    validate_only: bool,
 ) -> Response:
     """The response after the changes that are allowed and valid are written.
 
     Args:
         context: of the request.
-        asked: the resources as the request names them.
-        resources: the same resources with their changes.
+        api_key: AlterConfigs or IncrementalAlterConfigs.
+        request: the request.
+        resources: its resources with their changes.
         check: returns the outcome for each of some resources.
-        validate_only: write nothing.
     """
+    if context.broker.forwarding is not None:
+        return _forward(context, api_key, request, resources, check)
+    asked = request.resources
     outcomes = _authorized_outcomes(context, resources, check)
     errors: list[KafkaError | None] = [
         outcome if isinstance(outcome, KafkaError) else None
@@ -52,8 +59,56 @@ def carry_out(
             errors[place] = result
         return _response(asked, errors)
 
-    altering = context.broker.controller.alter_configs(changes, validate_only=validate_only)
+    altering = context.admin.alter_configs(changes, validate_only=request.validate_only)
     return after_answer(context, all_or_error(altering, len(changes)), respond)
+
+
+async def _forward(
+    context: RequestContext,
+    api_key: int,
+    request: Any,
+    resources: Sequence[Resource],
+    check: Callable[[Sequence[Resource]], Sequence[Outcome]],
+) -> Fields:
+    """The controller's answer for all that this broker has not answered itself.
+
+    Source: ConfigAdminManager.preprocess, copyWithoutPreprocessed, reassembleIncrementalResponse.
+    """
+    own = [place for place, each in enumerate(resources) if each.kind in _OF_THIS_BROKER]
+    outcomes = _authorized_outcomes(context, [resources[place] for place in own], check)
+    errors: dict[int, KafkaError | None] = {
+        place: outcome if isinstance(outcome, KafkaError) else None
+        for place, outcome in zip(own, outcomes, strict=True)
+        if not isinstance(outcome, ConfigChange)
+    }
+    rest = [each for place, each in enumerate(request.resources) if place not in errors]
+    answers: dict[tuple[int, str], dict[str, Any]] = {}
+    if rest:
+        assert context.broker.forwarding is not None, "checked by the caller"
+        fields = {"resources": rest, "validate_only": request.validate_only}
+        body = await context.broker.forwarding.forward(api_key, context, fields)
+        answer = read(response_codec(api_key, context.api_version), body)
+        answers = {
+            (each.resource_type, each.resource_name): {
+                "error_code": each.error_code,
+                "error_message": each.error_message,
+            }
+            for each in answer.responses
+        }
+    return {
+        "responses": [
+            {
+                **(
+                    error_fields(errors[place])
+                    if place in errors
+                    else answers[each.resource_type, each.resource_name]
+                ),
+                "resource_type": each.resource_type,
+                "resource_name": each.resource_name,
+            }
+            for place, each in enumerate(request.resources)
+        ]
+    }
 
 
 def _authorized_outcomes(

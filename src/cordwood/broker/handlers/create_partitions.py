@@ -57,7 +57,7 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> Respons
         ]
         return {"results": [*results, *added]}
 
-    asked = context.broker.controller.create_partitions(wanted, validate_only=request.validate_only)
+    asked = context.admin.create_partitions(wanted, validate_only=request.validate_only)
     return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 

@@ -46,7 +46,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
     def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> Fields:
         return _response(context, wanted, results, times, denied)
 
-    asked = context.broker.controller.create_topics(wanted, validate_only=request.validate_only)
+    asked = context.admin.create_topics(wanted, validate_only=request.validate_only)
     return after_answer(context, all_or_error(asked, len(wanted)), respond)
 
 

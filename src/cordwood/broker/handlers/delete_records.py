@@ -77,7 +77,7 @@ def _delete(
     except KafkaError as error:
         return fields | {"error_code": error.code}
     answer = fields | {"low_watermark": low}
-    if partition.low_watermark is None:
+    if partition.low_watermark < low:
         pending.append(_Pending(topic, asked.partition_index, low, answer))
     return answer
 
@@ -117,7 +117,7 @@ class DelayedDeleteRecords:
         except KafkaError as error:
             each.answer["error_code"] = error.code
             return True
-        if low is None or low < each.required:
+        if low < each.required:
             return False
         each.answer["low_watermark"] = low
         return True

@@ -51,7 +51,7 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
         return {"responses": [*answers, *deleted]}
 
     asked_ids = [topic_id if name is None else name for name, topic_id in wanted]
-    deleting = all_or_error(context.broker.controller.delete_topics(asked_ids), len(wanted))
+    deleting = all_or_error(context.admin.delete_topics(asked_ids), len(wanted))
     return after_answer(context, deleting, respond)
 
 

@@ -29,7 +29,7 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> Response:
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return {"error_message": "", "topics": [_unknown(name, numbers) for name, numbers in asked]}
-    return _described(context.broker.controller.describe_quorum())
+    return _described(context.admin.describe_quorum())
 
 
 async def _described(asked: Awaitable[QuorumInfo]) -> Fields:

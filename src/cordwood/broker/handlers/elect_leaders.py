@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> Response:
         results = _results({} if wanted is None else topics, failed)
         return {"error_code": answer.code, "replica_election_results": results}
 
-    asked = context.broker.controller.elect_leaders(wanted, election_type=election_type)
+    asked = context.admin.elect_leaders(wanted, election_type=election_type)
     return after_answer(context, result_or_error(asked), respond)
 
 

@@ -7,7 +7,9 @@ tag, 16 where the leader is (KIP-951), 17 and 18 fields of replicas.
 A fetch that finds fewer than min_bytes waits for appends to the partitions it names, at most
 max_wait_ms of real time, and then reads again. Bytes of segments are sent from their files.
 
-Not served: fetches of replicas, tiered storage, preferred read replicas.
+A fetch of a follower reads up to the log's end, and says where the follower's log ends.
+
+Not served: tiered storage, preferred read replicas.
 
 Source: kafka.server.KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch.
 """
@@ -50,10 +52,12 @@ from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Encoded, Response
 from cordwood.protocol.apis.fetch import FetchRequest
 from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
 _TOPIC_IDS_SINCE = 13
+_REPLICA_STATE_SINCE = 15
 # Looked up once: members of an enum are slow to look up.
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
@@ -77,13 +81,21 @@ _NOT_FAILED = (
 _NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError)
 
 
+class _Follower(NamedTuple):
+    """The broker that fetches; -1 for the epoch of its registration if it does not say it."""
+
+    broker_id: int
+    broker_epoch: int
+
+
 class _Fetch(NamedTuple):
-    """One request, as every attempt at it needs it."""
+    """One request, as every attempt at it needs it; `follower` is None for a consumer."""
 
     context: RequestContext
     fetch_context: FetchContext
     isolation: Isolation
     max_bytes: int
+    follower: _Follower | None
 
 
 class _Read(NamedTuple):
@@ -105,17 +117,17 @@ def handle(context: RequestContext, request: FetchRequest) -> Response:
         return build_response(
             context.api_version, error_code=error.code, session_id=NO_SESSION, answers=[]
         )
-    fetch = _Fetch(
-        context,
-        fetch_context,
-        Isolation.TXN_COMMITTED
-        if request.isolation_level == _READ_COMMITTED
-        else Isolation.HIGH_WATERMARK,
-        min(request.max_bytes, context.broker.settings.fetch_max_bytes),
-    )
+    follower = _follower_of(context, request)
+    isolation = Isolation.HIGH_WATERMARK
+    if follower is not None:
+        isolation = Isolation.LOG_END
+    elif request.isolation_level == _READ_COMMITTED:
+        isolation = Isolation.TXN_COMMITTED
+    max_bytes = min(request.max_bytes, context.broker.settings.fetch_max_bytes)
+    fetch = _Fetch(context, fetch_context, isolation, max_bytes, follower)
     wait_ms = request.max_wait_ms
     min_bytes = min(request.min_bytes, fetch.max_bytes)  # what is full is not waited for
-    read = _read_all(fetch)
+    read = _read_all(fetch, is_first=True)
     if (
         wait_ms <= 0
         or not fetch_context.partitions
@@ -124,6 +136,15 @@ def handle(context: RequestContext, request: FetchRequest) -> Response:
     ):
         return _respond(fetch, read)
     return _delay(fetch, read, wait_ms, min_bytes - read.size_bytes)
+
+
+def _follower_of(context: RequestContext, request: FetchRequest) -> _Follower | None:
+    if context.api_version >= _REPLICA_STATE_SINCE:
+        state = request.replica_state
+        found = _Follower(state.replica_id, state.replica_epoch)
+    else:
+        found = _Follower(request.replica_id, _NO_EPOCH)
+    return found if found.broker_id >= 0 else None
 
 
 def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchContext:
@@ -141,6 +162,7 @@ def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchConte
                     max_bytes=each.partition_max_bytes,
                     current_leader_epoch=each.current_leader_epoch,
                     last_fetched_epoch=each.last_fetched_epoch,
+                    own_start_offset=each.log_start_offset,
                 )
             )
     forgotten = [
@@ -164,14 +186,17 @@ def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchConte
 # ---- reading
 
 
-def _read_all(fetch: _Fetch) -> _Read:
-    """Reads every partition, in order, until the response is full."""
+def _read_all(fetch: _Fetch, *, is_first: bool = False) -> _Read:
+    """Reads every partition, in order, until the response is full.
+
+    Only the first time, what a follower says of its log is noted.
+    """
     left = fetch.max_bytes
     total = 0
     is_final = False
     answers = []
     for wanted in in_steps(fetch.fetch_context.partitions, every=8):
-        answer = _read_one(fetch, wanted, left, min_one=total == 0)
+        answer = _read_one(fetch, wanted, left, min_one=total == 0, is_first=is_first)
         answers.append(answer)
         if answer.error_code or answer.diverging is not None:
             is_final = True
@@ -182,28 +207,24 @@ def _read_all(fetch: _Fetch) -> _Read:
 
 
 def _read_one(
-    fetch: _Fetch, wanted: FetchPartition, left: int, *, min_one: bool
+    fetch: _Fetch, wanted: FetchPartition, left: int, *, min_one: bool, is_first: bool
 ) -> PartitionAnswer:
-    context, key = fetch.context, wanted.key
+    context, key, follower = fetch.context, wanted.key, fetch.follower
     try:
-        partition = _partition(context, key)
+        partition = _partition(fetch, key)
         partition.check_epoch(wanted.current_leader_epoch)
+        if follower is not None:
+            partition.require_follower(follower.broker_id, wanted.current_leader_epoch)
         log = partition.log
-        if wanted.last_fetched_epoch != _NO_EPOCH:
-            epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if epoch == _NO_EPOCH or end < 0:
-                raise OffsetOutOfRangeError(
-                    "Could not determine the end offset of the last fetched epoch "
-                    f"{wanted.last_fetched_epoch} from the request"
-                )
-            if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
-                return PartitionAnswer(
-                    wanted,
-                    high_watermark=log.high_watermark,
-                    last_stable_offset=log.last_stable_offset,
-                    log_start_offset=log.log_start_offset,
-                    diverging=(epoch, end),
-                )
+        diverging = _diverging_epoch(log, wanted)
+        if diverging is not None:
+            return PartitionAnswer(
+                wanted,
+                high_watermark=log.high_watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=log.log_start_offset,
+                diverging=diverging,
+            )
         high_watermark = log.high_watermark
         fetched = log.read(
             wanted.fetch_offset,
@@ -211,6 +232,13 @@ def _read_one(
             isolation=fetch.isolation,
             min_one=min_one,
         )
+        if follower is not None and is_first:
+            partition.fetched_by(
+                follower.broker_id,
+                wanted.fetch_offset,
+                start=wanted.own_start_offset,
+                broker_epoch=follower.broker_epoch,
+            )
         records = fetched.range
         if fetched.first_entry_incomplete:
             records = None  # clients of version 3 and later are never given a part of a batch alone
@@ -236,10 +264,42 @@ def _read_one(
         return PartitionAnswer(wanted, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _partition(context: RequestContext, key: PartitionKey) -> Partition:
+def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> tuple[int, int] | None:
+    """The newest epoch that both may have, and its end here, if the client's log is another one.
+
+    Raises:
+        OffsetOutOfRangeError: the epoch is not known, or the offset lies before the log.
+
+    Source: Partition.readRecords; KIP-595.
+    """
+    if wanted.last_fetched_epoch == _NO_EPOCH:
+        return None
+    epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch == _NO_EPOCH or end < 0:
+        raise OffsetOutOfRangeError(
+            "Could not determine the end offset of the last fetched epoch "
+            f"{wanted.last_fetched_epoch} from the request"
+        )
+    if wanted.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRangeError(
+            f"Received request for offset {wanted.fetch_offset} for partition "
+            f"{log.topic_partition}, but we only have log segments in the range "
+            f"{log.log_start_offset} to {log.log_end_offset}."
+        )
+    if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset:
+        return epoch, end
+    return None
+
+
+def _partition(fetch: _Fetch, key: PartitionKey) -> Partition:
+    context = fetch.context
     if key.topic_id is not None and not key.topic:
         raise UnknownTopicIdError("This server does not host this topic ID.")
-    if not context.authorize(_READ, _TOPIC, key.topic):
+    if fetch.follower is None:
+        is_allowed = context.authorize(_READ, _TOPIC, key.topic)
+    else:
+        is_allowed = context.authorize_cluster(Operation.CLUSTER_ACTION)
+    if not is_allowed:
         raise TopicAuthorizationError
     if key.topic_id is None:
         return context.broker.replicas.partition(key.topic, key.partition)
@@ -282,9 +342,11 @@ class DelayedFetch:
     def _has_changed(self, read: PartitionAnswer) -> bool:
         """Whether a partition is not as it was when it was read."""
         try:
-            partition = _partition(self._fetch.context, read.wanted.key)
+            partition = _partition(self._fetch, read.wanted.key)
         except KafkaError:
             return True
+        if self._fetch.follower is not None:
+            return partition.log.log_end_offset > read.wanted.fetch_offset
         return partition.log.high_watermark != read.high_watermark
 
     def on_expiration(self) -> None:
@@ -326,9 +388,11 @@ class DelayedFetch:
 def _delay(fetch: _Fetch, read: _Read, wait_ms: int, missing_bytes: int) -> Response:
     """Waits until the partitions have grown by so many bytes, or the client has gone."""
     operation = DelayedFetch(fetch, read, missing_bytes)
-    delayed = fetch.context.broker.replicas.delayed.fetch.try_complete_else_watch(
-        operation, operation.keys, wait_ms
-    )
+    delayed_operations = fetch.context.broker.replicas.delayed
+    purgatory = delayed_operations.fetch
+    if fetch.follower is not None:
+        purgatory = delayed_operations.replica_fetch
+    delayed = purgatory.try_complete_else_watch(operation, operation.keys, wait_ms)
     operation.answer.add_done_callback(lambda _: delayed.cancel())
     return operation.answer
 

@@ -33,10 +33,10 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
     ]
     return carry_out(
         context,
-        request.resources,
+        API.key,
+        request,
         resources,
         partial(context.broker.configs.check_incremental, validate_only=request.validate_only),
-        validate_only=request.validate_only,
     )
 
 

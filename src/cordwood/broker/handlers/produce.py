@@ -114,7 +114,6 @@ def _append_all(context: RequestContext, request: ProduceRequest, verified: Veri
     topics = []
     failed = False
     single = _single(request)
-    acks_are_valid = request.acks in _VALID_ACKS
     uncommitted: list[Uncommitted] = []
     for topic in in_steps(request.topic_data):
         name, error = _name_of(context, topic, context.api_version)
@@ -123,7 +122,7 @@ def _append_all(context: RequestContext, request: ProduceRequest, verified: Veri
             if error is not None:
                 answer = _refused(data.index, error.code, None)
             else:
-                result = _append(context, name, data, verified, acks_are_valid=acks_are_valid)
+                result = _append(context, name, data, verified, request.acks)
                 if isinstance(result, AppendResult):
                     is_waited_for = request.acks == _ALL and is_replicated(
                         context, name, data.index
@@ -198,8 +197,7 @@ def _append(
     name: str,
     data: PartitionProduceData,
     verified: Verified,
-    *,
-    acks_are_valid: bool,
+    acks: int,
 ) -> AppendResult | _Partition:
     records: bytes | memoryview = data.records or b""
     try:
@@ -214,11 +212,13 @@ def _append(
             support = Support.of_produce(context.api_version)
             return _refused(data.index, *_unverified(verified.errors[place], support))
         guard = verified.guards.get(place)
-    if not acks_are_valid:
+    if acks not in _VALID_ACKS:
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS, None)
     if is_internal(name) and context.client_id != _ADMIN_CLIENT:
         return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     try:
+        if acks == _ALL:
+            partition.require_in_sync()
         return context.broker.replicas.append_to(
             partition, records, AppendOrigin.CLIENT, verification_guard=guard
         )

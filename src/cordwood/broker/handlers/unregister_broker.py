@@ -18,7 +18,7 @@ from cordwood.protocol.apis.unregister_broker import UnregisterBrokerRequest
 def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Response:
     """As in Kafka, this broker as well: it then has to be started again."""
     context.require_cluster(Operation.ALTER)
-    return _response(context.broker.controller.unregister_broker(request.broker_id))
+    return _response(context.admin.unregister_broker(request.broker_id))
 
 
 async def _response(asked: Awaitable[None]) -> Fields:

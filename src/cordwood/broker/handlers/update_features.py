@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Response:
         FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
         for each in request.feature_updates
     ]
-    asked = context.broker.controller.update_features(updates, validate_only=request.validate_only)
+    asked = context.admin.update_features(updates, validate_only=request.validate_only)
     return _response(updates, asked)
 
 

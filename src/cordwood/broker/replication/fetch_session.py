@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.replication.following import EpochEnd, FetchedPartition, FetchPosition
+from cordwood.broker.replication.following import FetchedPartition, FetchPosition
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
+from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 _NO_SESSION = 0
 _FULL_EPOCH = 0
@@ -157,6 +158,6 @@ def _read(partition: Any) -> FetchedPartition:
         error=ErrorCode.of(partition.error_code),
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
-        diverging=EpochEnd(diverging.epoch, diverging.end_offset) if has_diverged else None,
+        diverging=EpochEndOffset(diverging.epoch, diverging.end_offset) if has_diverged else None,
         records=bytes(partition.records or b""),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from cordwood.broker.replication.fetch_session import ReplicaFetchSession
@@ -20,7 +20,7 @@ from cordwood.broker.replication.following import (
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.client.errors import ClientError
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import MovingNodeConnection
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -45,12 +45,13 @@ class ReplicaFetcher:
 
     def __init__(
         self,
-        leader: NodeConnection,
+        leader: MovingNodeConnection,
         session: ReplicaFetchSession,
         *,
         broker_id: int,
         broker_epoch: Callable[[], int],
         run: Run,
+        call_soon: Callable[[Callable[[], None]], object],
         clock: Clock,
         changed: Callable[[LedBy], None] = lambda _: None,
         backoff_ms: float = 1000,
@@ -62,7 +63,9 @@ class ReplicaFetcher:
             session: of fetches from it.
             broker_id: of this broker.
             broker_epoch: of this broker's registration.
-            run: does the logs' work beside that of the event loop, in order.
+            run: does the logs' work beside that of the event loop, in order; `follow` and
+                `unfollow` may be called in that, too.
+            call_soon: calls something on the event loop's thread.
             clock: for backoff.
             changed: called when a partition's log has more, or more of it is committed.
             backoff_ms: replica.fetch.backoff.ms.
@@ -72,17 +75,32 @@ class ReplicaFetcher:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._run = run
+        self._call_soon = call_soon
         self._clock = clock
         self._changed = changed
         self._backoff_ms = backoff_ms
         self._followed: dict[LedBy, Followed] = {}
         self._has_partitions = asyncio.Event()
 
-    async def follow(self, key: LedBy, followed: Followed) -> None:
-        """Fetches a partition from now on, in the epoch that its state machine has."""
-        await self._do(key, followed, followed.following.begin(followed.log))
+    @property
+    def partitions(self) -> Collection[LedBy]:
+        """What is followed now."""
+        return self._followed.keys()
+
+    def followed(self, key: LedBy) -> Followed | None:
+        """What is followed of a partition; None if it is not."""
+        return self._followed.get(key)
+
+    def follow(self, key: LedBy, followed: Followed) -> None:
+        """Fetches a partition from now on, in the epoch that its state machine has.
+
+        Raises:
+            KafkaError: the log cannot be cut off.
+        """
+        for effect in followed.following.begin(followed.log):
+            followed.log.apply(effect)
         self._followed[key] = followed
-        self._has_partitions.set()
+        self._call_soon(self._has_partitions.set)
 
     def unfollow(self, key: LedBy) -> None:
         """Leaves a partition out from now on; an answer that is under way is left out, too."""
@@ -146,8 +164,15 @@ class ReplicaFetcher:
                 return
         if not effects:
             return
+
+        def apply() -> None:
+            # It may have got another leader since.
+            if self._followed.get(key) is followed:
+                for effect in effects:
+                    followed.log.apply(effect)
+
         try:
-            await self._run(lambda: _apply(followed.log, effects))
+            await self._run(apply)
         except KafkaError as error:
             _log.error("Cannot follow partition %s: %s", key, error)
             followed.following.on_failure(self._now_ms())
@@ -181,11 +206,6 @@ class ReplicaFetcher:
             "isolation_level": 0,
             "topics": [{"name": followed.topic, "partitions": [partition]}],
         }
-
-
-def _apply(log: ReplicaLog, effects: Sequence[Effect]) -> None:
-    for effect in effects:
-        log.apply(effect)
 
 
 def _offset_of(answer: Any) -> int:

@@ -11,20 +11,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from cordwood.model.error_codes import ErrorCode
+from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 _log = logging.getLogger(__name__)
 
 NO_EPOCH = -1
-
-
-class EpochEnd(NamedTuple):
-    """A leader epoch, and the offset at which it ends, exclusive."""
-
-    epoch: int
-    end_offset: int
 
 
 class FollowedLog(Protocol):
@@ -46,7 +40,7 @@ class FollowedLog(Protocol):
     def last_epoch(self) -> int | None:
         """The newest leader epoch that it knows; None without one."""
 
-    def end_of_epoch(self, epoch: int) -> EpochEnd | None:
+    def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
         """The newest epoch that it knows up to `epoch`, and its end; None if that is not known."""
 
 
@@ -67,7 +61,7 @@ class FetchedPartition:
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
     log_start_offset: int = -1
-    diverging: EpochEnd | None = None
+    diverging: EpochEndOffset | None = None
     records: bytes = b""
 
 
@@ -222,7 +216,7 @@ class PartitionFollowing:
         self.on_failure(now_ms)
         return []
 
-    def _common_end(self, diverging: EpochEnd, log: FollowedLog) -> int:
+    def _common_end(self, diverging: EpochEndOffset, log: FollowedLog) -> int:
         """Where the two logs part, or an offset below which to ask again.
 
         Source: AbstractFetcherThread.getOffsetTruncationState.

@@ -11,7 +11,7 @@ KIP-966.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -148,7 +148,7 @@ class PartitionLeadership:
         partition: LedPartition,
         *,
         brokers: ClusterBrokers,
-        own_epoch: int,
+        own_epoch: Callable[[], int],
         end_offset: int,
         high_watermark: int,
         now_ms: float,
@@ -425,7 +425,7 @@ class PartitionLeadership:
 
     def _epoch_for(self, broker_id: int) -> int:
         if broker_id == self._node_id:
-            return self._own_epoch
+            return self._own_epoch()
         state = self._followers.get(broker_id)
         known = None if state is None else state.broker_epoch
         return NO_BROKER_EPOCH if known is None else known

@@ -8,13 +8,12 @@ from cordwood.broker.replication.following import (
     AppendRecords,
     AskOffsets,
     Effect,
-    EpochEnd,
     MoveHighWatermark,
     MoveLogStart,
     StartAt,
     TruncateTo,
 )
-from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH
+from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
 from cordwood.storage.log.partition_log import LEADER_OFFSET_INCREMENT, PartitionLog
 
 
@@ -59,10 +58,10 @@ class ReplicaLog:
         """As `FollowedLog`."""
         return self.log.leader_epochs.latest_epoch
 
-    def end_of_epoch(self, epoch: int) -> EpochEnd | None:
+    def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
         """As `FollowedLog`."""
         found = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
-        return None if found.epoch == UNDEFINED_EPOCH else EpochEnd(*found)
+        return None if found.epoch == UNDEFINED_EPOCH else found
 
     def apply(self, effect: Effect) -> None:
         """Does what a follower's step says, but for `AskOffsets`.

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cordwood.client.errors import DisconnectedError, TimedOutError
-from cordwood.client.node_connection import NodeConnection
-from cordwood.metadata.quorum.observer import Address
+from cordwood.client.node_connection import MovingNodeConnection, NodeAddress
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 
@@ -31,7 +30,7 @@ class ActiveController:
     """
 
     def __init__(
-        self, address: Callable[[], Address | None], *, client_id: str, clock: Clock
+        self, address: Callable[[], NodeAddress | None], *, client_id: str, clock: Clock
     ) -> None:
         """Connects to nothing yet.
 
@@ -40,10 +39,8 @@ class ActiveController:
             client_id: what requests say of their sender.
             clock: for the time until requests are given up.
         """
-        self._address = address
-        self._client_id = client_id
+        self._leader = MovingNodeConnection(address, client_id=client_id, timeout_s=_TIMEOUT_S)
         self._clock = clock
-        self._connection: NodeConnection | None = None
 
     async def ask(
         self,
@@ -71,7 +68,7 @@ class ActiveController:
             if left_s <= 0:
                 raise TimedOutError(f"no controller has answered {api} in {timeout_ms:.0f} ms")
             try:
-                answer = await self._leader().call(
+                answer = await self._leader.call(
                     api, fields, version_max=version_max, timeout_s=left_s
                 )
             except (DisconnectedError, TimedOutError) as error:
@@ -83,20 +80,7 @@ class ActiveController:
 
     def close(self) -> None:
         """Closes the connection: requests that wait are tried again, and fail."""
-        if self._connection is not None:
-            self._connection.close()
-
-    def _leader(self) -> NodeConnection:
-        address = self._address()
-        if address is None:
-            raise DisconnectedError("the active controller is not known")
-        known = self._connection
-        if known is None or (known.host, known.port) != address:
-            self.close()
-            self._connection = known = NodeConnection(
-                *address, client_id=self._client_id, timeout_s=_TIMEOUT_S
-            )
-        return known
+        self._leader.close()
 
 
 def _is_of_another_controller(answer: Any) -> bool:

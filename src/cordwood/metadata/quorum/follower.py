@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from cordwood.client.errors import ClientError
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.metadata.quorum.messages import (
     Identity,
     fetch_answer,
@@ -21,7 +21,6 @@ from cordwood.metadata.quorum.messages import (
 )
 from cordwood.metadata.quorum.observed_log import ObservedLog
 from cordwood.metadata.quorum.observer import (
-    Address,
     AppendRecords,
     Ask,
     Effect,
@@ -76,7 +75,7 @@ class QuorumFollower:
         self._run = run
         self._clock = clock
         self._timeout_s = request_timeout_ms / 1000
-        self._connections: dict[Address, NodeConnection] = {}
+        self._connections: dict[NodeAddress, NodeConnection] = {}
         self._was_in_cluster = False
 
     @property
@@ -85,7 +84,7 @@ class QuorumFollower:
         return self._observer.leader
 
     @property
-    def leader_address(self) -> Address | None:
+    def leader_address(self) -> NodeAddress | None:
         """Where the leader is; None while that is not known."""
         return self._observer.leader_address
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cordwood.client.node_connection import NodeAddress
 from cordwood.metadata.metadata_log import TOPIC_ID, TOPIC_PARTITION
 from cordwood.metadata.quorum.observer import (
-    Address,
     FetchAnswer,
     FetchAsk,
     LeaderAndEpoch,
@@ -137,8 +137,8 @@ def _offset_and_epoch(found: Any) -> OffsetAndEpoch | None:
     return OffsetAndEpoch(found.end_offset, found.epoch)
 
 
-def _address_of(node_id: int, endpoints: Iterable[Any]) -> Address | None:
+def _address_of(node_id: int, endpoints: Iterable[Any]) -> NodeAddress | None:
     for each in endpoints:
         if each.node_id == node_id:
-            return Address(each.host, each.port)
+            return NodeAddress(each.host, each.port)
     return None

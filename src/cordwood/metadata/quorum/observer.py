@@ -15,19 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cordwood.client.node_connection import NodeAddress
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError
 from cordwood.model.rng import Rng
 
 NO_LEADER = -1
 UNKNOWN_OFFSET = -1
-
-
-class Address(NamedTuple):
-    """A host and a port."""
-
-    host: str
-    port: int
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -63,7 +57,7 @@ class LogEnd:
 class FetchAsk:
     """A Fetch for what follows the end of the log."""
 
-    to: Address
+    to: NodeAddress
     epoch: int
     end: LogEnd
 
@@ -72,7 +66,7 @@ class FetchAsk:
 class SnapshotAsk:
     """A FetchSnapshot for a part of a snapshot, from byte `position` on."""
 
-    to: Address
+    to: NodeAddress
     epoch: int
     snapshot_id: OffsetAndEpoch
     position: int
@@ -94,7 +88,7 @@ class FetchAnswer:
 
     error: ErrorCode
     leader: LeaderAndEpoch
-    leader_address: Address | None = None
+    leader_address: NodeAddress | None = None
     high_watermark: int = UNKNOWN_OFFSET
     diverging: OffsetAndEpoch | None = None
     snapshot_id: OffsetAndEpoch | None = None
@@ -107,7 +101,7 @@ class SnapshotAnswer:
 
     error: ErrorCode
     leader: LeaderAndEpoch
-    leader_address: Address | None = None
+    leader_address: NodeAddress | None = None
     snapshot_id: OffsetAndEpoch | None = None
     size_bytes: int = 0
     position: int = 0
@@ -198,11 +192,11 @@ class QuorumObserver:
     def __init__(
         self,
         *,
-        servers: Sequence[Address],
+        servers: Sequence[NodeAddress],
         leader: LeaderAndEpoch,
         rng: Rng,
         retry_backoff_ms: int = 20,
-        voters: Mapping[int, Address] | None = None,
+        voters: Mapping[int, NodeAddress] | None = None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -225,7 +219,7 @@ class QuorumObserver:
         self._leader = leader
         self._leader_address = self._voters.get(leader.leader_id)
         #: Until when a server that failed is not asked.
-        self._backing_off: dict[Address, float] = {}
+        self._backing_off: dict[NodeAddress, float] = {}
         self._in_flight: Ask | None = None
         self._download: _Download | None = None
 
@@ -235,7 +229,7 @@ class QuorumObserver:
         return self._leader
 
     @property
-    def leader_address(self) -> Address | None:
+    def leader_address(self) -> NodeAddress | None:
         """Where the leader is; None while that is not known."""
         return self._leader_address
 
@@ -271,7 +265,7 @@ class QuorumObserver:
         self._in_flight = ask
         return ask
 
-    def _wait_ms(self, server: Address, now_ms: float) -> float:
+    def _wait_ms(self, server: NodeAddress, now_ms: float) -> float:
         return self._backing_off.get(server, now_ms) - now_ms
 
     # ---- what comes back

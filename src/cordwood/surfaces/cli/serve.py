@@ -201,7 +201,7 @@ def _run_until_stopped(
 async def _serve(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
-    from cordwood.node import Node  # noqa: PLC0415
+    from cordwood.node.node import Node  # noqa: PLC0415
     from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
     from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files  # noqa: PLC0415
 

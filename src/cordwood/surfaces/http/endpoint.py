@@ -37,7 +37,7 @@ from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import Snapshot, take
 
 if TYPE_CHECKING:
-    from cordwood.node import Node
+    from cordwood.node.node import Node
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 
 if TYPE_CHECKING:
-    from cordwood.node import Node
+    from cordwood.node.node import Node
 
 _log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from cordwood.purgatory.purgatory import Purgatory
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from cordwood.node import Node
+    from cordwood.node.node import Node
 
 _LOADS_SHOWN_S = 30
 """Source: org.apache.kafka.coordinator.transaction.TransactionStateManagerConfig."""

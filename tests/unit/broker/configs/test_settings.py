@@ -96,7 +96,7 @@ def test_an_own_key_that_is_no_number_is_refused() -> None:
             "remote.log.storage.system.enable",
             "tiered storage",
         ),
-        ({"process.roles": "broker"}, "process.roles", "broker,controller"),
+        ({"process.roles": "controller"}, "process.roles", "set it to broker or to"),
         (
             {"controller.quorum.voters": "1@a:1,2@b:1"},
             "controller.quorum.voters",

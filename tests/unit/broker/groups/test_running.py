@@ -12,6 +12,7 @@ import pytest
 from cordwood.broker.broker import Broker
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.broker import RunningBroker
+from support.another_replica import has_another_replica
 from support.kafka import poll_until
 from support.no_engine import NoEngine
 from support.wire import API_KEYS, Wire, request_body
@@ -154,10 +155,8 @@ def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None
 def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: RunningBroker) -> None:
     partition = broker.call(lambda it: it.groups.partition_for("g"))
 
-    def replicate(it: Broker, *, is_sole_isr_member: bool) -> None:
-        it.replicas.partition(GROUP_METADATA_TOPIC, partition).update_isr(
-            is_sole_isr_member=is_sole_isr_member
-        )
+    def replicate(it: Broker, *, value: bool) -> None:
+        has_another_replica(it.replicas.partition(GROUP_METADATA_TOPIC, partition), value=value)
 
     def end_offset() -> int:
         return broker.call(
@@ -166,7 +165,7 @@ def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: Runni
 
     with Wire(broker.port) as wire, Wire(broker.port) as other:
         assert commit(wire, 5) == "none"
-        broker.call(lambda it: replicate(it, is_sole_isr_member=False))
+        broker.call(lambda it: replicate(it, value=True))
         answers: list[str] = []
         asking = threading.Thread(target=lambda: answers.append(commit(wire, 6)))
         before = end_offset()
@@ -174,7 +173,7 @@ def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: Runni
         poll_until(lambda: end_offset() > before, timeout_s=_WAIT_S, what="the append")
         assert committed(other) == 5
         assert answers == []
-        broker.call(lambda it: replicate(it, is_sole_isr_member=True))
+        broker.call(lambda it: replicate(it, value=False))
         asking.join(_WAIT_S)
         assert answers == ["none"]
         assert committed(other) == 6

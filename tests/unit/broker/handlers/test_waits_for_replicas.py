@@ -11,6 +11,7 @@ import pytest
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
+from support.another_replica import has_another_replica
 from support.kafka import poll_until
 from support.no_engine import NoEngine
 from support.wire import Plain, Wire
@@ -24,13 +25,13 @@ def running() -> Iterator[RunningBroker]:
         with Wire(broker.port) as wire:
             asked = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1}
             wire.ask("create_topics", 5, {"timeout": 5_000, "topics": [asked]})
-        broker.call(lambda it: has_another_replica(it, value=True))
+        broker.call(lambda it: replicate(it, value=True))
         yield broker
 
 
-def has_another_replica(broker: Broker, *, value: bool) -> None:
+def replicate(broker: Broker, *, value: bool) -> None:
     """Has partition 0 wait for a replica that never fetches, or wait no longer."""
-    broker.replicas.partition(TOPIC, 0).update_isr(is_sole_isr_member=not value)
+    has_another_replica(broker.replicas.partition(TOPIC, 0), value=value)
 
 
 def produce(port: int, *partitions: int, acks: int = -1, timeout: int = 60_000) -> dict[int, Plain]:
@@ -84,7 +85,7 @@ def test_batch_is_answered_when_the_high_watermark_has_passed_it(running: Runnin
     until_delayed(running)
     assert running.call(lambda it: it.replicas.log(TOPIC, 0).high_watermark) == 0
     assert asked.answers == []
-    running.call(lambda it: has_another_replica(it, value=False))
+    running.call(lambda it: replicate(it, value=False))
     answer = asked.answer()
     assert [(each["error_code"], each["base_offset"]) for each in answer.values()] == [
         ("none", 0),
@@ -114,13 +115,13 @@ def test_leader_alone_is_enough_for_acks_of_one(running: RunningBroker) -> None:
 def test_deleted_records_are_answered_when_no_other_replica_has_them(
     running: RunningBroker,
 ) -> None:
-    running.call(lambda it: has_another_replica(it, value=False))
+    running.call(lambda it: replicate(it, value=False))
     produce(running.port, 0, 1)
-    running.call(lambda it: has_another_replica(it, value=True))
+    running.call(lambda it: replicate(it, value=True))
     asked = Asked(lambda: delete(running.port, 0, 1))
     until_delayed(running, "delete_records")
     assert asked.answers == []
-    running.call(lambda it: has_another_replica(it, value=False))
+    running.call(lambda it: replicate(it, value=False))
     assert asked.answer() == {0: ("none", 1), 1: ("none", 1)}
 
 
@@ -146,7 +147,7 @@ def test_marker_is_answered_when_the_high_watermark_has_passed_it(running: Runni
     asked = Asked(lambda: mark(running.port, 0))
     until_delayed(running)
     assert asked.answers == []
-    running.call(lambda it: has_another_replica(it, value=False))
+    running.call(lambda it: replicate(it, value=False))
     assert asked.answer() == "none"
     assert running.call(lambda it: it.replicas.log(TOPIC, 0).high_watermark) == 1
 

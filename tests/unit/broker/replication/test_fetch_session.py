@@ -9,9 +9,10 @@ from uuid import UUID
 import pytest
 
 from cordwood.broker.replication.fetch_session import ReplicaFetchSession
-from cordwood.broker.replication.following import NO_EPOCH, EpochEnd, FetchPosition
+from cordwood.broker.replication.following import NO_EPOCH, FetchPosition
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
+from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 A, B = UUID(int=1 << 70), UUID(int=2 << 70)
 A0, A1, B0 = LedBy(A, 0), LedBy(A, 1), LedBy(B, 0)
@@ -130,7 +131,7 @@ def test_end_of_an_epoch_and_an_error_are_read(session: ReplicaFetchSession) -> 
     session.request({A0: at(5), B0: at(6)}, 200)
     diverging = SimpleNamespace(epoch=3, end_offset=4)
     found = session.answered(response(A0, diverging_epoch=diverging))
-    assert found[A0][1].diverging == EpochEnd(3, 4)
+    assert found[A0][1].diverging == EpochEndOffset(3, 4)
     session.request({A0: at(5), B0: at(6)}, 200)
     found = session.answered(response(B0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert found[B0][1].error is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -9,7 +9,6 @@ from cordwood.broker.replication.following import (
     AppendRecords,
     AskOffsets,
     Effect,
-    EpochEnd,
     FetchedPartition,
     FetchPosition,
     MoveHighWatermark,
@@ -19,6 +18,7 @@ from cordwood.broker.replication.following import (
     TruncateTo,
 )
 from cordwood.model.error_codes import ErrorCode
+from cordwood.storage.log.leader_epochs import EpochEndOffset
 from support.replication_under_test import Replica
 
 
@@ -67,19 +67,19 @@ def test_records_are_appended_before_marks_move() -> None:
     ("epochs", "diverging", "offset"),
     [
         # Both have the epoch: the lower of the two ends.
-        ([3, 3, 3, 5], EpochEnd(3, 2), 2),
-        ([3, 3, 5, 5], EpochEnd(3, 4), 2),
+        ([3, 3, 3, 5], EpochEndOffset(3, 2), 2),
+        ([3, 3, 5, 5], EpochEndOffset(3, 4), 2),
         # This log lacks it: to the end of the one before, and the leader is asked again.
-        ([2, 4, 4, 6], EpochEnd(5, 9), 3),
-        ([2, 4, 4, 6], EpochEnd(3, 1), 1),
+        ([2, 4, 4, 6], EpochEndOffset(5, 9), 3),
+        ([2, 4, 4, 6], EpochEndOffset(3, 1), 1),
         # It is older than all here: the leader's end alone.
-        ([4, 4], EpochEnd(2, 1), 0),
+        ([4, 4], EpochEndOffset(2, 1), 0),
         # It is newer than all that are known here.
-        ([4, 4, 4], EpochEnd(6, 2), 2),
+        ([4, 4, 4], EpochEndOffset(6, 2), 2),
     ],
 )
 def test_log_is_cut_off_where_it_parts_from_the_leaders(
-    epochs: list[int], diverging: EpochEnd, offset: int
+    epochs: list[int], diverging: EpochEndOffset, offset: int
 ) -> None:
     assert answered(log_of(*epochs), FetchedPartition(diverging=diverging)) == [TruncateTo(offset)]
 

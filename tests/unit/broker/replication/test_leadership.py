@@ -47,7 +47,7 @@ class Led:
             1,
             partition,
             brokers=self.brokers,
-            own_epoch=100,
+            own_epoch=lambda: 100,
             end_offset=end,
             high_watermark=0,
             now_ms=0,

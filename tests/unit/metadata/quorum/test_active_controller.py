@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from cordwood.client.errors import DisconnectedError, NotSupportedError, TimedOutError
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.metadata.quorum.active_controller import ActiveController
-from cordwood.metadata.quorum.observer import Address
 from cordwood.model.clock import SystemClock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.testing.broker import RunningBroker
@@ -55,7 +54,7 @@ def test_node_that_does_not_listen_or_does_not_serve_an_api(running: RunningBrok
 
 
 def test_controller_is_asked_where_it_is_by_then(running: RunningBroker) -> None:
-    places = [None, Address("127.0.0.1", free_port()), Address("127.0.0.1", running.port)]
+    places = [None, NodeAddress("127.0.0.1", free_port()), NodeAddress("127.0.0.1", running.port)]
 
     async def run() -> Any:
         controller = ActiveController(
@@ -95,7 +94,7 @@ def test_node_that_is_no_controller_any_more_is_not_the_answer(
 
     async def run() -> Any:
         controller = ActiveController(
-            lambda: Address("here", 1), client_id="c", clock=SystemClock()
+            lambda: NodeAddress("here", 1), client_id="c", clock=SystemClock()
         )
         return await controller.ask("create_topics", {}, timeout_ms=60_000)
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from cordwood.client.node_connection import NodeAddress
 from cordwood.metadata.quorum.observer import (
     NO_LEADER,
-    Address,
     AppendRecords,
     AppendSnapshot,
     BeginSnapshot,
@@ -31,7 +31,7 @@ from cordwood.model.errors import CorruptError
 from support.quorum_under_test import run_random_quorum
 
 SEEDS, SEEDS_NIGHTLY = 60, 1500
-ONE, TWO = Address("one", 9093), Address("two", 9093)
+ONE, TWO = NodeAddress("one", 9093), NodeAddress("two", 9093)
 EMPTY = LogEnd(offset=0, epoch=0, high_watermark=-1)
 END = LogEnd(offset=10, epoch=3, high_watermark=8)
 NOBODY = LeaderAndEpoch(NO_LEADER, 0)
@@ -67,7 +67,7 @@ def observer() -> QuorumObserver:
 def fetched(
     error: ErrorCode = ErrorCode.NONE,
     leader: LeaderAndEpoch = LEADER,
-    address: Address | None = ONE,
+    address: NodeAddress | None = ONE,
     *,
     high_watermark: int = -1,
     diverging: OffsetAndEpoch | None = None,

@@ -32,8 +32,10 @@ from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.metrics import BrokerMetrics
+from cordwood.broker.peers import Peers
 from cordwood.broker.producer_ids import ProducerIds
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.request_context import RequestContext
 from cordwood.broker.transaction_parts import TransactionParts
 from cordwood.cleanup.cleaner_manager import CleanerManager
@@ -44,19 +46,14 @@ from cordwood.cleanup.cleaner_settings import (
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
-from cordwood.cleanup.paused_changes import PausedMove
+from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
 from cordwood.controller.controller import Controller
-from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.controller.settings import ControllerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
-from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.metadata.cache import MetadataCache
-from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import (
-    format_directories,
-    read_directory,
     read_previous_broker_epoch,
 )
 from cordwood.metadata.image import Endpoint
@@ -64,16 +61,18 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import ConfigError, CorruptError
-from cordwood.model.kafka_errors import StorageError
-from cordwood.model.pauses import background
 from cordwood.model.rng import SystemRng
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.model.uuids import fresh_uuid, uuid_text
+from cordwood.model.uuids import fresh_uuid
+from cordwood.network.api import Api
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server, ServerLimits
 from cordwood.network.slices import Slices
 from cordwood.network.turns import watch_of
+from cordwood.node.cluster_member import ClusterMember
+from cordwood.node.directories import format_node, usable_directories
+from cordwood.node.embedded_controller import EmbeddedController
+from cordwood.node.quorum_member import QuorumMember
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -86,14 +85,10 @@ from cordwood.storage.segment.resources import ResourceCache
 _log = logging.getLogger(__name__)
 
 _SWITCH_S: Final = 0.0005
-_CONTROLLER_PORT: Final = 9093
 # How many objects are made before the collector looks at them: a request makes dozens, and hardly
 # ever a cycle.
 _GARBAGE_MIN: Final = 20_000
 _SNAPSHOT_CHECK_MS: Final = 60_000
-_ADVICE: Final = (
-    "Give a directory that this user can create, read and write, with --log-dir or log.dirs."
-)
 _RESERVE_BYTES: Final = 1 << 20
 _CLEANER_KEYS: Final = (
     "log.cleaner.threads",
@@ -141,7 +136,9 @@ class Node:
                 set for a broker: one look at all objects takes a second in a large process.
         """
         self.settings = settings
-        self._apis = served_apis(unstable_versions=settings.unstable_api_versions_enable)
+        self._apis: Mapping[int, Api[RequestContext]] = served_apis(
+            unstable_versions=settings.unstable_api_versions_enable
+        )
         self._owns_process = owns_process
         self._fs = fs
         self._metadata_dir = Path(settings.metadata_log_dir).absolute()
@@ -179,54 +176,63 @@ class Node:
         self._at_end(lambda: sys.setswitchinterval(switch_s))
         log_dirs = [Path(name).absolute() for name in settings.log_dirs]
         failures = FailureChannel(self.clock)
-        cluster_id, directory_ids = self._format(self._usable(log_dirs, failures))
+        cluster_id, directory_ids = format_node(
+            usable_directories(self._metadata_dir, log_dirs, failures, fs=self._fs),
+            settings,
+            clock=self.clock,
+            fs=self._fs,
+        )
         previous_epoch = read_previous_broker_epoch(log_dirs, fs=self._fs)
         logs = self._open_logs([each for each in log_dirs if each in directory_ids], failures)
         # A start that fails before the broker is registered leaves the marks of the last stop.
         logs.broker_epoch = previous_epoch
         server = self._bind()
-        controller = self._open_controller(directory_ids, logs)
+        member = self._open_member(cluster_id, directory_ids, logs)
+        self._at_end(member.abandon)
         slices = Slices(loop)
         configs = ConfigService(settings)
         self._configs = configs
-        controller.check_topic_configs = configs.require_topic_settings
-        metadata = self._load_metadata(controller, configs, slices)
-        channel = LocalControllerChannel(
-            controller, run=slices.run, published=self.loader.published
-        )
-        self._undo.append((lambda: self._close_metadata(controller, channel), False))
+        metadata = self._load_metadata(member, configs, slices)
+        member.connect(self.loader, configs, slices)
+        self._undo.append((lambda: member.close(self._snapshots), False))
         thread = BrokerThread(
             loop, slices=slices, clock=self.clock, scheduler=logs.context.scheduler
         )
-        broker = self._make_broker(cluster_id, logs, metadata, channel, thread)
+        self._apis = member.served(self._apis)
+        broker = self._make_broker(cluster_id, logs, metadata, member, thread)
         self.broker = broker
         self._undo.append((lambda: self._finish_requests(slices), False))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
-        logs.broker_epoch = await channel.register_broker(
-            self._registration(directory_ids, previous_epoch, logs)
+        logs.broker_epoch = await member.join(
+            self._registration(directory_ids, previous_epoch, logs),
+            broker.replicas,
+            metadata,
+            thread,
+            self._fail,
         )
         await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
-        await channel.unfence_broker()
+        await member.unfence()
         broker.replicas.moves.resume()
         thread.schedule(
             "metadata-snapshot",
             _SNAPSHOT_CHECK_MS,
-            lambda: thread.run_in_slices(lambda: self._snapshot_if_due(controller)),
+            lambda: thread.run_in_slices(lambda: member.write_snapshot_if_due(self._snapshots)),
         )
         self._follow_settings(broker)
         self._serve(server, broker)
         self._undo.append((lambda: self._finish_requests(slices), False))
         self._at_end(broker.replicas.directory_reports.close)
+        self._undo.append((member.leave, False))
 
     def _make_broker(
         self,
         cluster_id: str,
         logs: LogManager,
         metadata: MetadataCache,
-        channel: ControllerChannel,
+        member: ClusterMember,
         thread: BrokerThread,
     ) -> Broker:
         """Makes the parts that serve requests; none of them serves or writes anything yet."""
@@ -236,15 +242,31 @@ class Node:
             node_id=settings.node_id,
             logs=logs,
             metadata=metadata,
-            controller=channel,
+            controller=member.channel,
             thread=thread,
             settings=settings,
             metrics=metrics,
             begin_move=lambda partition, to: PausedMove(self.cleaner.manager, partition, to),
+            truncate=lambda partition, offset: truncate_paused(
+                self.cleaner.manager, {partition: offset}
+            ),
+            start_at=lambda partition, offset: truncate_fully_paused(
+                self.cleaner.manager, partition, offset
+            ),
         )
         groups = self._make_groups(replicas, metadata, thread)
-        producer_ids = ProducerIds(channel, thread)
-        parts = TransactionParts.of(settings, replicas, groups, metadata, producer_ids, thread)
+        producer_ids = ProducerIds(member.channel, thread)
+        peers = Peers(
+            ImageBrokers(metadata),
+            thread,
+            node_id=settings.node_id,
+            listener=settings.inter_broker_listener,
+            timeout_ms=settings.integer("request.timeout.ms"),
+        )
+        self._at_end(peers.close)
+        parts = TransactionParts.of(
+            settings, replicas, groups, metadata, producer_ids, thread, peers
+        )
         return Broker(
             node_id=settings.node_id,
             cluster_id=cluster_id,
@@ -252,14 +274,15 @@ class Node:
             settings=settings,
             configs=self._configs,
             metadata=metadata,
-            controller=channel,
+            admin=member.admin,
+            forwarding=member.forwarding,
             replicas=replicas,
             groups=groups,
             transactions=parts.coordinator,
             transaction_partitions=parts.partitions,
             verification=parts.verification,
             markers=parts.markers,
-            topic_creation=AutoTopicCreation(channel, settings),
+            topic_creation=AutoTopicCreation(member.channel, settings),
             fetch_sessions=FetchSessionCache(
                 settings.max_incremental_fetch_session_cache_slots, self.clock, logs.context.rng
             ),
@@ -305,104 +328,24 @@ class Node:
         thread.read_input_with(server.after_input)
 
     def _load_metadata(
-        self, controller: Controller, configs: ConfigService, slices: Slices
+        self, member: ClusterMember, configs: ConfigService, slices: Slices
     ) -> MetadataCache:
         """Loads the committed metadata for all that needs it before the logs are opened."""
-        self.loader = MetadataLoader(controller.log, schedule=slices.run)
+        self.loader = MetadataLoader(member.log, schedule=slices.run)
         self._snapshots = SnapshotGenerator(
-            controller.log, settings=controller.settings, context=controller.context
+            member.log, settings=member.log_settings, context=member.log_context
         )
-        metadata = MetadataCache(lambda: controller.log.kraft_version)
+        metadata = MetadataCache(lambda: member.log.kraft_version)
         self.loader.install(metadata)  # first: all others read it
         self.loader.install(configs)
         self.loader.install(self._snapshots)
         self.loader.catch_up()
         return metadata
 
-    def _snapshot_if_due(self, controller: Controller) -> None:
-        # Nothing may be appended to the metadata log while old segments are removed.
-        with controller.between_changes:
-            controller.take_reserve()
-            with background():
-                self._snapshots.run_if_due()
-
     async def _finish_requests(self, slices: Slices) -> None:
         """Ends long requests; a change that is committed meanwhile need not be published."""
         self.loader.stopping()
         await slices.finish()
-
-    async def _close_metadata(self, controller: Controller, channel: ControllerChannel) -> None:
-        """Takes the broker out of service, and leaves the metadata log for the next start."""
-        self.loader.close()
-        await channel.shut_down_broker()
-        if controller.is_log_open:
-            self.loader.catch_up()
-            self._snapshots.leave_for_next_start()
-        controller.close()
-
-    def _usable(self, log_dirs: list[Path], failures: FailureChannel) -> list[Path]:
-        """The directories that can be read, that of the metadata log first; others are offline.
-
-        Raises:
-            StorageError: the metadata log's disk returns an error.
-            CorruptError: the metadata log's `meta.properties` is malformed, or that of another
-                directory while the metadata log's is not formatted.
-
-        Source: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.
-        """
-        usable = []
-        is_formatted = False  # the metadata log's directory, which comes first
-        for each in dict.fromkeys([self._metadata_dir, *log_dirs]):
-            try:
-                found = read_directory(each, fs=self._fs)
-            except CorruptError as error:
-                if not is_formatted:
-                    raise
-                failures.fail(each, f"Error while reading {error}")
-            except OSError as error:
-                reason = f"Error while reading meta.properties: {error.strerror}"
-                if each == self._metadata_dir:
-                    raise StorageError(f"Log directory {each}: {reason}. {_ADVICE}") from error
-                failures.fail(each, reason)
-            else:
-                usable.append(each)
-                is_formatted = is_formatted or (each == self._metadata_dir and found is not None)
-        return usable
-
-    def _format(self, log_dirs: list[Path]) -> tuple[str, dict[Path, UUID]]:
-        """Formats directories that hold nothing; the cluster's id, and those of the directories."""
-        fs = self._fs
-        found = [properties for each in log_dirs if (properties := read_directory(each, fs=fs))]
-        if not found:
-            for each in log_dirs:
-                _require_empty(each, fs)
-        cluster_id = (found[0].cluster_id if found else None) or uuid_text(fresh_uuid(SystemRng()))
-        try:
-            ids = format_directories(
-                log_dirs,
-                node_id=self.settings.node_id,
-                cluster_id=cluster_id,
-                clock=self.clock,
-                controller_endpoints=self._controller_endpoints(),
-                # Where a directory is formatted already, the voters are known there.
-                has_dynamic_voters=not found,
-                fs=fs,
-            )
-        except OSError as error:
-            where = error.filename or ", ".join(str(each) for each in log_dirs)
-            raise StorageError(
-                f"Log directory {where}: Error while formatting: {error.strerror}. {_ADVICE}"
-            ) from error
-        return cluster_id, dict(zip(log_dirs, ids, strict=True))
-
-    def _controller_endpoints(self) -> list[Endpoint]:
-        listeners = self.settings.controller_listeners
-        if not listeners:  # never served here; a real Kafka started on the directory has one
-            return [Endpoint(name="CONTROLLER", host="localhost", port=_CONTROLLER_PORT)]
-        return [
-            Endpoint(name=each.name, host=each.host or "localhost", port=each.port)
-            for each in listeners
-        ]
 
     def _open_logs(self, log_dirs: list[Path], failures: FailureChannel) -> LogManager:
         settings = self.settings
@@ -503,10 +446,27 @@ class Node:
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
         return server
 
-    def _open_controller(self, directory_ids: Mapping[Path, UUID], logs: LogManager) -> Controller:
+    def _open_member(
+        self, cluster_id: str, directory_ids: Mapping[Path, UUID], logs: LogManager
+    ) -> ClusterMember:
         settings = self.settings
+        # Its delayed tasks are run by a scheduler of its own.
+        context = LogContext(
+            clock=self.clock,
+            resources=ResourceCache(fs=self._fs),
+            failures=logs.context.failures,
+        )
+        if not settings.is_controller:
+            return QuorumMember(
+                settings,
+                metadata_dir=self._metadata_dir,
+                cluster_id=cluster_id,
+                directory_id=directory_ids[self._metadata_dir],
+                log_settings=_controller_settings(settings),
+                context=context,
+            )
         advertised = self._advertised()
-        controller = Controller.open(
+        self.controller = Controller.open(
             metadata_dir=self._metadata_dir,
             node_id=settings.node_id,
             directory_ids=list(directory_ids.values()),
@@ -522,16 +482,9 @@ class Node:
             ],
             default_host=advertised[0].host if advertised else "localhost",
             settings=_controller_settings(settings),
-            # Its delayed tasks are run by a scheduler of its own.
-            context=LogContext(
-                clock=self.clock,
-                resources=ResourceCache(fs=self._fs),
-                failures=logs.context.failures,
-            ),
+            context=context,
         )
-        self._at_end(controller.close)
-        self.controller = controller
-        return controller
+        return EmbeddedController(self.controller)
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         return tuple(
@@ -713,21 +666,6 @@ def spark_engine() -> ManagedEngine:
     from cordwood.cleanup.spark_process import SparkProcess  # noqa: PLC0415
 
     return SparkProcess()
-
-
-def _require_empty(log_dir: Path, fs: FileSystem) -> None:
-    """A directory that is not formatted, and holds logs, is somebody's: not ours to format.
-
-    Raises:
-        ConfigError: it does.
-    """
-    held = [entry.name for entry in fs.entries_in(log_dir)] if fs.exists(log_dir) else []
-    kept = [name for name in held if name not in {LOCK, RUNTIME_FILE, "lost+found"}]
-    if kept:
-        raise ConfigError(
-            f"{log_dir} has no meta.properties but holds {kept[0]}: it is not formatted for Kafka. "
-            "Give an empty directory, or format this one with kafka-storage."
-        )
 
 
 def _controller_settings(settings: BrokerSettings) -> ControllerSettings:

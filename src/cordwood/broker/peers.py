@@ -1,0 +1,94 @@
+"""Requests to the other brokers of the cluster.
+
+Source: org.apache.kafka.server.util.InterBrokerSendThread (4.3.0).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.replication.replication import ImageBrokers
+from cordwood.client.errors import ClientError
+from cordwood.client.node_connection import MovingNodeConnection
+
+_log = logging.getLogger(__name__)
+
+
+class Peers:
+    """A connection to each broker that is asked; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        brokers: ImageBrokers,
+        thread: BrokerThread,
+        *,
+        node_id: int,
+        listener: str,
+        timeout_ms: int,
+    ) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            brokers: says where each is.
+            thread: the event loop's.
+            node_id: of this broker.
+            listener: inter.broker.listener.name.
+            timeout_ms: request.timeout.ms.
+        """
+        self._brokers = brokers
+        self._thread = thread
+        self._client_id = f"broker-{node_id}"
+        self._listener = listener
+        self._timeout_s = timeout_ms / 1000
+        self._connections: dict[int, MovingNodeConnection] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def ask(self, broker_id: int, api: str, fields: Mapping[str, Any]) -> Any:
+        """A broker's answer, whose error is not looked at.
+
+        Raises:
+            ClientError: it has not answered.
+        """
+        connection = self._connections.get(broker_id)
+        if connection is None:
+            connection = self._connections[broker_id] = MovingNodeConnection(
+                lambda: self._brokers.address_of(broker_id, self._listener),
+                client_id=self._client_id,
+                timeout_s=self._timeout_s,
+            )
+        return await connection.call(api, fields)
+
+    def ask_soon(
+        self,
+        broker_id: int,
+        api: str,
+        fields: Mapping[str, Any],
+        answered: Callable[[Any], object],
+    ) -> None:
+        """From slices, too: calls `answered` with the answer, or with None if there is none."""
+
+        async def ask() -> None:
+            answer = None
+            try:
+                answer = await self.ask(broker_id, api, fields)
+            except ClientError as error:
+                _log.info("No answer to %s from broker %d: %s", api, broker_id, error)
+            answered(answer)
+
+        def begin() -> None:
+            task = self._thread.loop.create_task(ask())
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+        self._thread.call_soon(begin)
+
+    def close(self) -> None:
+        """Closes the connections; what is asked for has no answer."""
+        for task in self._asking:
+            task.cancel()
+        for connection in self._connections.values():
+            connection.close()

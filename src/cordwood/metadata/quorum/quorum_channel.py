@@ -1,0 +1,130 @@
+"""The requests of a broker to the active controller of its quorum.
+
+Source: kafka.server.RPCProducerIdManager, DefaultAutoTopicCreationManager,
+org.apache.kafka.server.AssignmentsManager (4.3.0); KIP-730, KIP-858.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from cordwood.client.errors import ClientError
+from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
+from cordwood.metadata.quorum.active_controller import ActiveController
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError, RequestTimedOutError
+
+_TIMEOUT_MS = 30_000
+
+
+class QuorumChannel:
+    """A `ControllerChannel`; an answer does not wait until this broker has applied the change."""
+
+    def __init__(
+        self,
+        controller: ActiveController,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        directory_failed: Callable[[uuid.UUID], None],
+    ) -> None:
+        """Sends nothing yet.
+
+        Args:
+            controller: gets the requests.
+            broker_id: of this broker.
+            broker_epoch: of its registration.
+            directory_failed: has heartbeats name a directory that has failed.
+        """
+        self._controller = controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._directory_failed = directory_failed
+
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> Sequence[CreatedTopic | KafkaError]:
+        """As `ControllerChannel`."""
+        answer = await self._ask(
+            "create_topics",
+            {
+                "topics": [_topic(each) for each in wanted],
+                "timeout_ms": _TIMEOUT_MS,
+                "validate_only": validate_only,
+            },
+        )
+        found = {each.name: each for each in answer.topics}
+        return [
+            CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
+            if not each.error_code
+            else _error(each.error_code, each.error_message)
+            for each in (found[topic.name] for topic in wanted)
+        ]
+
+    async def allocate_producer_ids(self) -> tuple[int, int]:
+        """As `ControllerChannel`."""
+        answer = await self._ask("allocate_producer_ids", self._sender())
+        if answer.error_code:
+            raise _error(answer.error_code)
+        return answer.producer_id_start, answer.producer_id_len
+
+    async def assign_directories(
+        self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
+    ) -> None:
+        """As `ControllerChannel`."""
+        directories: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
+        for topic_id, partition, directory in assigned:
+            directories.setdefault(directory, {}).setdefault(topic_id, []).append(partition)
+        fields = {
+            "directories": [
+                {
+                    "id": directory,
+                    "topics": [
+                        {
+                            "topic_id": topic_id,
+                            "partitions": [{"partition_index": each} for each in partitions],
+                        }
+                        for topic_id, partitions in topics.items()
+                    ],
+                }
+                for directory, topics in directories.items()
+            ]
+        }
+        answer = await self._ask("assign_replicas_to_dirs", self._sender() | fields)
+        if answer.error_code:
+            raise _error(answer.error_code)
+
+    async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
+        """As `ControllerChannel`; the next heartbeats say it."""
+        for each in directories:
+            self._directory_failed(each)
+
+    def _sender(self) -> dict[str, Any]:
+        return {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()}
+
+    async def _ask(self, api: str, fields: Mapping[str, Any]) -> Any:
+        try:
+            return await self._controller.ask(api, fields, timeout_ms=_TIMEOUT_MS)
+        except ClientError as error:
+            raise RequestTimedOutError(str(error)) from error
+
+
+def _topic(topic: NewTopic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "num_partitions": topic.num_partitions,
+        "replication_factor": topic.replication_factor,
+        "assignments": [
+            {"partition_index": index, "broker_ids": list(brokers)}
+            for index, brokers in topic.assignments
+        ],
+        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+    }
+
+
+def _error(code: int, message: str | None = None) -> KafkaError:
+    error = KafkaError(ErrorCode.of(code).message if message is None else message)
+    error.code = code
+    return error

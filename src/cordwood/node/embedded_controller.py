@@ -1,0 +1,114 @@
+"""A broker and the only controller in one process (process.roles=broker,controller).
+
+Source: kafka.server.KafkaRaftServer, ControllerServer (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.forwarding import Forwarding
+from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.request_context import RequestContext
+from cordwood.controller.controller import Controller
+from cordwood.controller.local_channel import LocalControllerChannel
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.controller_requests import BrokerRegistration
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.metadata_log import MetadataLog
+from cordwood.metadata.settings import MetadataLogSettings
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.model.pauses import background
+from cordwood.network.api import Api
+from cordwood.network.slices import Slices
+from cordwood.storage.log.log_context import LogContext
+
+
+class EmbeddedController:
+    """A `ClusterMember` whose cluster is this node."""
+
+    channel: LocalControllerChannel
+
+    def __init__(self, controller: Controller) -> None:
+        """`controller` is open, and closed by `close` or `abandon`."""
+        self._controller = controller
+        self._loader: MetadataLoader | None = None
+
+    @property
+    def log(self) -> MetadataLog:
+        """As `ClusterMember`."""
+        return self._controller.log
+
+    @property
+    def log_settings(self) -> MetadataLogSettings:
+        """As `ClusterMember`."""
+        return self._controller.settings
+
+    @property
+    def log_context(self) -> LogContext:
+        """As `ClusterMember`."""
+        return self._controller.context
+
+    @property
+    def admin(self) -> LocalControllerChannel:
+        """As `ClusterMember`."""
+        return self.channel
+
+    @property
+    def forwarding(self) -> Forwarding | None:
+        """As `ClusterMember`."""
+        return None
+
+    def served(self, apis: Mapping[int, Api[RequestContext]]) -> Mapping[int, Api[RequestContext]]:
+        """As `ClusterMember`."""
+        return apis
+
+    def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
+        """As `ClusterMember`."""
+        self._controller.check_topic_configs = configs.require_topic_settings
+        self._loader = loader
+        self.channel = LocalControllerChannel(
+            self._controller, run=slices.run, published=loader.published
+        )
+
+    async def join(
+        self,
+        registration: BrokerRegistration,
+        _replicas: ReplicaManager,
+        _metadata: MetadataCache,
+        _thread: BrokerThread,
+        _fail: Callable[[str], None],
+    ) -> int:
+        """As `ClusterMember`."""
+        return await self.channel.register_broker(registration)
+
+    async def unfence(self) -> None:
+        """As `ClusterMember`."""
+        await self.channel.unfence_broker()
+
+    def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
+        """As `ClusterMember`: nothing is appended to the log while old segments are removed."""
+        with self._controller.between_changes:
+            self._controller.take_reserve()
+            with background():
+                snapshots.run_if_due()
+
+    async def leave(self) -> None:
+        """As `ClusterMember`: nobody could take the partitions over."""
+
+    async def close(self, snapshots: SnapshotGenerator) -> None:
+        """As `ClusterMember`."""
+        controller, loader = self._controller, self._loader
+        assert loader is not None, "connected"
+        loader.close()
+        await self.channel.shut_down_broker()
+        if controller.is_log_open:
+            loader.catch_up()
+            snapshots.leave_for_next_start()
+        controller.close()
+
+    def abandon(self) -> None:
+        """As `ClusterMember`."""
+        self._controller.close()

@@ -1,0 +1,308 @@
+"""A broker in a cluster whose controllers are other nodes (process.roles=broker).
+
+Source: kafka.server.BrokerServer, SharedServer (4.3.0); KIP-631, KIP-866.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.forwarding import Forwarding
+from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.replication.fetch_session import FetchLimits
+from cordwood.broker.replication.isr_changes import IsrChanges
+from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
+from cordwood.broker.request_context import RequestContext
+from cordwood.client.node_connection import NodeAddress
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.controller_channel import AdminChannel
+from cordwood.metadata.controller_requests import BrokerRegistration
+from cordwood.metadata.feature_levels import KNOWN_FEATURES
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.quorum.active_controller import ActiveController
+from cordwood.metadata.quorum.follower import QuorumFollower
+from cordwood.metadata.quorum.lifecycle import BrokerState
+from cordwood.metadata.quorum.membership import QuorumMembership
+from cordwood.metadata.quorum.messages import Identity
+from cordwood.metadata.quorum.observed_log import ObservedLog
+from cordwood.metadata.quorum.observer import QuorumObserver
+from cordwood.metadata.quorum.quorum_channel import QuorumChannel
+from cordwood.metadata.settings import MetadataLogSettings
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.model.pauses import background
+from cordwood.network.api import Api
+from cordwood.network.slices import Slices
+from cordwood.storage.log.log_context import LogContext
+
+_log = logging.getLogger(__name__)
+
+#: Source: BrokerServer.shutdown.
+_LEAVE_TIMEOUT_S: Final = 300.0
+
+
+class QuorumMember:
+    """A `ClusterMember` that follows the controllers of a quorum."""
+
+    channel: QuorumChannel
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        metadata_dir: Path,
+        cluster_id: str,
+        directory_id: UUID,
+        log_settings: MetadataLogSettings,
+        context: LogContext,
+    ) -> None:
+        """Opens the metadata log; nothing is sent yet.
+
+        Args:
+            settings: of server.properties.
+            metadata_dir: the log directory that holds the metadata log.
+            cluster_id: of the directories.
+            directory_id: of `metadata_dir`.
+            log_settings: of the metadata log.
+            context: of the metadata log.
+
+        Raises:
+            CorruptError, UnsupportedVersionError: the log cannot be read.
+            StorageError: the disk returned an error.
+        """
+        self._settings = settings
+        self._cluster_id = cluster_id
+        self.log_settings = log_settings
+        self.log_context = context
+        self.log = ObservedLog(metadata_dir, context=context, settings=log_settings)
+        self._clock = context.clock
+        self._observer = QuorumObserver(
+            servers=_servers(settings),
+            leader=self.log.leader,
+            rng=context.rng,
+            retry_backoff_ms=settings.integer("controller.quorum.retry.backoff.ms"),
+            voters=_voters(settings),
+        )
+        self._identity = Identity(
+            cluster_id=cluster_id, node_id=settings.node_id, directory_id=directory_id
+        )
+        self._controller = ActiveController(
+            lambda: self._observer.leader_address,
+            client_id=str(settings.node_id),
+            clock=self._clock,
+        )
+        self.forwarding = Forwarding(self._controller)
+        self._membership: QuorumMembership | None = None
+        self._replication: Replication | None = None
+        self._follower: QuorumFollower | None = None
+        self._loader: MetadataLoader | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_log_open = True
+        self._is_leaving = False
+
+    @property
+    def admin(self) -> AdminChannel | None:
+        """As `ClusterMember`."""
+        return None
+
+    @property
+    def broker_epoch(self) -> int:
+        """That of the registration; -1 before it."""
+        return -1 if self._membership is None else self._membership.broker_epoch
+
+    def served(self, apis: Mapping[int, Api[RequestContext]]) -> Mapping[int, Api[RequestContext]]:
+        """As `ClusterMember`."""
+        return self.forwarding.served(apis)
+
+    def connect(self, loader: MetadataLoader, _configs: ConfigService, slices: Slices) -> None:
+        """As `ClusterMember`; the controllers check settings themselves."""
+        self._loader = loader
+        self._follower = QuorumFollower(
+            self._observer,
+            self.log,
+            identity=self._identity,
+            between_updates=loader.between_updates,
+            run=slices.run,
+            clock=self._clock,
+            request_timeout_ms=self._settings.integer("controller.quorum.request.timeout.ms"),
+        )
+        self.channel = QuorumChannel(
+            self._controller,
+            broker_id=self._settings.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            directory_failed=self._directory_failed,
+        )
+
+    async def join(
+        self,
+        registration: BrokerRegistration,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        thread: BrokerThread,
+        fail: Callable[[str], None],
+    ) -> int:
+        """As `ClusterMember`."""
+        assert self._follower is not None, "connected"
+        assert self._loader is not None, "connected"
+        settings, loader = self._settings, self._loader
+        membership = self._membership = QuorumMembership(
+            registration,
+            self._controller,
+            cluster_id=self._cluster_id,
+            features=KNOWN_FEATURES,
+            metadata_offset=lambda: loader.published_offset - 1,
+            clock=self._clock,
+            heartbeat_interval_ms=settings.integer("broker.heartbeat.interval.ms"),
+            session_timeout_ms=settings.integer("broker.session.timeout.ms"),
+            registration_timeout_ms=settings.integer("initial.broker.registration.timeout.ms"),
+        )
+        self._replication = self._replicating(replicas, metadata, thread)
+        replicas.replication = self._replication
+        joined = [
+            self._start(self._follower.run(), fail),
+            self._start(membership.run(), fail),
+            self._start(self._shrink(replicas), fail),
+            asyncio.ensure_future(membership.reached(BrokerState.RECOVERY)),
+        ]
+        done, _ = await asyncio.wait(joined, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            await each  # raises the error of one that has ended
+        return membership.broker_epoch
+
+    async def unfence(self) -> None:
+        """As `ClusterMember`."""
+        assert self._membership is not None, "joined"
+        self._membership.lifecycle.ready_to_unfence()
+        await self._membership.reached(BrokerState.RUNNING)
+
+    def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
+        """As `ClusterMember`."""
+        assert self._loader is not None, "connected"
+        with self._loader.between_updates, background():
+            snapshots.run_if_due()
+
+    async def leave(self) -> None:
+        """As `ClusterMember`; it returns when the controller has moved the leaders."""
+        self._is_leaving = True
+        membership = self._membership
+        if membership is None:
+            return
+        membership.lifecycle.begin_shutdown()
+        try:
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                await membership.reached(BrokerState.SHUTTING_DOWN)
+        except TimeoutError:
+            _log.warning("The controller has not moved the leaders of this broker in time")
+            membership.lifecycle.end()
+        await self._stop_replicating()
+
+    async def _stop_replicating(self) -> None:
+        replication, self._replication = self._replication, None
+        if replication is not None:
+            await replication.close()
+
+    async def close(self, snapshots: SnapshotGenerator) -> None:
+        """As `ClusterMember`."""
+        assert self._loader is not None, "connected"
+        self._is_leaving = True
+        self._loader.close()
+        if self._membership is not None:
+            self._membership.lifecycle.end()
+        await self._stop_replicating()
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+        self._controller.close()
+        self._loader.catch_up()
+        snapshots.leave_for_next_start()
+        self._is_log_open = False
+        self.log.close()
+
+    def abandon(self) -> None:
+        """As `ClusterMember`."""
+        if self._is_log_open:
+            self._is_log_open = False
+            self.log.abandon()
+
+    async def _shrink(self, replicas: ReplicaManager) -> None:
+        """Source: ReplicaManager.startup: isr-expiration."""
+        period_s = self._settings.replica_lag_time_max_ms / 2000
+        while True:
+            await asyncio.sleep(period_s)
+            replicas.remove_lagging()
+
+    def _start(
+        self, work: Coroutine[Any, Any, None], fail: Callable[[str], None]
+    ) -> asyncio.Task[None]:
+        def ended(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not self._is_leaving:
+                fail(f"Shutdown broker because it cannot be in its cluster: {error}")
+
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(ended)
+        self._tasks.append(task)
+        return task
+
+    def _directory_failed(self, directory: UUID) -> None:
+        if self._membership is not None:
+            self._membership.lifecycle.directory_failed(directory)
+
+    def _replicating(
+        self, replicas: ReplicaManager, metadata: MetadataCache, thread: BrokerThread
+    ) -> Replication:
+        settings = self._settings
+        changes = IsrChanges(
+            self._controller.ask,
+            broker_id=settings.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            answered=replicas.isr_answered,
+        )
+
+        return Replication(
+            changes,
+            ImageBrokers(metadata),
+            node_id=settings.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            settings=FollowerSettings(
+                listener=settings.inter_broker_listener,
+                limits=FetchLimits(
+                    wait_max_ms=settings.integer("replica.fetch.wait.max.ms"),
+                    min_bytes=settings.integer("replica.fetch.min.bytes"),
+                    response_max_bytes=settings.integer("replica.fetch.response.max.bytes"),
+                    partition_max_bytes=settings.integer("replica.fetch.max.bytes"),
+                ),
+                backoff_ms=settings.integer("replica.fetch.backoff.ms"),
+                socket_timeout_ms=settings.integer("replica.socket.timeout.ms"),
+            ),
+            thread=thread,
+            run=thread.slices.run,
+            changed=replicas.follower_changed,
+        )
+
+
+def _voters(settings: BrokerSettings) -> dict[int, NodeAddress]:
+    found = {}
+    for each in settings.strings("controller.quorum.voters"):
+        number, _, address = each.partition("@")
+        found[int(number)] = _address(address)
+    return found
+
+
+def _servers(settings: BrokerSettings) -> Sequence[NodeAddress]:
+    given = settings.strings("controller.quorum.bootstrap.servers")
+    return [_address(each) for each in given] or list(_voters(settings).values())
+
+
+def _address(text: str) -> NodeAddress:
+    host, _, port = text.rpartition(":")
+    return NodeAddress(host.strip("[]"), int(port))
