@@ -1,0 +1,39 @@
+"""A Cordwood broker in the cluster of a real Kafka controller, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cordwood.metadata.formatting import format_directories
+from cordwood.model.clock import SystemClock
+from support.kafka import CLUSTER_ID
+from support.kafka_cluster import KafkaController
+from support.served import ServedBroker
+
+
+class ClusterBroker(ServedBroker):
+    """As `ServedBroker`, with the id `node_id`; it compacts in its own process, without Spark."""
+
+    def __init__(
+        self,
+        root: Path,
+        controller: KafkaController,
+        node_id: int,
+        *,
+        properties: Mapping[str, str] | None = None,
+        module: str = "support.serve_in_process",
+    ) -> None:
+        """Formats its directory; nothing runs yet."""
+        self.node_id = node_id
+        self.log_dirs = [root / "data"]
+        format_directories(
+            self.log_dirs,
+            node_id=node_id,
+            cluster_id=CLUSTER_ID,
+            clock=SystemClock(),
+            controller_endpoints=[],
+            has_dynamic_voters=False,
+        )
+        roles = {"process.roles": "broker", "node.id": str(node_id), **controller.quorum}
+        super().__init__(self.log_dirs[0], {**roles, **(properties or {})}, flags=(), module=module)

@@ -1,0 +1,1 @@
+"""Brokers of a mixed cluster that die and lose their leaderships, while producers write."""
