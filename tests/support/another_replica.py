@@ -5,7 +5,8 @@ from __future__ import annotations
 from cordwood.broker.partition import Partition
 from cordwood.broker.replication.leadership import LedPartition, PartitionLeadership
 
-_OWN, _OTHER = 1, 99
+OTHER = 99
+_OWN = 1
 
 
 class _Brokers:
@@ -27,8 +28,8 @@ def has_another_replica(partition: Partition, *, value: bool) -> None:
             LedPartition(
                 leader_epoch=partition.leader_epoch,
                 partition_epoch=0,
-                replicas=(_OWN, _OTHER),
-                isr=(_OWN, _OTHER),
+                replicas=(_OWN, OTHER),
+                isr=(_OWN, OTHER),
             ),
             brokers=_Brokers(),
             own_epoch=lambda: 1,

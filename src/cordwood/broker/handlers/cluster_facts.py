@@ -5,6 +5,7 @@ Source: org.apache.kafka.metadata.KRaftMetadataCache.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -56,6 +57,23 @@ def brokers_of(
             }
         )
     return found
+
+
+def current_leader(image: MetadataImage, topic: str, index: int) -> tuple[int, int]:
+    """A partition's leader and leader epoch; -1 for both if there is no such partition.
+
+    Source: KafkaApis.getCurrentLeader; KIP-951.
+    """
+    partition = image.partition(topic, index)
+    return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
+
+
+def endpoints_of(
+    image: MetadataImage, leaders: Iterable[int], listener: str
+) -> list[dict[str, Any]]:
+    """Where leaders are that are alive, each once."""
+    wanted = set(leaders)
+    return [each for each in brokers_of(image, listener, "node_id") if each["node_id"] in wanted]
 
 
 def partition_fields(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cordwood.broker.authorizer import Operation, ResourceType
@@ -29,6 +29,7 @@ from cordwood.broker.fetch_sessions import (
     FetchPartition,
     PartitionKey,
 )
+from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
 from cordwood.broker.request_context import RequestContext
@@ -58,6 +59,8 @@ _log = logging.getLogger(__name__)
 
 _TOPIC_IDS_SINCE = 13
 _REPLICA_STATE_SINCE = 15
+_LEADERS_SINCE = 16
+_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 # Looked up once: members of an enum are slow to look up.
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
@@ -255,7 +258,12 @@ def _read_one(
             context.broker.metrics.fetch_failed(key.topic)
         # Kafka says this before it reads, and then leaves no null.
         aborted = () if isinstance(error, _NOT_THERE) else None
-        return PartitionAnswer(wanted, error_code=error.code, aborted=aborted)
+        leader = None
+        if context.api_version >= _LEADERS_SINCE and error.code in _MOVED:
+            leader = current_leader(context.broker.metadata.image, key.topic, key.partition)
+        return PartitionAnswer(
+            wanted, error_code=error.code, aborted=aborted, current_leader=leader
+        )
     except Exception:
         context.broker.metrics.fetch_failed(key.topic)
         _log.exception(
@@ -418,7 +426,17 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
         error_code=0,
         session_id=NO_SESSION if session is None else session.id,
         answers=answers,
+        endpoints=_endpoints(fetch.context, answers),
     )
+
+
+def _endpoints(
+    context: RequestContext, answers: list[PartitionAnswer]
+) -> Sequence[Mapping[str, Any]]:
+    leaders = [each.current_leader[0] for each in answers if each.current_leader is not None]
+    if not leaders:
+        return ()
+    return endpoints_of(context.broker.metadata.image, leaders, context.listener)
 
 
 def _is_news(answer: PartitionAnswer) -> bool:

@@ -6,7 +6,8 @@ Source: FetchResponse.json, versions 4 to 18.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cordwood.broker.fetch_sessions import FetchPartition
 from cordwood.format.messages.primitives import write_uvarint
@@ -27,6 +28,8 @@ _LENGTH = struct.Struct(">h")
 # index, error code, high watermark, last stable offset, log start offset
 _PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
+_EPOCH_AND_END = struct.Struct(">iq")
+_LEADER_AND_EPOCH = struct.Struct(">ii")
 _NO_REPLICA = _INT.pack(-1)
 
 
@@ -35,6 +38,7 @@ class PartitionAnswer:
 
     __slots__ = (
         "aborted",
+        "current_leader",
         "diverging",
         "error_code",
         "high_watermark",
@@ -56,6 +60,7 @@ class PartitionAnswer:
         records: FileRange | None = None,
         aborted: Sequence[AbortedTransaction] | None = None,
         diverging: tuple[int, int] | None = None,
+        current_leader: tuple[int, int] | None = None,
     ) -> None:
         self.wanted = wanted
         self.error_code = error_code
@@ -66,12 +71,21 @@ class PartitionAnswer:
         self.size_bytes = 0 if records is None else records.size_bytes
         self.aborted = aborted
         self.diverging = diverging
+        self.current_leader = current_leader
 
 
 def build_response(
-    version: int, *, error_code: int, session_id: int, answers: Sequence[PartitionAnswer]
+    version: int,
+    *,
+    error_code: int,
+    session_id: int,
+    answers: Sequence[PartitionAnswer],
+    endpoints: Sequence[Mapping[str, Any]] = (),
 ) -> Encoded:
-    """The body, with a range of a file for each partition that has records."""
+    """The body, with a range of a file for each partition that has records.
+
+    `endpoints` are those of the brokers that are the current leaders of partitions (KIP-951).
+    """
     flexible = version >= _FLEXIBLE_SINCE
     parts: list[Part] = []
     out = bytearray()
@@ -93,7 +107,12 @@ def build_response(
                 _write_tags(out, answer)
         if flexible:
             out.append(0)
-    if flexible:
+    if flexible and endpoints:
+        data = _encoded_endpoints(endpoints)
+        out += b"\x01\0"  # one tag: number 0
+        write_uvarint(out, len(data))
+        out += data
+    elif flexible:
         out.append(0)
     if out:
         parts.append(bytes(out))
@@ -163,9 +182,28 @@ def _write_partition(out: bytearray, answer: PartitionAnswer, version: int) -> N
 
 
 def _write_tags(out: bytearray, answer: PartitionAnswer) -> None:
-    if answer.diverging is None:
+    out.append((answer.diverging is not None) + (answer.current_leader is not None))
+    if answer.diverging is not None:
+        # number 0, 13 bytes: epoch, end offset, no tags
+        out += b"\x00\x0d" + _EPOCH_AND_END.pack(*answer.diverging) + b"\0"
+    if answer.current_leader is not None:
+        # number 1, 9 bytes: id, epoch, no tags
+        out += b"\x01\x09" + _LEADER_AND_EPOCH.pack(*answer.current_leader) + b"\0"
+
+
+def _encoded_endpoints(endpoints: Sequence[Mapping[str, Any]]) -> bytes:
+    out = bytearray()
+    write_uvarint(out, len(endpoints) + 1)
+    for each in endpoints:
+        out += _INT.pack(each["node_id"])
+        _write_text(out, each["host"])
+        out += _INT.pack(each["port"])
+        _write_text(out, each["rack"])
         out.append(0)
-        return
-    epoch, end = answer.diverging
-    # one tag: number 0, 13 bytes: epoch, end offset, no tags
-    out += b"\x01\x00\x0d" + struct.pack(">iq", epoch, end) + b"\0"
+    return bytes(out)
+
+
+def _write_text(out: bytearray, text: str | None) -> None:
+    data = b"" if text is None else text.encode()
+    write_uvarint(out, 0 if text is None else len(data) + 1)
+    out += data

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
-from cordwood.broker.handlers.cluster_facts import is_internal
+from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of, is_internal
 from cordwood.broker.handlers.produce_checks import (
     has_transactional_batch,
     require_one_batch,
@@ -66,6 +66,7 @@ _INLINE_BYTES_MAX = 1 << 20
 _INLINE_EXPANDED_BYTES_MAX = 4 << 20
 _RECORD_ERRORS_SINCE = 8
 _FLEXIBLE_SINCE = 9
+_LEADERS_SINCE = 10
 _TOPIC_IDS_SINCE = 13
 
 _ALL = -1
@@ -150,7 +151,22 @@ def _append_all(context: RequestContext, request: ProduceRequest, verified: Veri
         return None
     if uncommitted:
         return when_committed(context, {"responses": topics}, uncommitted, request.timeout_ms)
-    return {"responses": topics}
+    return {"responses": topics, **(_leaders(context, topics) if failed else {})}
+
+
+def _leaders(context: RequestContext, topics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Notes where the leaders of partitions are that are not led here (KIP-951)."""
+    if context.api_version < _LEADERS_SINCE:
+        return {}
+    image = context.broker.metadata.image
+    leaders = []
+    for topic in in_steps(topics):
+        for answer in topic["partition_responses"]:
+            if answer["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader, epoch = current_leader(image, topic["name"], answer["index"])
+                answer["current_leader"] = {"leader_id": leader, "leader_epoch": epoch}
+                leaders.append(leader)
+    return {"node_endpoints": endpoints_of(image, leaders, context.listener)} if leaders else {}
 
 
 def _single(request: ProduceRequest) -> bool:

@@ -1,0 +1,200 @@
+"""Fetches of followers, and what clients are answered that ask another broker than the leader."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cordwood.broker.broker import Broker
+from cordwood.broker.replication.leadership import ProposeIsr
+from cordwood.client.node_connection import NodeConnection
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.error_codes import ErrorCode
+from cordwood.testing.broker import RunningBroker
+from support.another_replica import OTHER, has_another_replica
+from support.no_engine import NoEngine
+
+TOPIC = "t"
+BATCH = build_batch([Record(0, 1, b"k", b"v")], base_offset=0)
+WITHOUT_STATE = 14
+"""The last version with the follower's id as a field of its own."""
+
+
+@pytest.fixture
+def running() -> Iterator[RunningBroker]:
+    with RunningBroker(engine=NoEngine) as broker:
+        topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
+        ask(broker, "create_topics", {"topics": [topic], "timeout_ms": 5_000})
+        broker.call(lambda it: has_another_replica(it.replicas.partition(TOPIC, 0), value=True))
+        yield broker
+
+
+def ask(
+    running: RunningBroker, api: str, fields: dict[str, Any], version_max: int | None = None
+) -> Any:
+    async def call() -> Any:
+        node = NodeConnection("127.0.0.1", running.port, client_id="test", timeout_s=60)
+        try:
+            return await node.call(api, fields, version_max=version_max)
+        finally:
+            node.close()
+
+    return asyncio.run(call())
+
+
+def topic_id(running: RunningBroker) -> UUID:
+    return running.call(lambda it: it.metadata.image.topics[TOPIC].topic_id)
+
+
+def fetch(
+    running: RunningBroker,
+    offset: int,
+    *,
+    replica: int = -1,
+    version_max: int | None = None,
+    wait_ms: int = 0,
+    **partition: Any,
+) -> Any:
+    """The answer for the partition, and the whole of it."""
+    fields = {
+        "replica_id": replica,
+        "replica_state": {"replica_id": replica, "replica_epoch": 1},
+        "max_wait_ms": wait_ms,
+        "min_bytes": 1,
+        "topics": [
+            {
+                "topic": TOPIC,
+                "topic_id": topic_id(running),
+                "partitions": [
+                    {
+                        "partition": 0,
+                        "fetch_offset": offset,
+                        "partition_max_bytes": 1 << 20,
+                        **partition,
+                    }
+                ],
+            }
+        ],
+    }
+    answer = ask(running, "fetch", fields, version_max)
+    return answer.responses[0].partitions[0], answer
+
+
+def append(running: RunningBroker) -> None:
+    running.call(lambda it: it.replicas.append(TOPIC, 0, BATCH))
+
+
+@pytest.mark.parametrize("version_max", [WITHOUT_STATE, None], ids=["id", "state"])
+def test_a_follower_reads_to_the_end_of_the_log_and_moves_the_high_watermark(
+    running: RunningBroker, version_max: int | None
+) -> None:
+    append(running)
+    found, _ = fetch(running, 0, replica=OTHER, version_max=version_max)
+    assert (found.high_watermark, len(found.records)) == (0, len(BATCH))
+    assert len(fetch(running, 0)[0].records or b"") == 0
+    found, _ = fetch(running, 1, replica=OTHER, version_max=version_max)
+    assert (found.high_watermark, len(found.records or b"")) == (0, 0)
+    found, _ = fetch(running, 0)
+    assert (found.high_watermark, len(found.records)) == (1, len(BATCH))
+
+
+def test_a_follower_waits_for_an_append_and_a_consumer_for_what_is_committed(
+    running: RunningBroker,
+) -> None:
+    found: dict[int, Any] = {}
+
+    def wait(replica: int) -> None:
+        found[replica] = fetch(running, 0, replica=replica, wait_ms=60_000)[0]
+
+    def waiting(it: Broker) -> tuple[int, int]:
+        delayed = it.replicas.delayed
+        return delayed.replica_fetch.watched_by((TOPIC, 0)), delayed.fetch.watched_by((TOPIC, 0))
+
+    threads = {each: threading.Thread(target=wait, args=(each,)) for each in (OTHER, -1)}
+    for thread in threads.values():
+        thread.start()
+    while running.call(waiting) != (1, 1):
+        pass
+    append(running)
+    threads[OTHER].join(60)
+    assert len(found[OTHER].records) == len(BATCH)
+    assert running.call(waiting) == (0, 1)
+    fetch(running, 1, replica=OTHER)
+    threads[-1].join(60)
+    assert len(found[-1].records) == len(BATCH)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+    ids=["without an epoch", "of this epoch"],
+)
+def test_a_broker_without_a_replica_is_refused(
+    running: RunningBroker, epoch: int, error: ErrorCode
+) -> None:
+    found, _ = fetch(running, 0, replica=OTHER + 1, current_leader_epoch=epoch)
+    assert found.error_code == error
+
+
+def test_a_follower_whose_log_has_parted_is_given_where(running: RunningBroker) -> None:
+    append(running)
+    found, _ = fetch(running, 9, replica=OTHER, last_fetched_epoch=0)
+    assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 1)
+    found, _ = fetch(running, 0)
+    assert found.high_watermark == 0  # what it has is not known
+
+
+def test_a_client_with_another_leader_is_given_the_current_one(running: RunningBroker) -> None:
+    def resign(it: Broker) -> None:
+        it.replicas.partitions[TOPIC].pop(0)
+        it.replicas.creating.add((TOPIC, 0))
+
+    running.call(resign)
+    found, answer = fetch(running, 0)
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (1, 0)
+    (node,) = answer.node_endpoints
+    assert (node.node_id, node.host, node.port) == (1, "127.0.0.1", running.port)
+    data = {
+        "name": TOPIC,
+        "topic_id": topic_id(running),
+        "partition_data": [{"index": 0, "records": BATCH}],
+    }
+    produced = ask(running, "produce", {"acks": -1, "timeout_ms": 5_000, "topic_data": [data]})
+    (refused,) = produced.responses[0].partition_responses
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused.current_leader.leader_id == 1
+    assert [each.port for each in produced.node_endpoints] == [running.port]
+
+
+def test_an_append_needs_as_many_replicas_in_sync_as_the_topic_says(
+    running: RunningBroker,
+) -> None:
+    def require(it: Broker) -> None:
+        it.replicas.partition(TOPIC, 0).update_min_insync_replicas(2)
+        leadership = it.replicas.partition(TOPIC, 0).leadership
+        assert leadership is not None
+        (shrink,) = leadership.on_tick(1e9)
+        assert isinstance(shrink, ProposeIsr)
+        alone = replace(leadership.partition, isr=(1,), partition_epoch=1)
+        leadership.on_isr_altered(shrink.proposal, alone, now_ms=1e9)
+
+    running.call(require)
+    data = {
+        "name": TOPIC,
+        "topic_id": topic_id(running),
+        "partition_data": [{"index": 0, "records": BATCH}],
+    }
+    codes = {}
+    for acks in (-1, 1):
+        fields = {"acks": acks, "timeout_ms": 5_000, "topic_data": [data]}
+        answer = ask(running, "produce", fields)
+        codes[acks] = answer.responses[0].partition_responses[0].error_code
+    assert codes == {-1: ErrorCode.NOT_ENOUGH_REPLICAS, 1: ErrorCode.NONE}
+    assert fetch(running, 0)[0].high_watermark == 0
