@@ -88,6 +88,10 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "metadata quorum": (
         "tests/compat/test_quorum_kafka.py::test_image_of_an_observer_is_the_controllers[dynamic]",
     ),
+    "cluster": (
+        "tests/compat/test_cluster_kafka.py::"
+        "test_records_and_groups_pass_from_either_broker_to_the_other",
+    ),
     "replication": ("tests/compat/test_replication_kafka.py",),
     "settings": (
         "tests/unit/broker/configs/test_as_recorded.py",

@@ -1,0 +1,243 @@
+"""A Cordwood broker in a real Kafka's cluster: Kafka's tools print the same at either broker."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support.cluster_broker import ClusterBroker
+from support.kafka import poll_until
+from support.kafka_cluster import KafkaBroker, KafkaController
+from support.kafka_tools import KafkaTools, ToolResult
+
+KAFKA, CORDWOOD = 1, 2
+TOPIC, MOVED = "replicated", "moved"
+RECORDS = 300
+WAIT_S = 120
+_PROPERTIES = {
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "2",
+    # As the real broker has it here: the tools show what differs from a default.
+    "log.message.timestamp.before.max.ms": str(2**63 - 1),
+    "log.segment.delete.delay.ms": "500",
+    "replica.lag.time.max.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+}
+
+
+class Cluster:
+    """A controller, a Kafka broker, and a Cordwood broker."""
+
+    def __init__(
+        self,
+        controller: KafkaController,
+        kafka: KafkaBroker,
+        cordwood: ClusterBroker,
+        tools: KafkaTools,
+    ) -> None:
+        self.controller = controller
+        self.kafka = kafka
+        self.cordwood = cordwood
+        self.tools = tools
+        self.admin = AdminClient(self.client(CORDWOOD))
+
+    def run(self, node_id: int, name: str, *arguments: str) -> ToolResult:
+        """Runs one of Kafka's tools at a broker."""
+        servers = ("--bootstrap-server", self.servers(node_id))
+        if name == "cluster":
+            return self.tools.run(name, *arguments, *servers)
+        return self.tools.run(name, *servers, *arguments)
+
+    def servers(self, node_id: int) -> str:
+        broker = self.kafka if node_id == KAFKA else self.cordwood
+        return broker.bootstrap_servers
+
+    def client(self, node_id: int, **settings: object) -> dict[str, object]:
+        return {"bootstrap.servers": self.servers(node_id), "log_level": 0, **settings}
+
+    def make_topic(self, name: str, *replicas: list[int], **configs: str) -> None:
+        topic = NewTopic(
+            name,
+            len(replicas),
+            replica_assignment=list(replicas),
+            config={key.replace("_", "."): value for key, value in configs.items()},
+        )
+        self.admin.create_topics([topic])[name].result()
+        self.until_in_sync(name)
+
+    def until_in_sync(self, name: str) -> None:
+        def is_whole() -> bool:
+            topic = self.admin.list_topics(timeout=10).topics.get(name)
+            return topic is not None and all(
+                each.leader >= 0 and set(each.isrs) == set(each.replicas)
+                for each in topic.partitions.values()
+            )
+
+        poll_until(is_whole, timeout_s=WAIT_S, what=f"all replicas of {name} are in sync")
+
+    def leaders(self, name: str) -> dict[int, int]:
+        partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
+        return {number: each.leader for number, each in partitions.items()}
+
+    def produce(self, node_id: int, count: int = RECORDS) -> None:
+        """Returns when all replicas in sync have the records."""
+        producer = Producer(self.client(node_id, acks="all", **{"enable.idempotence": True}))
+        errors: list[object] = []
+        for number in range(count):
+            producer.produce(
+                TOPIC, b"%d" % number, b"%d" % number, on_delivery=lambda e, _: errors.append(e)
+            )
+        assert producer.flush(WAIT_S) == 0
+        assert errors == [None] * count
+
+    def consume(self, node_id: int, group: str, count: int) -> None:
+        """Reads so many records in a group, and commits."""
+        settings = {"group.id": group, "auto.offset.reset": "earliest"}
+        consumer = Consumer(self.client(node_id, **settings))
+        consumer.subscribe([TOPIC])
+        found = 0
+
+        def has_all() -> bool:
+            nonlocal found
+            found += sum(each.error() is None for each in consumer.consume(100, 0.5))
+            return found >= count
+
+        poll_until(has_all, timeout_s=WAIT_S, what="the records")
+        consumer.commit(asynchronous=False)
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    root = tmp_path_factory.mktemp("cluster")
+    session = {"broker.session.timeout.ms": "3000"}
+    with (
+        KafkaTools() as tools,
+        KafkaController(root / "controller", properties=session) as controller,
+        KafkaBroker(root / "kafka", controller, KAFKA, properties=_PROPERTIES) as kafka,
+    ):
+        controller.start()
+        kafka.start()
+        with ClusterBroker(root / "cordwood", controller, CORDWOOD, properties=_PROPERTIES) as own:
+            cluster = Cluster(controller, kafka, own, tools)
+            cluster.make_topic(TOPIC, [KAFKA, CORDWOOD], [CORDWOOD, KAFKA], min_insync_replicas="2")
+            yield cluster
+
+
+def test_records_and_groups_pass_from_either_broker_to_the_other(cluster: Cluster) -> None:
+    for turn, node_id in enumerate((KAFKA, CORDWOOD), start=1):
+        cluster.produce(node_id)
+        cluster.consume(KAFKA + CORDWOOD - node_id, "g", RECORDS * turn - RECORDS * (turn - 1))
+    for partition in (0, 1):
+        name = f"{TOPIC}-{partition}/{0:020}.log"
+        logs = [
+            broker.log_dirs[0].joinpath(name).read_bytes()
+            for broker in (cluster.kafka, cluster.cordwood)
+        ]
+        assert logs[0] == logs[1] != b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "--describe"),
+        ("topics", "--describe", "--topic", TOPIC),
+        ("topics", "--list"),
+        ("configs", "--describe", "--topic", TOPIC),
+        ("configs", "--describe", "--entity-type", "topics", "--entity-name", TOPIC, "--all"),
+        ("configs", "--describe", "--entity-type", "brokers", "--entity-default"),
+        ("reassign-partitions", "--list"),
+        ("log-dirs", "--describe", "--topic-list", TOPIC),
+        ("consumer-groups", "--describe", "--group", "g", "--offsets"),
+        ("get-offsets", "--topic", TOPIC),
+        ("cluster", "cluster-id"),
+    ],
+    ids=" ".join,
+)
+def test_kafkas_tools_print_the_same_at_either_broker(
+    cluster: Cluster, arguments: tuple[str, ...]
+) -> None:
+    name, *rest = arguments
+    printed = {}
+    for node_id in (KAFKA, CORDWOOD):
+        done = cluster.run(node_id, name, *rest)
+        printed[node_id] = done.code, sorted(done.out.splitlines())
+    assert printed[CORDWOOD] == printed[KAFKA]
+    assert printed[KAFKA][0] == 0
+
+
+_TIME = re.compile(r"\d{13}\s*")
+_OF_NOW = re.compile(r"(LagTimeMs|HighWatermark):\s+\d+")
+
+
+@pytest.mark.parametrize("what", ["--replication", "--status"])
+def test_the_quorum_is_described_the_same_at_either_broker(cluster: Cluster, what: str) -> None:
+    printed = []
+    for node_id in (KAFKA, CORDWOOD):
+        done = cluster.run(node_id, "metadata-quorum", "describe", what)
+        assert done.code == 0, done.err
+        rows = [line.split() for line in _OF_NOW.sub("", _TIME.sub("", done.out)).splitlines()]
+        if what == "--replication":
+            rows = [[row[0], row[1], row[-1]] for row in rows]  # ends and lags change meanwhile
+        printed.append(sorted(rows))
+    assert printed[0] == printed[1]
+    if what == "--replication":
+        assert {(row[0], row[2]) for row in printed[0][:-1]} == {
+            (str(KAFKA), "Observer"),
+            (str(CORDWOOD), "Observer"),
+            ("100", "Leader"),
+        }
+
+
+def test_leaders_and_replicas_are_moved_by_kafkas_tools(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.make_topic(MOVED, [KAFKA])
+    plan = tmp_path / "plan.json"
+    for replicas in ([CORDWOOD], [CORDWOOD, KAFKA], [KAFKA, CORDWOOD]):
+        partition = {"topic": MOVED, "partition": 0, "replicas": replicas}
+        plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+        tool = ("reassign-partitions", "--reassignment-json-file", str(plan))
+        done = cluster.run(CORDWOOD, *tool, "--execute")
+        assert done.code == 0, done.out + done.err
+
+        def is_done() -> bool:
+            verified = cluster.run(CORDWOOD, *tool, "--verify")  # noqa: B023  # called at once
+            return "is completed" in verified.out
+
+        poll_until(is_done, timeout_s=WAIT_S, what=f"the reassignment to {replicas}")
+        cluster.until_in_sync(MOVED)
+    which = ("--election-type", "preferred", "--topic", MOVED, "--partition", "0")
+    done = cluster.run(CORDWOOD, "leader-election", *which)
+    assert done.code == 0, done.out + done.err
+    poll_until(lambda: cluster.leaders(MOVED) == {0: KAFKA}, timeout_s=WAIT_S, what="the election")
+
+
+def test_a_setting_of_a_topic_is_altered_at_the_broker_and_applied_there(
+    cluster: Cluster,
+) -> None:
+    topic = ("--entity-type", "topics", "--entity-name", TOPIC)
+    value = "retention.ms=123456789"
+    done = cluster.run(CORDWOOD, "configs", "--alter", *topic, "--add-config", value)
+    assert done.code == 0, done.out + done.err
+    for node_id in (KAFKA, CORDWOOD):
+        poll_until(
+            lambda: value in cluster.run(node_id, "configs", "--describe", *topic).out,  # noqa: B023
+            timeout_s=WAIT_S,
+            what=f"the setting at broker {node_id}",
+        )
+
+
+def test_a_controlled_shutdown_moves_the_leaders_first(cluster: Cluster) -> None:
+    assert cluster.cordwood.stop() == 0
+    admin = AdminClient(cluster.client(KAFKA))
+    partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+    assert {each.leader for each in partitions.values()} == {KAFKA}
+    assert {tuple(each.isrs) for each in partitions.values()} == {(KAFKA,)}
+    cluster.cordwood.start()
+    cluster.until_in_sync(TOPIC)
