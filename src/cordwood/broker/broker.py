@@ -5,7 +5,7 @@ Source: kafka.server.BrokerServer, the parameters of kafka.server.KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cordwood.broker.authorizer import AllowAll, Authorizer
@@ -39,6 +39,8 @@ class Broker:
         metadata: the metadata of the cluster, as far as this broker has loaded it.
         admin: carries out clients' requests to the controller; None if it is on another node.
         forwarding: sends such requests to a controller on another node; None without one.
+        controller_id: the node id of the active controller; -1 if it is not known.
+        voter_count: the number of voters of the metadata quorum.
         replicas: the partitions and logs of this broker.
         groups: the coordinator of groups.
         transactions: the coordinator of transactions.
@@ -60,6 +62,8 @@ class Broker:
     metadata: MetadataCache
     admin: AdminChannel | None
     forwarding: Forwarding | None
+    controller_id: Callable[[], int]
+    voter_count: Callable[[], int]
     replicas: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator

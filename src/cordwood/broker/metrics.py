@@ -85,6 +85,21 @@ class BrokerMetrics:
         self.all_topics = TopicCounters()
         self.topics: dict[str, TopicCounters] = {}
         self.requests: dict[str, RequestCounters] = {}
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.failed_isr_updates = 0
+
+    def isr_changed(self, grown: int | None) -> None:
+        """The controller has changed an ISR by so many replicas, or has refused to: None.
+
+        Source: kafka.cluster.AlterPartitionListener.
+        """
+        if grown is None:
+            self.failed_isr_updates += 1
+        elif grown > 0:
+            self.isr_expands += 1
+        elif grown < 0:
+            self.isr_shrinks += 1
 
     def topic(self, name: str) -> TopicCounters:
         """The counters of a topic; only for existing topics, as counters are kept."""

@@ -220,15 +220,17 @@ class Partition:
         if self.leadership is not None:
             self._do(self.leadership.on_tick(self._now_ms()))
 
-    def isr_answered(self, answer: AnsweredIsr) -> None:
-        """The controller has answered a proposal."""
+    def isr_answered(self, answer: AnsweredIsr) -> int | None:
+        """The controller has answered a proposal: by how much the ISR grew, None if refused."""
         leadership = self.leadership
         if leadership is None:
-            return
+            return 0
+        before = len(leadership.partition.isr)
         if answer.partition is None:
             self._do(leadership.on_isr_refused(answer.proposal, answer.error))
-        else:
-            self._do(leadership.on_isr_altered(answer.proposal, answer.partition, self._now_ms()))
+            return None
+        self._do(leadership.on_isr_altered(answer.proposal, answer.partition, self._now_ms()))
+        return len(leadership.partition.isr) - before
 
     def require_in_sync(self) -> None:
         """Refuses an append that waits for all replicas in sync while they are too few.

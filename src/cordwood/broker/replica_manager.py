@@ -291,7 +291,7 @@ class ReplicaManager:
         name = self._metadata.image.topic_names.get(answer.key.topic_id, "")
         here = self.partitions.get(name, {}).get(answer.key.partition)
         if here is not None and here.topic_id == answer.key.topic_id:
-            here.isr_answered(answer)
+            self._metrics.isr_changed(here.isr_answered(answer))
 
     def follower_changed(self, _key: LedBy) -> None:
         """The log of a partition that is followed has more, or more of it is committed."""

@@ -44,6 +44,14 @@ class ClusterMember(Protocol):
         """Its clock, file system and failed directories."""
 
     @property
+    def controller_id(self) -> int:
+        """The node id of the active controller; -1 if it is not known."""
+
+    @property
+    def voter_count(self) -> int:
+        """The number of voters of the metadata quorum."""
+
+    @property
     def channel(self) -> ControllerChannel:
         """Sends this broker's requests to the active controller; after `connect`."""
 

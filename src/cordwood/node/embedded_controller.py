@@ -52,6 +52,16 @@ class EmbeddedController:
         return self._controller.context
 
     @property
+    def controller_id(self) -> int:
+        """As `ClusterMember`."""
+        return self._controller.node_id
+
+    @property
+    def voter_count(self) -> int:
+        """As `ClusterMember`."""
+        return 1
+
+    @property
     def admin(self) -> LocalControllerChannel:
         """As `ClusterMember`."""
         return self.channel

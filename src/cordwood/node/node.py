@@ -276,6 +276,8 @@ class Node:
             metadata=metadata,
             admin=member.admin,
             forwarding=member.forwarding,
+            controller_id=lambda: member.controller_id,
+            voter_count=lambda: member.voter_count,
             replicas=replicas,
             groups=groups,
             transactions=parts.coordinator,

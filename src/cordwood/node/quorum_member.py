@@ -109,6 +109,16 @@ class QuorumMember:
         self._is_leaving = False
 
     @property
+    def controller_id(self) -> int:
+        """As `ClusterMember`."""
+        return self._observer.leader.leader_id
+
+    @property
+    def voter_count(self) -> int:
+        """As `ClusterMember`: those of the log, or those of controller.quorum.voters."""
+        return len(self.log.voters) or len(_voters(self._settings))
+
+    @property
     def admin(self) -> AdminChannel | None:
         """As `ClusterMember`."""
         return None

@@ -22,7 +22,7 @@ from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 _RUNNING = 3  # org.apache.kafka.metadata.BrokerState
-_NONE_HERE = "Always 0: there is one broker."
+_NONE_HERE = "Always 0: a controller here has one broker."
 
 Number = Callable[[Snapshot], float]
 Counts = Callable[[Snapshot], dict[str, int]]
@@ -42,11 +42,26 @@ def _replicas(name: str, text: str, number: Number) -> Metric:
 
 
 def _controller(name: str, text: str, number: Number) -> Metric:
-    return _gauge(f"kafka.controller:type=KafkaController,name={name}", text, number)
+    """A metric of the controller; a broker whose controller is on another node has none."""
+    return Metric(
+        mbean=f"kafka.controller:type=KafkaController,name={name}",
+        kind=Kind.GAUGE,
+        help=text,
+        read=lambda snapshot: [Value({}, number(snapshot))] if _is_controller(snapshot) else [],
+    )
 
 
-def _never(mbean: str) -> Metric:
-    return Metric(mbean=mbean, kind=Kind.COUNTER, help=_NONE_HERE, read=lambda _: [Value({}, 0)])
+def _is_controller(snapshot: Snapshot) -> bool:
+    return snapshot.broker.admin is not None
+
+
+def _isr_changes(name: str, text: str, number: Number) -> Metric:
+    return Metric(
+        mbean=f"kafka.server:type=ReplicaManager,name={name}",
+        kind=Kind.COUNTER,
+        help=text,
+        read=lambda snapshot: [Value({}, number(snapshot))],
+    )
 
 
 def _attribute(bean: str, attribute: str, name: str, text: str, number: Number) -> Metric:
@@ -230,10 +245,27 @@ CLUSTER: tuple[Metric, ...] = (
     _replicas(
         "ProducerIdCount", "Producers in the state of the logs, counted per log.", _producers
     ),
-    _never("kafka.server:type=ReplicaManager,name=IsrShrinksPerSec"),
-    _never("kafka.server:type=ReplicaManager,name=IsrExpandsPerSec"),
-    _never("kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec"),
-    _never("kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec"),
+    _isr_changes(
+        "IsrShrinksPerSec",
+        "ISRs of partitions led here that became smaller.",
+        lambda each: each.broker.metrics.isr_shrinks,
+    ),
+    _isr_changes(
+        "IsrExpandsPerSec",
+        "ISRs of partitions led here that became larger.",
+        lambda each: each.broker.metrics.isr_expands,
+    ),
+    _isr_changes(
+        "FailedIsrUpdatesPerSec",
+        "ISRs of partitions led here that the controller refused.",
+        lambda each: each.broker.metrics.failed_isr_updates,
+    ),
+    Metric(
+        mbean="kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+        kind=Kind.COUNTER,
+        help=_NONE_HERE,
+        read=lambda snapshot: [Value({}, 0)] if _is_controller(snapshot) else [],
+    ),
     _controller("ActiveControllerCount", "1: this is the active controller.", lambda _: 1),
     _controller(
         "ActiveBrokerCount",
@@ -283,8 +315,8 @@ CLUSTER: tuple[Metric, ...] = (
     ),
     _gauge(
         "kafka.server:type=MetadataLoader,name=CurrentControllerId",
-        "Node id of the active controller: this one.",
-        lambda each: each.broker.node_id,
+        "Node id of the active controller; -1 if it is not known.",
+        lambda each: each.broker.controller_id(),
     ),
     Metric(
         mbean="kafka.server:type=MetadataLoader,name=FinalizedLevel",
@@ -304,14 +336,18 @@ CLUSTER: tuple[Metric, ...] = (
         lambda each: each.image.timestamp_ms,
     ),
     _applied("last-applied-record-lag-ms", "Time since then.", _lag_ms),
-    _raft("current-leader", "Node id of the leader: this one.", lambda each: each.broker.node_id),
-    _raft("current-epoch", "Epoch of the quorum.", lambda each: each.image.epoch),
+    _raft(
+        "current-leader",
+        "Node id of the leader; -1 if it is not known.",
+        lambda each: each.broker.controller_id(),
+    ),
+    _raft("current-epoch", "Epoch of the last metadata applied.", lambda each: each.image.epoch),
     _raft(
         "high-watermark", "High watermark of the metadata log.", lambda each: each.image.next_offset
     ),
     _raft("log-end-offset", "End of the metadata log.", lambda each: each.image.next_offset),
     _raft("log-end-epoch", "Epoch of its last record.", lambda each: each.image.epoch),
-    _raft("number-of-voters", "Voters of the quorum: this one.", lambda _: 1),
+    _raft("number-of-voters", "Voters of the quorum.", lambda each: each.broker.voter_count()),
     _gauge(
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
         "Classic groups.",
