@@ -399,6 +399,8 @@ class ReplicaManager:
         for each in self.led_partitions():
             if each.log.is_closed:
                 each.wake(0)
+        if self.replication is not None:
+            self.replication.unfollow_closed()
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
                 self.directory_reports.failed(directory.directory_id, on_timeout)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -148,7 +148,7 @@ class QuorumMember:
             self._controller,
             broker_id=self._settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
-            directory_failed=self._directory_failed,
+            directories_failed=self._directories_failed,
         )
 
     async def join(
@@ -263,9 +263,9 @@ class QuorumMember:
         self._tasks.append(task)
         return task
 
-    def _directory_failed(self, directory: UUID) -> None:
-        if self._membership is not None:
-            self._membership.lifecycle.directory_failed(directory)
+    async def _directories_failed(self, directories: Collection[UUID]) -> None:
+        assert self._membership is not None, "reports begin when the broker has joined"
+        await self._membership.directories_failed(directories)
 
     def _replicating(
         self, replicas: ReplicaManager, metadata: MetadataCache, thread: BrokerThread

@@ -176,6 +176,14 @@ class Replication:
         for each in self._fetching.values():
             each.fetcher.unfollow(key)
 
+    def unfollow_closed(self) -> None:
+        """Fetches the partitions no more whose logs are closed: their directory has failed."""
+        for each in self._fetching.values():
+            for key in list(each.fetcher.partitions):
+                followed = each.fetcher.followed(key)
+                if followed is not None and followed.log.log.is_closed:
+                    each.fetcher.unfollow(key)
+
     def stop_idle(self) -> None:
         """Ends the fetchers that have no partition.
 

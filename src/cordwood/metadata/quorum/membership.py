@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
+from uuid import UUID
 
 from cordwood.client.errors import ClientError
 from cordwood.metadata.controller_requests import BrokerRegistration
@@ -64,7 +65,7 @@ class QuorumMembership:
         self._clock = clock
         self._timeout_ms = session_timeout_ms / 2
         self._changed = asyncio.Event()
-        self._waiting: list[tuple[BrokerState, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self.lifecycle = BrokerLifecycle(
             self._now_ms(),
             heartbeat_interval_ms=heartbeat_interval_ms,
@@ -101,17 +102,25 @@ class QuorumMembership:
 
     async def reached(self, state: BrokerState) -> None:
         """Returns when the broker is in a state, or in a later one."""
-        if self.lifecycle.state < state:
-            reached = asyncio.get_running_loop().create_future()
-            self._waiting.append((state, reached))
-            await reached
+        await self._until(lambda: self.lifecycle.state >= state)
+
+    async def directories_failed(self, directories: Collection[UUID]) -> None:
+        """Returns when the controller knows of failed directories, from a heartbeat."""
+        for each in directories:
+            self.lifecycle.directory_failed(each)
+        await self._until(lambda: all(map(self.lifecycle.has_reported, directories)))
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        if not holds():
+            done = asyncio.get_running_loop().create_future()
+            self._waiting.append((holds, done))
+            await done
 
     def _on_change(self) -> None:
         self._changed.set()
-        here = self.lifecycle.state
-        for state, reached in self._waiting:
-            if state <= here and not reached.done():
-                reached.set_result(None)
+        for holds, done in self._waiting:
+            if not done.done() and holds():
+                done.set_result(None)
         self._waiting = [each for each in self._waiting if not each[1].done()]
 
     # ---- what is sent

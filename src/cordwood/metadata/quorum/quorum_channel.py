@@ -7,7 +7,7 @@ org.apache.kafka.server.AssignmentsManager (4.3.0); KIP-730, KIP-858.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cordwood.client.errors import ClientError
@@ -28,7 +28,7 @@ class QuorumChannel:
         *,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        directory_failed: Callable[[uuid.UUID], None],
+        directories_failed: Callable[[Collection[uuid.UUID]], Awaitable[None]],
     ) -> None:
         """Sends nothing yet.
 
@@ -36,12 +36,12 @@ class QuorumChannel:
             controller: gets the requests.
             broker_id: of this broker.
             broker_epoch: of its registration.
-            directory_failed: has heartbeats name a directory that has failed.
+            directories_failed: has heartbeats name failed directories, until one is answered.
         """
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._directory_failed = directory_failed
+        self._directories_failed = directories_failed
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -98,8 +98,7 @@ class QuorumChannel:
 
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
         """As `ControllerChannel`; the next heartbeats say it."""
-        for each in directories:
-            self._directory_failed(each)
+        await self._directories_failed(directories)
 
     def _sender(self) -> dict[str, Any]:
         return {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()}
