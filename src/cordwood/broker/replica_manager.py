@@ -380,11 +380,14 @@ class ReplicaManager:
         log = self.logs.get(partition)
         topic = self._metadata.image.topics.get(partition.topic)
         here = self.partitions.get(partition.topic, {}).get(partition.partition)
-        if log is None or topic is None or here is None:
+        image = None if topic is None else topic.partitions.get(partition.partition)
+        if log is None or topic is None or image is None:
             return
-        here.log = log
-        here.wake(0)
-        image = topic.partitions[partition.partition]
+        if here is not None:
+            here.log = log
+            here.wake(0)
+        elif self.node_id in image.replicas:
+            self.follow(log, topic.topic_id, image)
         self.report_place(log, topic.topic_id, image.directory_of(self.node_id))
 
     def directory_failed(self, log_dir: Path, on_timeout: Callable[[], None]) -> None:

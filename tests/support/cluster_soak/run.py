@@ -26,7 +26,8 @@ from support.kafka_cluster import KafkaBroker, KafkaController
 PARTITIONS: Final = 3
 NUMBERS, TRANSACTIONS = "numbers", "transactions"
 _WAIT_S: Final = 120.0
-_KINDS: Final = {"kill": 4, "suspend": 3, "stop": 2, "leaders": 2}
+_CONTROLLER: Final = "kill of the controller"
+_KINDS: Final = {"kill": 4, "suspend": 3, "stop": 2, "leaders": 2, _CONTROLLER: 1}
 _PROPERTIES: Final = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
@@ -85,7 +86,7 @@ class ClusterSoak:
                 ]
                 try:
                     for _ in range(events):
-                        self._happen()
+                        self._happen(controller)
                         poll_until(self._is_whole, timeout_s=_WAIT_S, what="all are in sync")
                 finally:
                     for writer in writers:
@@ -121,11 +122,17 @@ class ClusterSoak:
         for node_id in self._kafka:
             self._brokers[node_id].stop()
 
-    def _happen(self) -> None:
+    def _happen(self, controller: KafkaController) -> None:
         time.sleep(self._random.uniform(0.5, 2.0))  # the producers are at work
         kind = self._random.choices(list(_KINDS), list(_KINDS.values()))[0]
         node_id = self._random.choice(sorted(self._brokers))
         broker = self._brokers[node_id]
+        if kind == _CONTROLLER:
+            controller.kill()
+            time.sleep(self._random.uniform(0.0, 4.0))
+            controller.start()
+            self._events[kind] += 1
+            return
         if kind == "kill":
             broker.kill()
             time.sleep(self._random.uniform(0.0, 4.0))
