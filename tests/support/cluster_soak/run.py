@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, ElectionType, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.cluster_broker import ClusterBroker
@@ -22,6 +22,7 @@ from support.cluster_soak.judge import Judge
 from support.cluster_soak.producers import Writer, idempotent, transactional
 from support.kafka import poll_until
 from support.kafka_cluster import KafkaBroker, KafkaController
+from support.wire import ConnectionClosedError, Wire
 
 PARTITIONS: Final = 3
 NUMBERS, TRANSACTIONS = "numbers", "transactions"
@@ -150,8 +151,9 @@ class ClusterSoak:
 
     def _elect(self) -> None:
         """Moves the leaders to the preferred replicas."""
-        with contextlib.suppress(KafkaException):
-            self._admin.elect_leaders(ElectionType.PREFERRED, request_timeout=10).result()
+        port = self._random.choice(list(self._brokers.values())).port
+        with contextlib.suppress(OSError, ConnectionClosedError), Wire(port) as wire:
+            wire.ask("elect_leaders", 2, {"election_type": 0, "topic_partitions": None})
 
     # ---- topics
 
