@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.client.node_connection import NodeConnection
 from support.cluster_broker import ClusterBroker
 from support.kafka import poll_until
 from support.kafka_cluster import KafkaBroker, KafkaController
@@ -20,7 +23,9 @@ KAFKA, CORDWOOD = 1, 2
 TOPIC, MOVED = "replicated", "moved"
 RECORDS = 300
 WAIT_S = 120
+RACKS = {KAFKA: "a", CORDWOOD: "b"}
 _PROPERTIES = {
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "2",
     # As the real broker has it here: the tools show what differs from a default.
@@ -55,9 +60,11 @@ class Cluster:
             return self.tools.run(name, *arguments, *servers)
         return self.tools.run(name, *servers, *arguments)
 
+    def broker(self, node_id: int) -> KafkaBroker | ClusterBroker:
+        return self.kafka if node_id == KAFKA else self.cordwood
+
     def servers(self, node_id: int) -> str:
-        broker = self.kafka if node_id == KAFKA else self.cordwood
-        return broker.bootstrap_servers
+        return self.broker(node_id).bootstrap_servers
 
     def client(self, node_id: int, **settings: object) -> dict[str, object]:
         return {"bootstrap.servers": self.servers(node_id), "log_level": 0, **settings}
@@ -114,6 +121,10 @@ class Cluster:
         consumer.close()
 
 
+def properties_of(node_id: int) -> dict[str, str]:
+    return {**_PROPERTIES, "broker.rack": RACKS[node_id]}
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     root = tmp_path_factory.mktemp("cluster")
@@ -121,11 +132,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with (
         KafkaTools() as tools,
         KafkaController(root / "controller", properties=session) as controller,
-        KafkaBroker(root / "kafka", controller, KAFKA, properties=_PROPERTIES) as kafka,
+        KafkaBroker(root / "kafka", controller, KAFKA, properties=properties_of(KAFKA)) as kafka,
     ):
         controller.start()
         kafka.start()
-        with ClusterBroker(root / "cordwood", controller, CORDWOOD, properties=_PROPERTIES) as own:
+        with ClusterBroker(
+            root / "cordwood", controller, CORDWOOD, properties=properties_of(CORDWOOD)
+        ) as own:
             cluster = Cluster(controller, kafka, own, tools)
             cluster.make_topic(TOPIC, [KAFKA, CORDWOOD], [CORDWOOD, KAFKA], min_insync_replicas="2")
             yield cluster
@@ -194,6 +207,56 @@ def test_the_quorum_is_described_the_same_at_either_broker(cluster: Cluster, wha
             (str(CORDWOOD), "Observer"),
             ("100", "Leader"),
         }
+
+
+@pytest.mark.parametrize("reader", [KAFKA, CORDWOOD], ids=["to kafka", "to cordwood"])
+def test_a_consumer_is_sent_to_the_follower_in_its_rack(cluster: Cluster, reader: int) -> None:
+    leader = KAFKA + CORDWOOD - reader
+    name = f"near-{reader}"
+    cluster.make_topic(name, [leader, reader])
+    producer = Producer(cluster.client(leader, acks="all"))
+    producer.produce(name, b"v")
+    assert producer.flush(WAIT_S) == 0
+
+    def fetch(node_id: int, rack: str) -> Any:
+        """The answer of a broker for the partition."""
+        fields = {
+            "max_wait_ms": 1_000,
+            "min_bytes": 1,
+            "rack_id": rack,
+            "topics": [
+                {
+                    "topic": name,
+                    "partitions": [
+                        {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9999}
+                    ],
+                }
+            ],
+        }
+        return asyncio.run(ask(cluster.broker(node_id).port, fields)).responses[0].partitions[0]
+
+    poll_until(
+        lambda: fetch(leader, RACKS[reader]).preferred_read_replica == reader,
+        timeout_s=WAIT_S,
+        what="the leader knows that the follower has the record",
+    )
+    at_leader = fetch(leader, RACKS[leader])
+    assert (at_leader.error_code, at_leader.preferred_read_replica) == (0, -1)
+    poll_until(
+        lambda: fetch(reader, RACKS[reader]).high_watermark == 1,
+        timeout_s=WAIT_S,
+        what="the follower knows that it is committed",
+    )
+    assert fetch(reader, RACKS[reader]).records == at_leader.records != b""
+
+
+async def ask(port: int, fields: dict[str, Any]) -> Any:
+    """The answer to a Fetch of the last version with names of topics."""
+    node = NodeConnection("127.0.0.1", port, client_id="test", timeout_s=WAIT_S)
+    try:
+        return await node.call("fetch", fields, version_max=12)
+    finally:
+        node.close()
 
 
 def test_leaders_and_replicas_are_moved_by_kafkas_tools(cluster: Cluster, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Source: kafka.cluster.Partition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
 from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
@@ -208,6 +208,12 @@ class Partition:
             f"Replica {broker_id} is not recognized as a valid replica of "
             f"{self.log.topic_partition} in leader epoch {self.leader_epoch}"
         )
+
+    def nearest_reader(self, brokers: Collection[int], offset: int) -> int | None:
+        """As `PartitionLeadership.nearest_reader`."""
+        if self.leadership is None:
+            return None
+        return self.leadership.nearest_reader(brokers, offset, self._now_ms())
 
     def update_min_insync_replicas(self, count: int) -> None:
         """min.insync.replicas of the topic has changed."""

@@ -112,6 +112,9 @@ class ReplicaManager:
         self._clock = thread.clock
         self._lag_max_ms = settings.integer("replica.lag.time.max.ms")
         self._listeners: dict[str, HighWatermarkListener] = {}
+        #: The partitions that are followed, for readers, and the high watermarks that these saw.
+        self._followed: dict[LedBy, Partition] = {}
+        self._seen_high_watermarks: dict[LedBy, int] = {}
 
     # ---- partitions
 
@@ -130,6 +133,19 @@ class ReplicaManager:
         if found.log.is_closed and not found.switch_log():
             raise StorageError(f"The log directory of partition {topic}-{index} is offline")
         return found
+
+    def readable(self, topic: str, index: int) -> Partition:
+        """A partition that consumers may read here: one that is led, or followed (KIP-392).
+
+        Raises:
+            KafkaError: as `partition`.
+        """
+        known = self._metadata.image.topics.get(topic)
+        if known is not None and index not in self.partitions.get(topic, ()):
+            followed = self._followed.get(LedBy(known.topic_id, index))
+            if followed is not None and (not followed.log.is_closed or followed.switch_log()):
+                return followed
+        return self.partition(topic, index)
 
     def _missing(self, topic: str, index: int) -> KafkaError:
         image = self._metadata.image
@@ -273,6 +289,9 @@ class ReplicaManager:
             return
         name, index = log.topic_partition.topic, log.topic_partition.partition
         key = LedBy(topic_id, index)
+        self._followed[key] = Partition(
+            log, topic_id=topic_id, leader_epoch=image.leader_epoch, find=self.logs.get
+        )
         if image.leader == NO_LEADER:
             replication.unfollow(key)
             return
@@ -283,8 +302,11 @@ class ReplicaManager:
 
     def unfollow(self, topic_id: UUID, index: int) -> None:
         """Fetches a partition no more."""
+        key = LedBy(topic_id, index)
+        self._followed.pop(key, None)
+        self._seen_high_watermarks.pop(key, None)
         if self.replication is not None:
-            self.replication.unfollow(LedBy(topic_id, index))
+            self.replication.unfollow(key)
 
     def isr_answered(self, answer: AnsweredIsr) -> None:
         """The controller has answered the proposal of an ISR."""
@@ -293,8 +315,15 @@ class ReplicaManager:
         if here is not None and here.topic_id == answer.key.topic_id:
             self._metrics.isr_changed(here.isr_answered(answer))
 
-    def follower_changed(self, _key: LedBy) -> None:
+    def follower_changed(self, key: LedBy) -> None:
         """The log of a partition that is followed has more, or more of it is committed."""
+        followed = self._followed.get(key)
+        if followed is None:
+            return
+        high_watermark = followed.log.high_watermark
+        if self._seen_high_watermarks.get(key) != high_watermark:
+            self._seen_high_watermarks[key] = high_watermark
+            self.delayed.fetch.check((followed.topic, followed.index), 0)
 
     def remove_lagging(self) -> None:
         """Proposes ISRs without the followers that lag.

@@ -32,6 +32,7 @@ from cordwood.model.errors import ConfigError, UnsupportedSettingError
 from cordwood.model.properties import parse_properties
 
 OWN_PREFIX: Final = "cordwood."
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _GIVEN: Final[Texts] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",

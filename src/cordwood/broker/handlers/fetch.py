@@ -7,9 +7,11 @@ tag, 16 where the leader is (KIP-951), 17 and 18 fields of replicas.
 A fetch that finds fewer than min_bytes waits for appends to the partitions it names, at most
 max_wait_ms of real time, and then reads again. Bytes of segments are sent from their files.
 
-A fetch of a follower reads up to the log's end, and says where the follower's log ends.
+A fetch of a follower reads up to the log's end, and says where the follower's log ends. Since
+version 11, consumers may read from followers, too; with a `replica.selector.class` the leader sends
+a consumer to one in its rack (KIP-392).
 
-Not served: tiered storage, preferred read replicas.
+Not served: tiered storage.
 
 Source: kafka.server.KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch.
 """
@@ -22,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.configs.settings import RACK_AWARE_SELECTOR
 from cordwood.broker.delayed_operations import PartitionName
 from cordwood.broker.fetch_sessions import (
     NO_SESSION,
@@ -58,6 +61,7 @@ from cordwood.storage.log.partition_log import PartitionLog
 _log = logging.getLogger(__name__)
 
 _TOPIC_IDS_SINCE = 13
+_RACKS_SINCE = 11
 _REPLICA_STATE_SINCE = 15
 _LEADERS_SINCE = 16
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -65,6 +69,7 @@ _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
 _NO_EPOCH = -1
+_NONE: frozenset[int] = frozenset()
 _INLINE_PARTITIONS_MAX = 256
 
 # A client's or the cluster's doing: Kafka counts as failed what a broker should have been able to.
@@ -92,13 +97,18 @@ class _Follower(NamedTuple):
 
 
 class _Fetch(NamedTuple):
-    """One request, as every attempt at it needs it; `follower` is None for a consumer."""
+    """One request, as every attempt at it needs it.
+
+    `follower` is None for a consumer; `neighbours` are the brokers in its rack that it may be sent
+    to, none if this one is in it.
+    """
 
     context: RequestContext
     fetch_context: FetchContext
     isolation: Isolation
     max_bytes: int
     follower: _Follower | None
+    neighbours: frozenset[int]
 
 
 class _Read(NamedTuple):
@@ -127,7 +137,8 @@ def handle(context: RequestContext, request: FetchRequest) -> Response:
     elif request.isolation_level == _READ_COMMITTED:
         isolation = Isolation.TXN_COMMITTED
     max_bytes = min(request.max_bytes, context.broker.settings.fetch_max_bytes)
-    fetch = _Fetch(context, fetch_context, isolation, max_bytes, follower)
+    neighbours = frozenset() if follower is not None else _neighbours(context, request.rack_id)
+    fetch = _Fetch(context, fetch_context, isolation, max_bytes, follower, neighbours)
     wait_ms = request.max_wait_ms
     min_bytes = min(request.min_bytes, fetch.max_bytes)  # what is full is not waited for
     read = _read_all(fetch, is_first=True)
@@ -148,6 +159,20 @@ def _follower_of(context: RequestContext, request: FetchRequest) -> _Follower | 
     else:
         found = _Follower(request.replica_id, _NO_EPOCH)
     return found if found.broker_id >= 0 else None
+
+
+def _neighbours(context: RequestContext, rack: str) -> frozenset[int]:
+    """The brokers in a consumer's rack that are alive, if it is to read from the nearest."""
+    broker = context.broker
+    if not rack or context.api_version < _RACKS_SINCE or broker.settings.rack == rack:
+        return _NONE
+    if broker.settings.text("replica.selector.class") != RACK_AWARE_SELECTOR:
+        return _NONE
+    return frozenset(
+        each.broker_id
+        for each in broker.metadata.image.brokers.values()
+        if each.rack == rack and not each.fenced and each.endpoint(context.listener) is not None
+    )
 
 
 def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchContext:
@@ -201,7 +226,7 @@ def _read_all(fetch: _Fetch, *, is_first: bool = False) -> _Read:
     for wanted in in_steps(fetch.fetch_context.partitions, every=8):
         answer = _read_one(fetch, wanted, left, min_one=total == 0, is_first=is_first)
         answers.append(answer)
-        if answer.error_code or answer.diverging is not None:
+        if answer.error_code or answer.diverging is not None or answer.preferred_replica >= 0:
             is_final = True
         elif answer.size_bytes:
             total += answer.size_bytes
@@ -219,6 +244,16 @@ def _read_one(
         if follower is not None:
             partition.require_follower(follower.broker_id, wanted.current_leader_epoch)
         log = partition.log
+        if fetch.neighbours:
+            preferred = partition.nearest_reader(fetch.neighbours, wanted.fetch_offset)
+            if preferred is not None:
+                return PartitionAnswer(
+                    wanted,
+                    high_watermark=log.high_watermark,
+                    last_stable_offset=log.last_stable_offset,
+                    log_start_offset=log.log_start_offset,
+                    preferred_replica=preferred,
+                )
         diverging = _diverging_epoch(log, wanted)
         if diverging is not None:
             return PartitionAnswer(
@@ -309,9 +344,13 @@ def _partition(fetch: _Fetch, key: PartitionKey) -> Partition:
         is_allowed = context.authorize_cluster(Operation.CLUSTER_ACTION)
     if not is_allowed:
         raise TopicAuthorizationError
+    replicas = context.broker.replicas
+    if fetch.follower is None and context.api_version >= _RACKS_SINCE:
+        partition = replicas.readable(key.topic, key.partition)
+    else:
+        partition = replicas.partition(key.topic, key.partition)
     if key.topic_id is None:
-        return context.broker.replicas.partition(key.topic, key.partition)
-    partition = context.broker.replicas.partition(key.topic, key.partition)
+        return partition
     if partition.topic_id != key.topic_id:
         raise InconsistentTopicIdError("The topic has another ID than the one in the request.")
     return partition
@@ -446,6 +485,7 @@ def _is_news(answer: PartitionAnswer) -> bool:
         answer.size_bytes
         or answer.error_code
         or answer.diverging is not None
+        or answer.preferred_replica >= 0
         or wanted.high_watermark != answer.high_watermark
         or wanted.log_start_offset != answer.log_start_offset
     )

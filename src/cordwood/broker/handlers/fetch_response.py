@@ -44,6 +44,7 @@ class PartitionAnswer:
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
+        "preferred_replica",
         "records",
         "size_bytes",
         "wanted",
@@ -61,6 +62,7 @@ class PartitionAnswer:
         aborted: Sequence[AbortedTransaction] | None = None,
         diverging: tuple[int, int] | None = None,
         current_leader: tuple[int, int] | None = None,
+        preferred_replica: int = -1,
     ) -> None:
         self.wanted = wanted
         self.error_code = error_code
@@ -72,6 +74,7 @@ class PartitionAnswer:
         self.aborted = aborted
         self.diverging = diverging
         self.current_leader = current_leader
+        self.preferred_replica = preferred_replica
 
 
 def build_response(
@@ -174,7 +177,7 @@ def _write_partition(out: bytearray, answer: PartitionAnswer, version: int) -> N
             if flexible:
                 out.append(0)
     if version >= _READ_REPLICA_SINCE:
-        out += _NO_REPLICA
+        out += _INT.pack(answer.preferred_replica)
     if flexible:
         write_uvarint(out, answer.size_bytes + 1)
     else:

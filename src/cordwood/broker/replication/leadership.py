@@ -11,7 +11,7 @@ KIP-966.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -387,6 +387,22 @@ class PartitionLeadership:
         if len(self.maximal_isr) < self.effective_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    def nearest_reader(self, brokers: Collection[int], offset: int, now_ms: float) -> int | None:
+        """The follower in the ISR, of some brokers, to read from `offset` on; None without one.
+
+        It is the one that has most, or else was caught up last.
+
+        Source: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector; KIP-392.
+        """
+        found = [
+            (state.log_end_offset, state.last_caught_up_ms - now_ms, broker_id)
+            for broker_id, state in self._followers.items()
+            if broker_id in brokers
+            and broker_id in self._partition.isr
+            and state.log_start_offset <= offset <= state.log_end_offset
+        ]
+        return max(found)[2] if found else None
 
     def low_watermark(self, own_start: int) -> int:
         """Below which no live replica has a record; DeleteRecords waits for it.
