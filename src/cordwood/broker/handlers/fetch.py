@@ -243,51 +243,7 @@ def _read_one(
         partition.check_epoch(wanted.current_leader_epoch)
         if follower is not None:
             partition.require_follower(follower.broker_id, wanted.current_leader_epoch)
-        log = partition.log
-        if fetch.neighbours:
-            preferred = partition.nearest_reader(fetch.neighbours, wanted.fetch_offset)
-            if preferred is not None:
-                return PartitionAnswer(
-                    wanted,
-                    high_watermark=log.high_watermark,
-                    last_stable_offset=log.last_stable_offset,
-                    log_start_offset=log.log_start_offset,
-                    preferred_replica=preferred,
-                )
-        diverging = _diverging_epoch(log, wanted)
-        if diverging is not None:
-            return PartitionAnswer(
-                wanted,
-                high_watermark=log.high_watermark,
-                last_stable_offset=log.last_stable_offset,
-                log_start_offset=log.log_start_offset,
-                diverging=diverging,
-            )
-        high_watermark = log.high_watermark
-        fetched = log.read(
-            wanted.fetch_offset,
-            min(wanted.max_bytes, left),
-            isolation=fetch.isolation,
-            min_one=min_one,
-        )
-        if follower is not None and is_first:
-            partition.fetched_by(
-                follower.broker_id,
-                wanted.fetch_offset,
-                start=wanted.own_start_offset,
-                broker_epoch=follower.broker_epoch,
-            )
-        records = fetched.range
-        if fetched.first_entry_incomplete:
-            records = None  # clients of version 3 and later are never given a part of a batch alone
-        return PartitionAnswer(
-            wanted,
-            high_watermark=high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            records=records,
-            aborted=None if fetched.first_entry_incomplete else fetched.aborted,
-        )
+        return _read_log(fetch, wanted, partition, left, min_one=min_one, is_first=is_first)
     except KafkaError as error:
         if not isinstance(error, _NOT_FAILED):
             context.broker.metrics.fetch_failed(key.topic)
@@ -305,6 +261,64 @@ def _read_one(
             "Error processing fetch with max size %s of %s-%s", left, key.topic, key.partition
         )
         return PartitionAnswer(wanted, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _read_log(
+    fetch: _Fetch,
+    wanted: FetchPartition,
+    partition: Partition,
+    left: int,
+    *,
+    min_one: bool,
+    is_first: bool,
+) -> PartitionAnswer:
+    """The records of a partition, or where else to read them, or where the logs have parted."""
+    follower = fetch.follower
+    log = partition.log
+    if fetch.neighbours:
+        preferred = partition.nearest_reader(fetch.neighbours, wanted.fetch_offset)
+        if preferred is not None:
+            return PartitionAnswer(
+                wanted,
+                high_watermark=log.high_watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=log.log_start_offset,
+                preferred_replica=preferred,
+            )
+    diverging = _diverging_epoch(log, wanted)
+    if diverging is not None:
+        return PartitionAnswer(
+            wanted,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging=diverging,
+        )
+    high_watermark = log.high_watermark
+    fetched = log.read(
+        wanted.fetch_offset,
+        min(wanted.max_bytes, left),
+        isolation=fetch.isolation,
+        min_one=min_one,
+    )
+    if follower is not None and is_first:
+        partition.fetched_by(
+            follower.broker_id,
+            wanted.fetch_offset,
+            start=wanted.own_start_offset,
+            broker_epoch=follower.broker_epoch,
+        )
+    records = fetched.range
+    if fetched.first_entry_incomplete:
+        records = None  # clients of version 3 and later are never given a part of a batch alone
+    return PartitionAnswer(
+        wanted,
+        high_watermark=high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        records=records,
+        aborted=None if fetched.first_entry_incomplete else fetched.aborted,
+    )
 
 
 def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> tuple[int, int] | None:
