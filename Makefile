@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-groups bench-stalls bench-transactions help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: bench-groups bench-replication bench-stalls bench-transactions help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -45,6 +45,8 @@ bench-broker: compiled  ## compare the broker with Kafka, by Kafka's own perform
 	@$(COMPILED) benchmarks/bench_broker.py
 bench-groups: compiled  ## compare groups with Kafka's: commits, joins, loads
 	@$(COMPILED) benchmarks/bench_groups.py
+bench-replication: compiled  ## compare replication with Kafka's: acks=all, catch-up, failover
+	@$(COMPILED) benchmarks/bench_replication.py
 bench-stalls: compiled  ## show what other clients notice of one client's large request, beside a Kafka
 	@$(COMPILED) benchmarks/bench_stalls.py
 bench-transactions: compiled  ## compare transactions with Kafka's: rate, latency, load

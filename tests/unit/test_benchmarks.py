@@ -415,6 +415,12 @@ def test_the_benchmark_of_transactions_runs(tmp_path: Path) -> None:
     assert len(quick_rows("bench_transactions.py", tmp_path)) == 6 + 2 + 2
 
 
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_of_replication_runs(tmp_path: Path) -> None:
+    assert len(quick_rows("bench_replication.py", tmp_path)) == 2 + 1 + 1
+
+
 # ---- single commands
 
 

@@ -1,0 +1,265 @@
+"""Measures replication between three Cordwood brokers beside that between three of Apache Kafka.
+
+Both clusters have a controller of Kafka's. All run on this machine, which has to serve six logs.
+
+- `acks`: records a second with acks=all and min.insync.replicas=2, and the p99 of a record's
+  acknowledgement, from the hand-over to a producer (librdkafka).
+- `catch-up`: MB a second by which a broker catches up that was away, from its first fetch.
+- `failover`: from the SIGKILL of a partition's leader until a record is acknowledged by another.
+
+benchmarks/README.md says how to read the figures.
+
+usage: bench_replication.py [--quick] [--sections NAME,...] [--turns N] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import measure
+from broker_report import chosen_sections, print_table, report, section_parser
+from log_rows import Row
+from support.cluster_broker import ClusterBroker
+from support.kafka import poll_until
+from support.kafka_cluster import KafkaBroker, KafkaController
+
+TOPIC, AWAY = "replicated", "away"
+IDS = (1, 2, 3)
+_PARTITIONS = 3
+_WAIT_S = 180.0
+_SESSION = {"broker.session.timeout.ms": "3000"}
+_PROPERTIES = {
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "5000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.cleaner.enable": "false",
+    **_SESSION,
+}
+
+Broker = KafkaBroker | ClusterBroker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is measured."""
+
+    records: int = 100_000
+    record_bytes: int = 100
+    catch_up_mb: int = 1000
+    turns: int = 3
+
+
+_QUICK = Sizes(records=2_000, catch_up_mb=4, turns=1)
+
+
+class Cluster:
+    """A controller and three brokers of one kind; a context manager."""
+
+    def __init__(self, root: Path, *, is_ours: bool) -> None:
+        """Nothing runs yet."""
+        self._root = root
+        self._is_ours = is_ours
+        self._stack = ExitStack()
+        self.brokers: dict[int, Broker] = {}
+
+    def __enter__(self) -> Self:
+        controller = self._stack.enter_context(
+            KafkaController(self._root / "controller", properties=_SESSION)
+        )
+        controller.start()
+        for node_id in IDS:
+            root = self._root / str(node_id)
+            broker: Broker
+            if self._is_ours:
+                broker = ClusterBroker(
+                    root, controller, node_id, properties=_PROPERTIES, module="cordwood"
+                )
+            else:
+                broker = KafkaBroker(root, controller, node_id, properties=_PROPERTIES)
+            broker.start()
+            self.brokers[node_id] = broker
+        self.admin = AdminClient(self.client())
+        self.create(TOPIC, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+        self._stack.close()
+
+    def client(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """A librdkafka configuration."""
+        servers = ",".join(each.bootstrap_servers for each in self.brokers.values())
+        return {"bootstrap.servers": servers, "log_level": 0, **(settings or {})}
+
+    def create(self, name: str, replicas: list[list[int]]) -> None:
+        """Makes a topic, and returns when all its replicas are in sync."""
+        config = {"min.insync.replicas": "2"}
+        topic = NewTopic(name, len(replicas), replica_assignment=replicas, config=config)
+        self.admin.create_topics([topic])[name].result()
+        self.until_in_sync(name, len(IDS))
+
+    def until_in_sync(self, name: str, count: int) -> None:
+        """Returns when so many replicas of each partition of a topic are in sync."""
+
+        def is_so() -> bool:
+            topic = self.admin.list_topics(timeout=10).topics.get(name)
+            return topic is not None and all(
+                len(each.isrs) == count for each in topic.partitions.values()
+            )
+
+        poll_until(is_so, timeout_s=_WAIT_S, what=f"{count} replicas in sync", interval_s=0.01)
+
+    def leader(self, name: str) -> int:
+        """The leader of a topic's first partition."""
+        return int(self.admin.list_topics(name, timeout=10).topics[name].partitions[0].leader)
+
+
+class Bench:
+    """The sections."""
+
+    def __init__(self, sizes: Sizes, work: Path) -> None:
+        self.sizes = sizes
+        self._work = work
+
+    def run(self, names: Sequence[str]) -> Iterator[Row]:
+        """The rows of the sections of those names."""
+        sections = {"acks": self._acks, "catch-up": self._catch_up, "failover": self._failover}
+        with (
+            Cluster(self._work / "cordwood", is_ours=True) as ours,
+            Cluster(self._work / "kafka", is_ours=False) as kafka,
+        ):
+            for name in names:
+                yield from sections[name](ours, kafka)
+
+    def _acks(self, ours: Cluster, kafka: Cluster) -> Iterator[Row]:
+        rate = Row(what="acks=all: records", unit="1/s", other_name="Kafka", ratio_min=1.0)
+        p99 = Row(what="acks=all: p99 of a record", unit="ms", other_name="Kafka")
+        for cluster in (ours, kafka):
+            self._produced(cluster, [])
+        for _ in range(self.sizes.turns):
+            rate.turn(
+                partial(self._produced, ours, p99.ours), partial(self._produced, kafka, p99.other)
+            )
+        yield from (rate, p99)
+
+    def _produced(self, cluster: Cluster, p99: list[float]) -> float:
+        producer = Producer(cluster.client({"acks": "all", "linger.ms": 5}))
+        times: list[float] = []
+        value = b"x" * self.sizes.record_bytes
+        begun = time.perf_counter()
+        for number in range(self.sizes.records):
+            handed_over = time.perf_counter()
+            while True:
+                try:
+                    producer.produce(
+                        TOPIC,
+                        value,
+                        partition=number % _PARTITIONS,
+                        on_delivery=partial(_delivered, times, handed_over),
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+            producer.poll(0)
+        if producer.flush(_WAIT_S):
+            raise SystemExit("records were not written in time")
+        seconds = time.perf_counter() - begun
+        times.sort()
+        p99.append(times[int(len(times) * 0.99)] * 1000)
+        return self.sizes.records / seconds
+
+    def _catch_up(self, ours: Cluster, kafka: Cluster) -> Iterator[Row]:
+        size = self.sizes.catch_up_mb
+        what = f"a broker that was away for {size:,} MB catches up"
+        row = Row(what=what, unit="MB/s", other_name="Kafka", ratio_min=1.0)
+        for cluster in (ours, kafka):
+            cluster.create(AWAY, [[1, 2, 3]])
+        row.turn(partial(self._caught_up, ours), partial(self._caught_up, kafka))
+        yield row
+
+    def _caught_up(self, cluster: Cluster) -> float:
+        cluster.brokers[3].stop()
+        cluster.until_in_sync(AWAY, 2)
+        producer = Producer(
+            cluster.client({"acks": "all", "linger.ms": 20, "batch.size": 1_000_000})
+        )
+        value = b"x" * 10_000
+        for _ in range(self.sizes.catch_up_mb * 100):
+            while True:
+                try:
+                    producer.produce(AWAY, value, partition=0)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+        if producer.flush(_WAIT_S):
+            raise SystemExit("records were not written in time")
+        cluster.brokers[3].start()
+        begun = time.perf_counter()
+        cluster.until_in_sync(AWAY, 3)
+        return self.sizes.catch_up_mb / (time.perf_counter() - begun)
+
+    def _failover(self, ours: Cluster, kafka: Cluster) -> Iterator[Row]:
+        row = Row(
+            what="a record is acknowledged again after SIGKILL of the leader",
+            unit="s",
+            other_name="Kafka",
+            ratio_min=1.0,
+        )
+        for _ in range(self.sizes.turns):
+            row.turn(partial(_failed_over, ours), partial(_failed_over, kafka))
+        yield row
+
+
+def _delivered(times: list[float], handed_over: float, error: object, _message: object) -> None:
+    if error is not None:
+        raise SystemExit(f"a record was not written: {error}")
+    times.append(time.perf_counter() - handed_over)
+
+
+def _failed_over(cluster: Cluster) -> float:
+    producer = Producer(cluster.client({"acks": "all", "linger.ms": 0}))
+    times: list[float] = []
+    producer.produce(TOPIC, b"before", partition=0, on_delivery=partial(_delivered, times, 0.0))
+    producer.flush(_WAIT_S)
+    leader = cluster.leader(TOPIC)
+    cluster.brokers[leader].kill()
+    begun = time.perf_counter()
+    producer.produce(TOPIC, b"after", partition=0, on_delivery=partial(_delivered, times, begun))
+    if producer.flush(_WAIT_S):
+        raise SystemExit("no other broker took the leadership in time")
+    cluster.brokers[leader].start()
+    cluster.until_in_sync(TOPIC, len(IDS))
+    return times[-1]
+
+
+SECTIONS = ("acks", "catch-up", "failover")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = section_parser(__doc__, SECTIONS, free="10 GB are free")
+    options = parser.parse_args(arguments)
+    chosen = chosen_sections(parser, options, SECTIONS)
+    sizes = _QUICK if options.quick else Sizes()
+    if options.turns is not None:
+        sizes = replace(sizes, turns=options.turns)
+    target = options.json or measure.results_file("replication-")
+    with tempfile.TemporaryDirectory(prefix="bench-replication-", dir=options.work_dir) as work:
+        rows = report(Bench(sizes, Path(work)).run(chosen), target)
+    print_table(rows)
+    print(f"written to {target}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
