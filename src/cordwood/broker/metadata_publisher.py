@@ -29,7 +29,8 @@ from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.model.change_lock import ChangeLock
 from cordwood.model.config import LogConfig
-from cordwood.model.kafka_errors import KafkaError, StorageError
+from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import KafkaError, StorageError, UnknownServerError
 from cordwood.model.pauses import background, in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
@@ -163,12 +164,14 @@ class BrokerMetadataPublisher:
                 self._replicas.unfollow(topic.topic_id, index)
                 removed.append(TopicPartition(topic.name, index))
         if removed:
-            self._delete_logs(removed, [])
+            # Before the next update, which may bring them back.
+            with background():
+                self._replicas.logs.delete_all(removed)
         return found
 
     def _resign(self, topic: str, index: int) -> None:
         """Another broker leads a partition, or none."""
-        self._replicas.partitions[topic].pop(index).wake(0)
+        self._replicas.partitions[topic].pop(index).resign()
         coordinator = self._coordinator_of(topic)
         if coordinator is not None:
             coordinator.on_resigned(index)
@@ -245,6 +248,8 @@ class BrokerMetadataPublisher:
                 elected.append(wanted)
         except KafkaError as error:
             return error
+        except CordwoodError as error:  # such as of the cleaner
+            return UnknownServerError(str(error))
         return None
 
     def _log_of(self, wanted: _Replica) -> NewLog:
@@ -263,7 +268,7 @@ class BrokerMetadataPublisher:
         for topic in in_steps(topics, every=8):
             led = self._replicas.partitions.pop(topic.name, {})
             for partition in led.values():
-                partition.wake(0)
+                partition.resign()
             for index in topic.partitions:
                 self._replicas.unfollow(topic.topic_id, index)
             self._replicas.creating.difference_update(

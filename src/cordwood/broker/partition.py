@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from uuid import UUID
 
 from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
@@ -41,6 +42,7 @@ class Partition:
 
     __slots__ = (
         "_find",
+        "_is_led",
         "_now_ms",
         "_on_append",
         "_on_change",
@@ -88,6 +90,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.leadership = leadership
         self._now_ms = now_ms
+        self._is_led = True
         self._on_change = on_change
         self._on_append = on_append
         self._propose = propose
@@ -141,7 +144,19 @@ class Partition:
             origin=origin,
             verification_guard=verification_guard,
             transaction_version=transaction_version,
+            require_leader=partial(self._require_led, self.leader_epoch),
         )
+
+    def resign(self) -> None:
+        """This broker leads the partition no more."""
+        self._is_led = False
+        self.wake(0)
+
+    def _require_led(self, leader_epoch: int) -> None:
+        if not self._is_led or leader_epoch != self.leader_epoch:
+            raise NotLeaderOrFollowerError(
+                f"{self.log.topic_partition} has another leader or leader epoch meanwhile"
+            )
 
     def switch_log(self) -> bool:
         """Serves the log that replaces a closed one; returns whether there is such a log."""
@@ -208,6 +223,11 @@ class Partition:
             f"Replica {broker_id} is not recognized as a valid replica of "
             f"{self.log.topic_partition} in leader epoch {self.leader_epoch}"
         )
+
+    @property
+    def is_catching_up(self) -> bool:
+        """As `PartitionLeadership.is_catching_up`."""
+        return self.leadership is not None and self.leadership.is_catching_up
 
     def nearest_reader(self, brokers: Collection[int], offset: int) -> int | None:
         """As `PartitionLeadership.nearest_reader`."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.replication.replication import ImageBrokers
-from cordwood.client.errors import ClientError
 from cordwood.client.node_connection import MovingNodeConnection
+from cordwood.model.errors import CordwoodError
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +75,10 @@ class Peers:
             answer = None
             try:
                 answer = await self.ask(broker_id, api, fields)
-            except ClientError as error:
+            except CordwoodError as error:
                 _log.info("No answer to %s from broker %d: %s", api, broker_id, error)
+            except Exception:  # who waits must not wait for ever
+                _log.exception("Error while asking broker %d for %s", broker_id, api)
             answered(answer)
 
         def begin() -> None:

@@ -8,6 +8,7 @@ Source: kafka.server.ReplicaManager, Kafka 4.3.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
@@ -43,6 +44,8 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
+
+_log = logging.getLogger(__name__)
 
 HighWatermarkListener = Callable[[int, int], object]
 """Called with the number of a partition and its high watermark."""
@@ -415,8 +418,11 @@ class ReplicaManager:
         if here is not None:
             here.log = log
             here.wake(0)
-        elif self.node_id in image.replicas:
-            self.follow(log, topic.topic_id, image)
+        elif self.node_id in image.replicas and image.leader != self.node_id:
+            try:
+                self.follow(log, topic.topic_id, image)
+            except KafkaError as error:
+                _log.error("Cannot follow %s in its new directory: %s", partition, error)
         self.report_place(log, topic.topic_id, image.directory_of(self.node_id))
 
     def directory_failed(self, log_dir: Path, on_timeout: Callable[[], None]) -> None:

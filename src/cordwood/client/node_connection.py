@@ -80,28 +80,25 @@ class NodeConnection:
             self._connection.close()
 
     async def _open(self, timeout_s: float) -> AsyncConnection:
-        async with self._opening:
-            known = self._connection
-            if known is not None and known.is_open:
-                return known
-            loop = asyncio.get_running_loop()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    _, connection = await loop.create_connection(
-                        lambda: AsyncConnection(self._client_id), self.host, self.port
-                    )
-            except OSError as error:  # TimeoutError is one of them
-                raise DisconnectedError(
-                    f"no connection to {self.host}:{self.port}: {error}"
-                ) from error
-            try:
-                answer = await connection.exchange(VERSIONS_REQUEST, timeout_s=timeout_s)
-                self._versions = versions_of(answer)
-            except ClientError:
-                connection.close()
-                raise
-            self._connection = connection
-            return connection
+        try:
+            # The time of those that wait for the same attempt counts, too.
+            async with asyncio.timeout(timeout_s), self._opening:
+                known = self._connection
+                if known is not None and known.is_open:
+                    return known
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: AsyncConnection(self._client_id), self.host, self.port
+                )
+                try:
+                    answer = await connection.exchange(VERSIONS_REQUEST, timeout_s=timeout_s)
+                    self._versions = versions_of(answer)
+                except BaseException:
+                    connection.close()
+                    raise
+                self._connection = connection
+                return connection
+        except OSError as error:  # TimeoutError is one of them
+            raise DisconnectedError(f"no connection to {self.host}:{self.port}: {error}") from error
 
 
 class MovingNodeConnection:

@@ -238,13 +238,14 @@ class CoordinatorRuntime(Generic[S, E, R]):
         self._host = host
         self._write_timeout_ms = write_timeout_ms
         self._active: dict[int, _Partition[S]] = {}
-        self._loading: set[int] = set()
+        #: The number of the load of each partition that is being loaded.
+        self._loading: dict[int, int] = {}
+        self._loads = 0
         self._failed: set[int] = set()
         self._pending_loads: list[tuple[set[int], Callable[[], None]]] = []
         self._load_thread: ThreadPoolExecutor | None = None
         self.load_times: deque[LoadTime] = deque(maxlen=_LOAD_TIMES_MAX)
         # Loads that began under a smaller number are of partitions that were unloaded since.
-        self._load_generation = 0
 
     # ---- events
 
@@ -572,8 +573,14 @@ class CoordinatorRuntime(Generic[S, E, R]):
         self._begin_load(partition)
 
     def resign(self, partition: int) -> None:
-        """Unloads a partition that is not led here any more; it is not loaded until `elect`."""
+        """Unloads a partition that is not led here any more; it is not loaded until `elect`.
+
+        What a load has read that is under way is not used, also if the partition is led again
+        before that ends: another leader may have written meanwhile.
+        """
         self._failed.add(partition)
+        if self._loading.pop(partition, None) is not None:
+            self._loaded(partition)
         active = self._active.pop(partition, None)
         if active is not None:
             self._end(active)
@@ -582,7 +589,6 @@ class CoordinatorRuntime(Generic[S, E, R]):
         """Unloads all partitions. Pending `load_all` callbacks run immediately."""
         ended = list(self._active.values())
         pending, self._pending_loads = self._pending_loads, []
-        self._load_generation += 1
         self._active.clear()
         self._loading.clear()
         self._failed.clear()
@@ -610,17 +616,18 @@ class CoordinatorRuntime(Generic[S, E, R]):
             loader = self._log.loader(partition)
         except KafkaError:
             return
-        self._loading.add(partition)
+        self._loads += 1
+        number = self._loading[partition] = self._loads
         if loader.size_bytes <= _LOADED_AT_ONCE_BYTES:
-            self._end_load(partition, self._load_generation, self._load(partition, loader))
+            self._end_load(partition, number, self._load(partition, loader))
             return
         if self._load_thread is None:
             self._load_thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-load")
-        self._load_thread.submit(self._load_in_thread, partition, self._load_generation, loader)
+        self._load_thread.submit(self._load_in_thread, partition, number, loader)
 
-    def _load_in_thread(self, partition: int, generation: int, loader: PartitionLoader[S]) -> None:
+    def _load_in_thread(self, partition: int, number: int, loader: PartitionLoader[S]) -> None:
         loaded = self._load(partition, loader)
-        self._host.call_soon(partial(self._end_load, partition, generation, loaded))
+        self._host.call_soon(partial(self._end_load, partition, number, loaded))
 
     def _load(self, partition: int, loader: PartitionLoader[S]) -> _Partition[S] | None:
         """A partition's state; None if its log cannot be read, which is logged."""
@@ -642,14 +649,18 @@ class CoordinatorRuntime(Generic[S, E, R]):
         loaded.last_written = end_offset
         return loaded
 
-    def _end_load(self, partition: int, generation: int, loaded: _Partition[S] | None) -> None:
-        if generation != self._load_generation:
-            return
-        self._loading.discard(partition)
-        if loaded is None or partition in self._failed:
+    def _end_load(self, partition: int, number: int, loaded: _Partition[S] | None) -> None:
+        if self._loading.get(partition) != number:
+            return  # it was resigned, or all were unloaded
+        del self._loading[partition]
+        if loaded is None:
             self._failed.add(partition)
         else:
             self._activate(loaded)
+        self._loaded(partition)
+
+    def _loaded(self, partition: int) -> None:
+        """Calls those that wait for the last load."""
         ready = []
         for waits_for, then in self._pending_loads:
             waits_for.discard(partition)

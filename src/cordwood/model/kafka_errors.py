@@ -59,6 +59,12 @@ class NotEnoughReplicasError(KafkaError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+class OffsetNotAvailableError(KafkaError):
+    """A new leader does not know yet how far its log is committed (KIP-207)."""
+
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 class ReplicaNotAvailableError(KafkaError):
     """A partition of which this broker has no replica."""
 

@@ -38,6 +38,7 @@ from cordwood.metadata.quorum.observer import QuorumObserver
 from cordwood.metadata.quorum.quorum_channel import QuorumChannel
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.model.errors import CordwoodError
 from cordwood.model.pauses import background
 from cordwood.network.api import Api
 from cordwood.network.slices import Slices
@@ -94,12 +95,10 @@ class QuorumMember:
         self._identity = Identity(
             cluster_id=cluster_id, node_id=settings.node_id, directory_id=directory_id
         )
-        self._controller = ActiveController(
-            lambda: self._observer.leader_address,
-            client_id=str(settings.node_id),
-            clock=self._clock,
-        )
-        self.forwarding = Forwarding(self._controller)
+        # Heartbeats do not wait for a connection on which a client's request waits.
+        self._heartbeats, self._controller, forwarding = (self._asker() for _ in range(3))
+        self._askers = self._heartbeats, self._controller, forwarding
+        self.forwarding = Forwarding(forwarding)
         self._membership: QuorumMembership | None = None
         self._replication: Replication | None = None
         self._follower: QuorumFollower | None = None
@@ -107,6 +106,14 @@ class QuorumMember:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_log_open = True
         self._is_leaving = False
+
+    def _asker(self) -> ActiveController:
+        """A connection of its own to the active controller."""
+        return ActiveController(
+            lambda: self._observer.leader_address,
+            client_id=str(self._settings.node_id),
+            clock=self._clock,
+        )
 
     @property
     def controller_id(self) -> int:
@@ -165,7 +172,7 @@ class QuorumMember:
         settings, loader = self._settings, self._loader
         membership = self._membership = QuorumMembership(
             registration,
-            self._controller,
+            self._heartbeats,
             cluster_id=self._cluster_id,
             features=KNOWN_FEATURES,
             metadata_offset=lambda: loader.published_offset - 1,
@@ -176,22 +183,28 @@ class QuorumMember:
         )
         self._replication = self._replicating(replicas, metadata, thread)
         replicas.replication = self._replication
-        joined = [
-            self._start(self._follower.run(), fail),
-            self._start(membership.run(), fail),
-            self._start(self._shrink(replicas), fail),
-            asyncio.ensure_future(membership.reached(BrokerState.RECOVERY)),
-        ]
-        done, _ = await asyncio.wait(joined, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            await each  # raises the error of one that has ended
+        for work in (self._follower.run(), membership.run(), self._shrink(replicas)):
+            self._start(work, fail)
+        await self._reached(membership, BrokerState.RECOVERY)
         return membership.broker_epoch
 
     async def unfence(self) -> None:
         """As `ClusterMember`."""
         assert self._membership is not None, "joined"
         self._membership.lifecycle.ready_to_unfence()
-        await self._membership.reached(BrokerState.RUNNING)
+        await self._reached(self._membership, BrokerState.RUNNING)
+
+    async def _reached(self, membership: QuorumMembership, state: BrokerState) -> None:
+        """Returns when the broker is in a state; raises the error of a task that has ended."""
+        reached = asyncio.ensure_future(membership.reached(state))
+        try:
+            done, _ = await asyncio.wait(
+                [reached, *self._tasks], return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            reached.cancel()
+        for each in done:
+            await each
 
     def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
         """As `ClusterMember`."""
@@ -208,7 +221,9 @@ class QuorumMember:
         membership.lifecycle.begin_shutdown()
         try:
             async with asyncio.timeout(_LEAVE_TIMEOUT_S):
-                await membership.reached(BrokerState.SHUTTING_DOWN)
+                await self._reached(membership, BrokerState.SHUTTING_DOWN)
+        except CordwoodError as error:
+            _log.warning("The controller is not asked to move the leaders: %s", error)
         except TimeoutError:
             _log.warning("The controller has not moved the leaders of this broker in time")
             membership.lifecycle.end()
@@ -231,7 +246,8 @@ class QuorumMember:
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
-        self._controller.close()
+        for asker in self._askers:
+            asker.close()
         self._loader.catch_up()
         snapshots.leave_for_next_start()
         self._is_log_open = False

@@ -72,7 +72,7 @@ def _begin(
     if target in context.broker.replicas.logs.context.failures.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        context.broker.replicas.log(partition.topic, partition.partition)
+        context.broker.replicas.readable(partition.topic, partition.partition)
     except NotLeaderOrFollowerError:
         return ReplicaNotAvailableError.code
     except KafkaError as error:

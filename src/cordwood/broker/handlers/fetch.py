@@ -202,13 +202,20 @@ def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchConte
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    return context.broker.fetch_sessions.context(
+    found = context.broker.fetch_sessions.context(
         session_id=request.session_id,
         epoch=request.session_epoch,
         asked=asked,
         forgotten=forgotten,
         uses_topic_ids=by_id,
     )
+    if by_id and found.is_incremental:
+        for partition in in_steps(found.partitions, every=64):
+            # The topic may have been unknown here when the session began.
+            if not partition.key.topic:
+                name = names.get(partition.key.topic_id, "")
+                partition.key = partition.key._replace(topic=name)
+    return found
 
 
 # ---- reading

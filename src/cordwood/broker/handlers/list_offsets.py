@@ -15,13 +15,14 @@ from typing import Any
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.kafka_errors import KafkaError, OffsetNotAvailableError
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
@@ -37,6 +38,8 @@ _SINCE = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
+_OFFSET_NOT_AVAILABLE_SINCE = 5
+_STARTS = frozenset({EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP})
 _LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
@@ -89,7 +92,17 @@ def _look_up(
     try:
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
+        is_of_client = isolation is not Isolation.LOG_END
+        is_uncertain = is_of_client and partition.is_catching_up
+        if is_uncertain and timestamp == LATEST_TIMESTAMP:
+            raise OffsetNotAvailableError
         found = partition.log.list_offset(timestamp, isolation=isolation)
+        if found is None and is_uncertain and timestamp not in _STARTS:
+            raise OffsetNotAvailableError
+    except OffsetNotAvailableError as error:
+        is_known = version >= _OFFSET_NOT_AVAILABLE_SINCE
+        code = error.code if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+        return fields | {"error_code": code}
     except KafkaError as error:
         return fields | {"error_code": error.code}
     if found is None:

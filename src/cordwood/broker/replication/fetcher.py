@@ -23,6 +23,7 @@ from cordwood.client.errors import ClientError
 from cordwood.client.node_connection import MovingNodeConnection
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError
 
 _log = logging.getLogger(__name__)
@@ -111,7 +112,12 @@ class ReplicaFetcher:
         try:
             while True:
                 await self._has_partitions.wait()
-                await self._fetch()
+                try:
+                    await self._fetch()
+                except Exception:  # the other partitions, and the next answer, are fetched
+                    _log.exception("Error while fetching from a leader")
+                    self._session.begin_again()
+                    await asyncio.sleep(self._backoff_ms / 1000)
         finally:
             self._leader.close()
 
@@ -173,8 +179,11 @@ class ReplicaFetcher:
 
         try:
             await self._run(apply)
-        except KafkaError as error:
+        except CordwoodError as error:
             _log.error("Cannot follow partition %s: %s", key, error)
+            followed.following.on_failure(self._now_ms())
+        except Exception:
+            _log.exception("Cannot follow partition %s", key)
             followed.following.on_failure(self._now_ms())
         else:
             self._changed(key)

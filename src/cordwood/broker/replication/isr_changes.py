@@ -92,7 +92,12 @@ class IsrChanges:
     async def _send_all(self) -> None:
         while self._waiting:
             sent, self._waiting = self._waiting, {}
-            if not await self._send(sent):
+            try:
+                is_answered = await self._send(sent)
+            except Exception:  # the next proposals are sent
+                _log.exception("Error while proposing the ISRs of %d partitions", len(sent))
+                is_answered = False
+            if not is_answered:
                 # What was proposed meanwhile is newer.
                 self._waiting = {**sent, **self._waiting}
                 await asyncio.sleep(_RETRY_S)

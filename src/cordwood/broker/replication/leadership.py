@@ -388,6 +388,14 @@ class PartitionLeadership:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether what was committed before this leader epoch may be above the high watermark.
+
+        Source: Partition.fetchOffsetForTimestamp; KIP-207.
+        """
+        return self._epoch_start_offset > self._high_watermark
+
     def nearest_reader(self, brokers: Collection[int], offset: int, now_ms: float) -> int | None:
         """The follower in the ISR, of some brokers, to read from `offset` on; None without one.
 

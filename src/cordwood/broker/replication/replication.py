@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from cordwood.broker.replication.fetch_session import FetchLimits, ReplicaFetchSession
@@ -85,8 +84,8 @@ class _Fetching:
         """Returns when it has ended."""
         self._cancel()
         if self._task is not None:
-            with suppress(asyncio.CancelledError):
-                await self._task
+            # An error of the task has been logged.
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def _cancel(self) -> None:
         self._has_ended = True

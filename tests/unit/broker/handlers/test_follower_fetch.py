@@ -15,7 +15,10 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.replication.leadership import ProposeIsr
 from cordwood.client.node_connection import NodeConnection
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.metadata.image import MetadataImage
+from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import NotLeaderOrFollowerError
 from cordwood.testing.broker import RunningBroker
 from support.another_replica import OTHER, has_another_replica
 from support.no_engine import NoEngine
@@ -198,3 +201,64 @@ def test_an_append_needs_as_many_replicas_in_sync_as_the_topic_says(
         codes[acks] = answer.responses[0].partition_responses[0].error_code
     assert codes == {-1: ErrorCode.NOT_ENOUGH_REPLICAS, 1: ErrorCode.NONE}
     assert fetch(running, 0)[0].high_watermark == 0
+
+
+def test_a_topic_that_was_unknown_when_its_session_began_is_fetched_when_it_is_known(
+    running: RunningBroker,
+) -> None:
+    append(running)
+
+    def forget(it: Broker) -> MetadataImage:
+        known = it.metadata.image
+        it.metadata.image = replace(known, topics=PersistentMap(), topic_names=PersistentMap())
+        return known
+
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    topic = {"topic_id": topic_id(running), "partitions": [partition]}
+    fields = {"replica_state": {"replica_id": OTHER, "replica_epoch": 1}, "max_wait_ms": 0}
+    known = running.call(forget)
+    first = ask(running, "fetch", {**fields, "session_epoch": 0, "topics": [topic]})
+    assert first.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    running.call(lambda it: setattr(it.metadata, "image", known))
+    session = {"session_id": first.session_id, "session_epoch": 1, "topics": []}
+    second = ask(running, "fetch", {**fields, **session})
+    assert len(second.responses[0].partitions[0].records) == len(BATCH)
+
+
+@pytest.mark.parametrize(("version_max", "error"), [(4, 5), (None, 78)], ids=["old", "new"])
+def test_the_end_is_not_said_before_a_new_leader_knows_what_is_committed(
+    running: RunningBroker, version_max: int | None, error: int
+) -> None:
+    append(running)
+    # The leader begins an epoch at its end, and its follower has not fetched yet.
+    running.call(lambda it: has_another_replica(it.replicas.partition(TOPIC, 0), value=True))
+
+    def offset(timestamp: int) -> tuple[int, int]:
+        partition = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}
+        topics = [{"name": TOPIC, "partitions": [partition]}]
+        fields = {"replica_id": -1, "topics": topics}
+        found = ask(running, "list_offsets", fields, version_max).topics[0].partitions[0]
+        return found.error_code, found.offset
+
+    assert offset(-1) == (error, -1)
+    assert offset(-2) == (0, 0)
+    fetch(running, 1, replica=OTHER)
+    assert offset(-1) == (0, 1)
+
+
+def test_what_is_validated_beside_others_is_not_written_if_another_broker_leads_by_then(
+    running: RunningBroker,
+) -> None:
+    async def resigned_meanwhile() -> int:
+        broker = running.node.broker
+        partition = broker.replicas.partition(TOPIC, 0)
+        partition.resign()
+        with pytest.raises(NotLeaderOrFollowerError):
+            await broker.thread.slices.run(lambda: partition.append(BATCH))
+        return partition.log.log_end_offset
+
+    assert asyncio.run_coroutine_threadsafe(resigned_meanwhile(), loop_of(running)).result(60) == 0
+
+
+def loop_of(running: RunningBroker) -> asyncio.AbstractEventLoop:
+    return running.call(lambda it: it.thread.loop)
