@@ -4,7 +4,7 @@ Both clusters have a controller of Kafka's. All run on this machine, which has t
 
 - `acks`: records a second with acks=all and min.insync.replicas=2, and the p99 of a record's
   acknowledgement, from the hand-over to a producer (librdkafka).
-- `catch-up`: MB a second by which a broker catches up that was away, from its first fetch.
+- `catch-up`: MB a second by which a broker catches up that was away, from the start of its process.
 - `failover`: from the SIGKILL of a partition's leader until a record is acknowledged by another.
 
 benchmarks/README.md says how to read the figures.
@@ -204,8 +204,8 @@ class Bench:
                     producer.poll(0.05)
         if producer.flush(_WAIT_S):
             raise SystemExit("records were not written in time")
-        cluster.brokers[3].start()
         begun = time.perf_counter()
+        cluster.brokers[3].start()
         cluster.until_in_sync(AWAY, 3)
         return self.sizes.catch_up_mb / (time.perf_counter() - begun)
 
