@@ -1,22 +1,27 @@
 """Walks through retention and compaction with a real Kafka and its tools, in real time.
 
-Writes tests/golden/walkthrough/kafka-4.3.0.txt, with which tests compare Cordwood. It takes about
-five minutes: Kafka's clock cannot be advanced.
+Writes what was seen at one broker to tests/golden/walkthrough/, and what was seen at three to
+tests/golden/walkthrough-three-brokers/; tests compare Cordwood with it. Each takes about five
+minutes: Kafka's clock cannot be advanced.
+
+usage: record_walkthrough.py [one | three]
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from support.kafka import KAFKA_VERSION, RealKafka, poll_until
 from support.kafka_tools import KafkaTools
+from support.mixed_cluster import MixedCluster
 from support.side_by_side import Station, kafkas_tools, same_properties
-from support.walkthrough import PROPERTIES, Stage, walk
+from support.walkthrough import OF_THREE_BROKERS, PROPERTIES, Stage, walk
 
-GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "walkthrough"
+GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 
 
 class RealStage(Stage):
@@ -30,21 +35,44 @@ class RealStage(Stage):
 
 
 def main() -> None:
-    with (
-        tempfile.TemporaryDirectory() as root,
-        KafkaTools() as tools,
-        RealKafka(Path(root) / "kafka", properties=PROPERTIES) as kafka,
-    ):
+    """Records what is named, or both."""
+    records = {"one": _record_one, "three": _record_three}
+    for name in sys.argv[1:] or records:
+        with tempfile.TemporaryDirectory() as root:
+            records[name](Path(root))
+
+
+def _record_one(root: Path) -> None:
+    with RealKafka(root / "kafka", properties=PROPERTIES) as kafka:
         kafka.start()
-        station = Station("Kafka", kafka.bootstrap_servers, kafka.log_dirs[0])
-        stage = RealStage(station, kafkas_tools(tools))
-        walk(stage)
+        text = _walked([kafka])
         properties = same_properties(kafka)
         kafka.stop()
-    GOLDEN.mkdir(exist_ok=True)
+    _write(GOLDEN / "walkthrough", text, properties)
+
+
+def _record_three(root: Path) -> None:
+    with MixedCluster(root, kafka=(1, 2, 3), properties=OF_THREE_BROKERS) as cluster:
+        brokers = [each for each in cluster.brokers.values() if isinstance(each, RealKafka)]
+        text = _walked(brokers)
+        properties = same_properties(brokers[0])
+    del properties["node.id"]
+    _write(GOLDEN / "walkthrough-three-brokers", text, properties)
+
+
+def _walked(brokers: Sequence[RealKafka]) -> str:
+    stations = [Station("Kafka", each.bootstrap_servers, each.log_dirs[0]) for each in brokers]
+    with KafkaTools() as tools:
+        stage = RealStage(stations, kafkas_tools(tools))
+        walk(stage)
+    return stage.text
+
+
+def _write(directory: Path, text: str, properties: Mapping[str, str]) -> None:
+    directory.mkdir(exist_ok=True)
     settings = "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
-    (GOLDEN / "server.properties").write_text(settings, encoding="utf-8")
-    (GOLDEN / f"kafka-{KAFKA_VERSION}.txt").write_text(stage.text + "\n", encoding="utf-8")
+    (directory / "server.properties").write_text(settings, encoding="utf-8")
+    (directory / f"kafka-{KAFKA_VERSION}.txt").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

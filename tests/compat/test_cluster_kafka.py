@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from cordwood.client.node_connection import NodeConnection
-from support.cluster_broker import ClusterBroker
 from support.kafka import poll_until
-from support.kafka_cluster import KafkaBroker, KafkaController
 from support.kafka_tools import KafkaTools, ToolResult
+from support.mixed_cluster import WAIT_S, MixedCluster
 
 KAFKA, CORDWOOD = 1, 2
 TOPIC, MOVED = "replicated", "moved"
 RECORDS = 300
-WAIT_S = 120
 RACKS = {KAFKA: "a", CORDWOOD: "b"}
 _PROPERTIES = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -32,70 +30,33 @@ _PROPERTIES = {
     "log.message.timestamp.before.max.ms": str(2**63 - 1),
     "log.segment.delete.delay.ms": "500",
     "replica.lag.time.max.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
 }
 
 
-class Cluster:
-    """A controller, a Kafka broker, and a Cordwood broker."""
+class Cluster(MixedCluster):
+    """A controller, a Kafka broker, and a Cordwood broker; with Kafka's tools and some clients."""
 
-    def __init__(
-        self,
-        controller: KafkaController,
-        kafka: KafkaBroker,
-        cordwood: ClusterBroker,
-        tools: KafkaTools,
-    ) -> None:
-        self.controller = controller
-        self.kafka = kafka
-        self.cordwood = cordwood
+    def __init__(self, root: Path, tools: KafkaTools) -> None:
+        super().__init__(
+            root,
+            kafka=[KAFKA],
+            cordwood=[CORDWOOD],
+            properties=_PROPERTIES,
+            properties_of={node_id: {"broker.rack": rack} for node_id, rack in RACKS.items()},
+        )
         self.tools = tools
-        self.admin = AdminClient(self.client(CORDWOOD))
 
     def run(self, node_id: int, name: str, *arguments: str) -> ToolResult:
         """Runs one of Kafka's tools at a broker."""
-        servers = ("--bootstrap-server", self.servers(node_id))
+        servers = ("--bootstrap-server", self.brokers[node_id].bootstrap_servers)
         if name == "cluster":
             return self.tools.run(name, *arguments, *servers)
         return self.tools.run(name, *servers, *arguments)
 
-    def broker(self, node_id: int) -> KafkaBroker | ClusterBroker:
-        return self.kafka if node_id == KAFKA else self.cordwood
-
-    def servers(self, node_id: int) -> str:
-        return self.broker(node_id).bootstrap_servers
-
-    def client(self, node_id: int, **settings: object) -> dict[str, object]:
-        return {"bootstrap.servers": self.servers(node_id), "log_level": 0, **settings}
-
-    def make_topic(self, name: str, *replicas: list[int], **configs: str) -> None:
-        topic = NewTopic(
-            name,
-            len(replicas),
-            replica_assignment=list(replicas),
-            config={key.replace("_", "."): value for key, value in configs.items()},
-        )
-        self.admin.create_topics([topic])[name].result()
-        self.until_in_sync(name)
-
-    def until_in_sync(self, name: str) -> None:
-        def is_whole() -> bool:
-            topic = self.admin.list_topics(timeout=10).topics.get(name)
-            return topic is not None and all(
-                each.leader >= 0 and set(each.isrs) == set(each.replicas)
-                for each in topic.partitions.values()
-            )
-
-        poll_until(is_whole, timeout_s=WAIT_S, what=f"all replicas of {name} are in sync")
-
-    def leaders(self, name: str) -> dict[int, int]:
-        partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
-        return {number: each.leader for number, each in partitions.items()}
-
     def produce(self, node_id: int, count: int = RECORDS) -> None:
         """Returns when all replicas in sync have the records."""
-        producer = Producer(self.client(node_id, acks="all", **{"enable.idempotence": True}))
+        settings = {"acks": "all", "enable.idempotence": True}
+        producer = Producer(self.client(settings, node_id=node_id))
         errors: list[object] = []
         for number in range(count):
             producer.produce(
@@ -107,7 +68,7 @@ class Cluster:
     def consume(self, node_id: int, group: str, count: int) -> None:
         """Reads so many records in a group, and commits."""
         settings = {"group.id": group, "auto.offset.reset": "earliest"}
-        consumer = Consumer(self.client(node_id, **settings))
+        consumer = Consumer(self.client(settings, node_id=node_id))
         consumer.subscribe([TOPIC])
         found = 0
 
@@ -121,40 +82,20 @@ class Cluster:
         consumer.close()
 
 
-def properties_of(node_id: int) -> dict[str, str]:
-    return {**_PROPERTIES, "broker.rack": RACKS[node_id]}
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    root = tmp_path_factory.mktemp("cluster")
-    session = {"broker.session.timeout.ms": "3000"}
-    with (
-        KafkaTools() as tools,
-        KafkaController(root / "controller", properties=session) as controller,
-        KafkaBroker(root / "kafka", controller, KAFKA, properties=properties_of(KAFKA)) as kafka,
-    ):
-        controller.start()
-        kafka.start()
-        with ClusterBroker(
-            root / "cordwood", controller, CORDWOOD, properties=properties_of(CORDWOOD)
-        ) as own:
-            cluster = Cluster(controller, kafka, own, tools)
-            cluster.make_topic(TOPIC, [KAFKA, CORDWOOD], [CORDWOOD, KAFKA], min_insync_replicas="2")
-            yield cluster
+    with KafkaTools() as tools, Cluster(tmp_path_factory.mktemp("cluster"), tools) as cluster:
+        replicas = [[KAFKA, CORDWOOD], [CORDWOOD, KAFKA]]
+        cluster.create_topic(TOPIC, replicas, {"min.insync.replicas": "2"})
+        yield cluster
 
 
 def test_records_and_groups_pass_from_either_broker_to_the_other(cluster: Cluster) -> None:
     for turn, node_id in enumerate((KAFKA, CORDWOOD), start=1):
         cluster.produce(node_id)
         cluster.consume(KAFKA + CORDWOOD - node_id, "g", RECORDS * turn - RECORDS * (turn - 1))
-    for partition in (0, 1):
-        name = f"{TOPIC}-{partition}/{0:020}.log"
-        logs = [
-            broker.log_dirs[0].joinpath(name).read_bytes()
-            for broker in (cluster.kafka, cluster.cordwood)
-        ]
-        assert logs[0] == logs[1] != b""
+    assert cluster.has_equal_logs(TOPIC, 2)
+    assert all(cluster.logs(TOPIC, 0).values())
 
 
 @pytest.mark.parametrize(
@@ -213,8 +154,8 @@ def test_the_quorum_is_described_the_same_at_either_broker(cluster: Cluster, wha
 def test_a_consumer_is_sent_to_the_follower_in_its_rack(cluster: Cluster, reader: int) -> None:
     leader = KAFKA + CORDWOOD - reader
     name = f"near-{reader}"
-    cluster.make_topic(name, [leader, reader])
-    producer = Producer(cluster.client(leader, acks="all"))
+    cluster.create_topic(name, [[leader, reader]])
+    producer = Producer(cluster.client({"acks": "all"}, node_id=leader))
     producer.produce(name, b"v")
     assert producer.flush(WAIT_S) == 0
 
@@ -233,7 +174,7 @@ def test_a_consumer_is_sent_to_the_follower_in_its_rack(cluster: Cluster, reader
                 }
             ],
         }
-        return asyncio.run(ask(cluster.broker(node_id).port, fields)).responses[0].partitions[0]
+        return asyncio.run(ask(cluster.brokers[node_id].port, fields)).responses[0].partitions[0]
 
     poll_until(
         lambda: fetch(leader, RACKS[reader]).preferred_read_replica == reader,
@@ -260,7 +201,7 @@ async def ask(port: int, fields: dict[str, Any]) -> Any:
 
 
 def test_leaders_and_replicas_are_moved_by_kafkas_tools(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.make_topic(MOVED, [KAFKA])
+    cluster.create_topic(MOVED, [[KAFKA]])
     plan = tmp_path / "plan.json"
     for replicas in ([CORDWOOD], [CORDWOOD, KAFKA], [KAFKA, CORDWOOD]):
         partition = {"topic": MOVED, "partition": 0, "replicas": replicas}
@@ -274,7 +215,7 @@ def test_leaders_and_replicas_are_moved_by_kafkas_tools(cluster: Cluster, tmp_pa
             return "is completed" in verified.out
 
         poll_until(is_done, timeout_s=WAIT_S, what=f"the reassignment to {replicas}")
-        cluster.until_in_sync(MOVED)
+        cluster.wait_until_in_sync(MOVED)
     which = ("--election-type", "preferred", "--topic", MOVED, "--partition", "0")
     done = cluster.run(CORDWOOD, "leader-election", *which)
     assert done.code == 0, done.out + done.err
@@ -297,10 +238,10 @@ def test_a_setting_of_a_topic_is_altered_at_the_broker_and_applied_there(
 
 
 def test_a_controlled_shutdown_moves_the_leaders_first(cluster: Cluster) -> None:
-    assert cluster.cordwood.stop() == 0
-    admin = AdminClient(cluster.client(KAFKA))
+    assert cluster.brokers[CORDWOOD].stop() == 0
+    admin = AdminClient(cluster.client(node_id=KAFKA))
     partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
     assert {each.leader for each in partitions.values()} == {KAFKA}
     assert {tuple(each.isrs) for each in partitions.values()} == {(KAFKA,)}
-    cluster.cordwood.start()
-    cluster.until_in_sync(TOPIC)
+    cluster.brokers[CORDWOOD].start()
+    cluster.wait_until_in_sync(TOPIC)

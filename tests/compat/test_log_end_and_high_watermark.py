@@ -8,16 +8,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.format.record_batch import Record, build_batch, iter_batches
-from support.cluster_broker import ClusterBroker
 from support.kafka import poll_until
-from support.kafka_cluster import KafkaController
+from support.mixed_cluster import MixedCluster
 from support.wire import Wire
 
 TOPIC = "t"
@@ -25,10 +23,9 @@ ALL = -1
 LEADER, SECOND, THIRD = 1, 2, 3
 WAIT_S = 60
 #: The followers are suspended for less than this, and fetch at least as often.
+_PATIENCE_MS = 120_000
 _PROPERTIES = {
-    "replica.lag.time.max.ms": "120000",
-    "broker.session.timeout.ms": "120000",
-    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": str(_PATIENCE_MS),
     "replica.fetch.wait.max.ms": "100",
 }
 
@@ -36,22 +33,13 @@ _PROPERTIES = {
 class Replicas:
     """Three brokers, each with a replica."""
 
-    def __init__(self, brokers: dict[int, ClusterBroker]) -> None:
-        self.brokers = brokers
-        self._settings = {
-            "bootstrap.servers": brokers[LEADER].bootstrap_servers,
-            "log_level": 0,
-        }
-        self.admin = AdminClient(self._settings)
-
-    def make_topic(self) -> None:
-        topic = NewTopic(TOPIC, 1, replica_assignment=[[LEADER, SECOND, THIRD]])
-        self.admin.create_topics([topic])[TOPIC].result()
-        poll_until(lambda: self.isr() == {1, 2, 3}, timeout_s=WAIT_S, what="all are in sync")
+    def __init__(self, cluster: MixedCluster) -> None:
+        self.cluster = cluster
+        self._settings = cluster.client(node_id=LEADER)
+        cluster.create_topic(TOPIC, [[LEADER, SECOND, THIRD]])
 
     def isr(self) -> set[int]:
-        topic = self.admin.list_topics(timeout=10).topics.get(TOPIC)
-        return set(topic.partitions[0].isrs) if topic and topic.partitions else set()
+        return self.cluster.isr(TOPIC, node_id=LEADER)
 
     def write(self, count: int, acks: int) -> str:
         """Writes so many records in one batch; the error, or "none"."""
@@ -62,14 +50,14 @@ class Replicas:
             "timeout": 2_000,
             "topic_data": [{"name": TOPIC, "partition_data": [partition]}],
         }
-        with Wire(self.brokers[LEADER].port) as wire:
+        with Wire(self.cluster.brokers[LEADER].port) as wire:
             answer = wire.ask("produce", 9, fields)
         return str(answer["responses"][0]["partition_responses"][0]["error_code"])
 
     def log_end_offsets(self) -> dict[int, int]:
         """Of each replica, by what is in its log."""
         found = {}
-        for node_id, broker in self.brokers.items():
+        for node_id, broker in self.cluster.brokers.items():
             log = broker.log_dirs[0] / f"{TOPIC}-0" / f"{0:020}.log"
             data = log.read_bytes() if log.exists() else b""
             found[node_id] = max((b.next_offset for _, b in iter_batches(data)), default=0)
@@ -103,7 +91,7 @@ class Replicas:
     @contextmanager
     def suspended(self, node_id: int) -> Iterator[None]:
         """Meanwhile a broker does nothing."""
-        pid = self.brokers[node_id].pid
+        pid = self.cluster.brokers[node_id].pid
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
@@ -112,23 +100,13 @@ class Replicas:
 
 
 def test_records_are_visible_when_all_replicas_in_sync_have_them(tmp_path: Path) -> None:
-    session = {"broker.session.timeout.ms": "120000"}
-    with (
-        KafkaController(tmp_path / "controller", properties=session) as controller,
-        ExitStack() as stack,
-    ):
-        controller.start()
-        replicas = Replicas(
-            {
-                node_id: stack.enter_context(
-                    ClusterBroker(
-                        tmp_path / str(node_id), controller, node_id, properties=_PROPERTIES
-                    )
-                )
-                for node_id in (LEADER, SECOND, THIRD)
-            }
-        )
-        replicas.make_topic()
+    with MixedCluster(
+        tmp_path,
+        cordwood=(LEADER, SECOND, THIRD),
+        properties=_PROPERTIES,
+        session_timeout_ms=_PATIENCE_MS,
+    ) as cluster:
+        replicas = Replicas(cluster)
 
         # All three have what is acknowledged by all.
         assert replicas.write(3, ALL) == "none"

@@ -1,13 +1,17 @@
 """Retention and compaction, step by step, as a real Kafka and its tools once showed them.
 
-The golden text was recorded in real time by `tools/record_walkthrough.py`; here time is moved.
+The golden texts were recorded in real time by `tools/record_walkthrough.py`; here time is moved.
+Three brokers have a controller of Kafka's.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,22 +24,31 @@ from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import ManagedInProcessEngine
+from support.kafka import poll_until
 from support.kafka_tools import KafkaTools, ToolResult
+from support.mixed_cluster import MixedCluster
+from support.served import ServedBroker
 from support.side_by_side import Run, Station, kafkas_tools
 from support.walkthrough import Stage, walk
 
 #: Between the first record of a batch and another: then the difference takes one byte.
 SPAN_MS_MAX = 63
 WALKS_MAX = 10
-GOLDEN = Path(__file__).parents[1] / "golden" / "walkthrough"
+SETTLES_S = 60.0
+GOLDEN = Path(__file__).parents[1] / "golden"
+_JSON = {"Content-Type": "application/json"}
+#: The clocks of the brokers are moved one after the other, by more than these would be.
+_PATIENT = {"replica.lag.time.max.ms": "600000"}
 
 
 class MovedStage(Stage):
-    """Cordwood, whose clock is in our hand."""
+    """Cordwood, whose clocks are moved; replicas that fetch have some time to do what is due."""
 
-    def __init__(self, running: RunningBroker, station: Station, run: Run) -> None:
-        super().__init__(station, run)
-        self._running = running
+    def __init__(
+        self, stations: Sequence[Station], run: Run, advance: Callable[[float], object]
+    ) -> None:
+        super().__init__(stations, run)
+        self._advance = advance
         self.was_slow = False
 
     def say(self, text: str, *, stdin: str = "", ordered: bool = True) -> None:
@@ -49,8 +62,11 @@ class MovedStage(Stage):
             )
 
     def pass_seconds(self, seconds: float, until: Callable[[], bool]) -> None:
-        self._running.advance(seconds=seconds)
-        assert until(), f"{seconds} s have passed in vain: {self.text[-2000:]}"
+        self._advance(seconds)
+        if self.replicas == 1:
+            assert until(), f"{seconds} s have passed in vain: {self.text[-2000:]}"
+        else:
+            poll_until(until, timeout_s=SETTLES_S, what=f"after {self.text[-2000:]}")
 
 
 def cordwoods_tools(capsys: pytest.CaptureFixture[str]) -> Run:
@@ -69,49 +85,91 @@ def cordwoods_tools(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def walked(root: Path, run: Run) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """Running brokers, and how their clocks are moved, by seconds."""
+
+    stations: Sequence[Station]
+    advance: Callable[[float], object]
+
+
+@contextmanager
+def one_broker(root: Path, properties: dict[str, str]) -> Iterator[Brokers]:
+    """A broker with its own controller."""
+    logs = root / "cordwood" / "data"
+    logs.mkdir(parents=True)
+    with RunningBroker(properties, log_dir=logs, engine=ManagedInProcessEngine) as running:
+        station = Station("Cordwood", running.bootstrap_servers, logs)
+        yield Brokers([station], lambda seconds: running.advance(seconds=seconds))
+
+
+@contextmanager
+def three_brokers(root: Path, properties: dict[str, str]) -> Iterator[Brokers]:
+    """A cluster of three."""
+    with MixedCluster(
+        root,
+        cordwood=(1, 2, 3),
+        properties={**properties, **_PATIENT},
+        session_timeout_ms=600_000,
+        flags=("--test-clock",),
+    ) as cluster:
+        own = [each for each in cluster.brokers.values() if isinstance(each, ServedBroker)]
+
+        def advance(seconds: float) -> None:
+            for broker in own:
+                url = f"{broker.url}/clock/advance?ms={round(seconds * 1000)}"
+                request = urllib.request.Request(url, method="POST", headers=_JSON)
+                with urllib.request.urlopen(request) as answer:  # loopback
+                    assert answer.status == 200
+
+        stations = [Station("Cordwood", each.bootstrap_servers, each.log_dir) for each in own]
+        yield Brokers(stations, advance)
+
+
+PLACES = {
+    "one broker": (one_broker, "walkthrough"),
+    "three brokers": (three_brokers, "walkthrough-three-brokers"),
+}
+
+
+def walked(root: Path, run: Run, place: str) -> list[str]:
     """What was seen at Cordwood.
 
     The sizes of batches are compared too. A producer that was held up between two records of a
     batch has written another size: the walk is done again.
     """
+    started, golden = PLACES[place]
+    settings = (GOLDEN / golden / "server.properties").read_text(encoding="utf-8")
+    properties = parse_properties(settings, name="server.properties")
     for number in range(WALKS_MAX):
-        stage = _walked(root / str(number), run)
+        with started(root / str(number), properties) as brokers:
+            stage = MovedStage(brokers.stations, run, brokers.advance)
+            walk(stage)
         if not stage.was_slow:
             return [*stage.text.splitlines(), ""]
     raise AssertionError(f"records of a batch were more than {SPAN_MS_MAX} ms apart in each walk")
 
 
-def _walked(root: Path, run: Run) -> MovedStage:
-    settings = (GOLDEN / "server.properties").read_text(encoding="utf-8")
-    logs = root / "cordwood" / "data"
-    logs.mkdir(parents=True)
-    with RunningBroker(
-        parse_properties(settings, name="server.properties"),
-        log_dir=logs,
-        engine=ManagedInProcessEngine,
-    ) as running:
-        stage = MovedStage(running, Station("Cordwood", running.bootstrap_servers, logs), run)
-        walk(stage)
-    return stage
-
-
-@pytest.fixture(scope="module")
-def expected() -> list[str]:
-    (text,) = [path.read_text(encoding="utf-8") for path in GOLDEN.glob("kafka-*.txt")]
-    return text.splitlines()
+def expected(place: str) -> list[str]:
+    """What was seen at Kafka."""
+    (found,) = (GOLDEN / PLACES[place][1]).glob("kafka-*.txt")
+    return found.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.kafka
 @pytest.mark.usefixtures("kafka_jars")
+@pytest.mark.parametrize("place", PLACES)
 def test_kafkas_tools_show_at_cordwood_what_they_showed_at_kafka(
-    tmp_path: Path, expected: list[str]
+    tmp_path: Path, place: str
 ) -> None:
     with KafkaTools() as tools:
-        assert walked(tmp_path, kafkas_tools(tools)) == expected
+        assert walked(tmp_path, kafkas_tools(tools), place) == expected(place)
 
 
+@pytest.mark.parametrize(
+    "place", ["one broker", pytest.param("three brokers", marks=pytest.mark.kafka)]
+)
 def test_cordwoods_tools_show_what_kafkas_showed_at_kafka(
-    tmp_path: Path, expected: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
-    assert walked(tmp_path, cordwoods_tools(capsys)) == expected
+    assert walked(tmp_path, cordwoods_tools(capsys), place) == expected(place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cordwood.metadata.formatting import format_directories
@@ -22,9 +22,10 @@ class ClusterBroker(ServedBroker):
         node_id: int,
         *,
         properties: Mapping[str, str] | None = None,
+        flags: Sequence[str] = (),
         module: str = "support.serve_in_process",
     ) -> None:
-        """Formats its directory; nothing runs yet."""
+        """Formats its directory; nothing runs yet. The arguments are those of `ServedBroker`."""
         self.node_id = node_id
         self.log_dirs = [root / "data"]
         format_directories(
@@ -36,4 +37,5 @@ class ClusterBroker(ServedBroker):
             has_dynamic_voters=False,
         )
         roles = {"process.roles": "broker", "node.id": str(node_id), **controller.quorum}
-        super().__init__(self.log_dirs[0], {**roles, **(properties or {})}, flags=(), module=module)
+        given = {**roles, **(properties or {})}
+        super().__init__(self.log_dirs[0], given, flags=flags, module=module)

@@ -72,6 +72,11 @@ class ServedBroker:
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        """True between `start` and the end of the process."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def exit_code(self) -> int | None:
         """How it has ended by itself; None while it runs."""
         return None if self._process is None else self._process.poll()

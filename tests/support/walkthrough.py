@@ -2,8 +2,8 @@
 
 Two topics, `products.prices-retention` and `products.prices-compaction`, are made, written, cleaned
 and looked at: what tools print, which files a partition's directory holds, what checkpoints say. A
-`Stage` is the broker on which it happens and the passing of time there; what it noted is compared
-with what a real Kafka's stage did, which `tools/record_walkthrough.py` has kept.
+`Stage` is the broker, or the three brokers, on which it happens and the passing of time there; what
+it noted is compared with what a real Kafka's stage did, kept by `tools/record_walkthrough.py`.
 
 Source: Kafka's documentation of log compaction and of retention, by example.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,13 @@ PROPERTIES: Final = {
     "log.flush.start.offset.checkpoint.interval.ms": "1000",
 }
 
+#: The same for three brokers, with the cluster's own topics on all of them.
+OF_THREE_BROKERS: Final = {
+    **PROPERTIES,
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+}
+
 _B: Final = "--bootstrap-server {broker}"
 _KEYED: Final = "--reader-property parse.key=true --reader-property key.separator=:"
 _SHOWN: Final = (
@@ -59,10 +66,16 @@ _DUMPED: Final = (
 
 
 class Stage(ABC):
-    """A broker, tools, and time."""
+    """Brokers, tools, and time; what is noted is seen at the first broker.
 
-    def __init__(self, station: Station, run: Run) -> None:
-        self.station = station
+    Every broker has a replica of each partition. With several brokers, their ids are noted as
+    letters, in the order in which a tool shows them: which broker gets which partition is drawn.
+    """
+
+    def __init__(self, stations: Sequence[Station], run: Run) -> None:
+        self.station = stations[0]
+        self.replicas = len(stations)
+        self._logs = [each.logs for each in stations]
         self._run = run
         self.notes: list[str] = []
 
@@ -82,6 +95,8 @@ class Stage(ABC):
         line = line._replace(changes=patterns)
         tool, *words = self.station.words(line)
         said = answer_of(self.station, line, self._run(tool, words, line.stdin))
+        if self.replicas > 1:
+            said = said._replace(out=_with_letters(said.out))
         self.notes.append(f"$ {text}")
         self.notes += [f"  < {typed}" for typed in stdin.splitlines()]
         for part in (said.out, said.err):
@@ -116,22 +131,52 @@ class Stage(ABC):
         self.notes.append("")
 
     def has_deleted(self, partition: str) -> bool:
-        """True while files are on their way out."""
-        return any(name.endswith(".deleted") for name in self.files(partition))
+        """True while every replica has files on their way out."""
+        return all(_has_deleted(logs / partition) for logs in self._logs)
+
+    def has_removed(self, partition: str) -> bool:
+        """True when no replica has files on their way out."""
+        return not any(_has_deleted(logs / partition) for logs in self._logs)
 
     def active_base(self, partition: str) -> int:
         """The base offset of the active segment."""
-        return max(int(name[:20]) for name in self.files(partition) if name.endswith(".log"))
+        return _active_base(self.station.logs / partition)
 
     def is_cleaned(self, partition: str) -> bool:
-        """True when compaction has come as far as it can."""
-        done = read_checkpoint(self.station.logs / "cleaner-offset-checkpoint")
-        return done.get(partition) == self.active_base(partition)
+        """True when compaction has come as far as it can, in every replica."""
+        return all(
+            read_checkpoint(logs / "cleaner-offset-checkpoint").get(partition)
+            == _active_base(logs / partition)
+            for logs in self._logs
+        )
 
     def checkpointed(self, partition: str, offset: int) -> bool:
-        """True when the recovery point is in its checkpoint."""
-        lines = read_checkpoint(self.station.logs / "recovery-point-offset-checkpoint")
-        return lines.get(partition) == offset
+        """True when the recovery point is in its checkpoint, of every replica."""
+        return all(
+            read_checkpoint(logs / "recovery-point-offset-checkpoint").get(partition) == offset
+            for logs in self._logs
+        )
+
+
+def _has_deleted(directory: Path) -> bool:
+    return any(path.name.endswith(".deleted") for path in directory.iterdir())
+
+
+def _active_base(directory: Path) -> int:
+    return max(int(path.stem) for path in directory.glob("*.log"))
+
+
+def _with_letters(text: str) -> str:
+    """Broker ids in a description of partitions as letters, the first that is shown as `a`."""
+    letters: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        ids = found[2].split(",")
+        return found[1] + ",".join(
+            letters.setdefault(each, chr(ord("a") + len(letters))) for each in ids
+        )
+
+    return re.sub(r"((?:Leader|Replicas|Isr): )(\d+(?:,\d+)*)", named, text)
 
 
 def full_partition(logs: Path, topic: str) -> str:
@@ -155,7 +200,9 @@ def walk(stage: Stage) -> None:
 
 def walk_retention(stage: Stage) -> None:
     """Segments whose newest record is a minute old are deleted, the active one too."""
-    stage.say(f"topics --create --topic {RETENTION} --partitions 3 --replication-factor 1")
+    stage.say(
+        f"topics --create --topic {RETENTION} --partitions 3 --replication-factor {stage.replicas}"
+    )
     stage.say(f"topics --describe --topic {RETENTION}")
     prices = "cola 2\ncoffee pads 8\ntea 3\nenergy drink 5\n"
     stage.say(f"console-producer --topic {RETENTION}", stdin=prices)
@@ -174,7 +221,7 @@ def walk_retention(stage: Stage) -> None:
     stage.show_checkpoints(partition, shown=shown)
     stage.say(f"get-offsets --topic {RETENTION} --time earliest", ordered=False)
     stage.say(f"get-offsets --topic {RETENTION} --time latest", ordered=False)
-    stage.pass_seconds(62, lambda: not stage.has_deleted(partition))
+    stage.pass_seconds(62, lambda: stage.has_removed(partition))
     stage.list_files(partition, shown=shown)
     stage.say(f"configs --alter --topic {RETENTION} --delete-config retention.ms")
     stage.say(f"configs --describe --topic {RETENTION}")
@@ -183,8 +230,8 @@ def walk_retention(stage: Stage) -> None:
 def walk_compaction(stage: Stage) -> None:
     """Only the newest record of a key stays, and the active segment is never touched."""
     stage.say(
-        f"topics --create --topic {COMPACTION} --partitions 3 --replication-factor 1"
-        " --config cleanup.policy=compact"
+        f"topics --create --topic {COMPACTION} --partitions 3"
+        f" --replication-factor {stage.replicas} --config cleanup.policy=compact"
     )
     stage.say(f"topics --describe --topic {COMPACTION}")
     stage.say(f"console-producer --topic {COMPACTION}", stdin="cola 2\n")
@@ -202,7 +249,7 @@ def walk_compaction(stage: Stage) -> None:
         f"console-consumer --topic {COMPACTION} --partition 0 --offset earliest"
         f" --max-messages 3 {_SHOWN}"
     )
-    stage.pass_seconds(62, lambda: not stage.has_deleted(partition))
+    stage.pass_seconds(62, lambda: stage.has_removed(partition))
     stage.list_files(partition)
 
 
@@ -221,7 +268,9 @@ def walk_tombstone(stage: Stage) -> None:
 
 def walk_deletion(stage: Stage) -> None:
     """Records up to an offset are deleted at once for readers."""
-    stage.say(f"topics --create --topic {DELETION} --partitions 1 --replication-factor 1")
+    stage.say(
+        f"topics --create --topic {DELETION} --partitions 1 --replication-factor {stage.replicas}"
+    )
     stage.say(f"console-producer --topic {DELETION} {_KEYED}", stdin="a:1\nb:2\nc:3\nd:4\n")
     for name, topic in (("delete.json", DELETION), ("refused.json", COMPACTION)):
         (stage.station.logs.parent / name).write_text(

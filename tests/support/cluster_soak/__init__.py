@@ -1,1 +1,1 @@
-"""Brokers of a mixed cluster that die and lose their leaderships, while producers write."""
+"""Brokers of a mixed cluster that die and lose their leaderships, while clients are at work."""

@@ -1,4 +1,4 @@
-"""Producers of a cluster soak: one with idempotence, one with transactions; each in a thread."""
+"""Producers of a cluster soak: with idempotence, with keys, and with transactions."""
 
 from __future__ import annotations
 
@@ -14,36 +14,11 @@ from support.cluster_soak.judge import Judge, Outcome
 _TIMEOUT_S: Final = 120.0
 _PARTS: Final = 6
 _PAUSE_S: Final = 0.02
+_KEYS: Final = 60
+_TOMBSTONE: Final = 7
+"""Each record of the producer with keys with a number that this divides has no value."""
 _ABORTED: Final = 5
 """Each transaction with a number that this divides is aborted."""
-
-
-class Writer:
-    """A thread that writes until it is stopped; an error of its own is kept in `failure`."""
-
-    def __init__(self, run: Callable[[threading.Event], None]) -> None:
-        self.failure: BaseException | None = None
-        self._stopping = threading.Event()
-        self._run = run
-        self._thread = threading.Thread(target=self._main)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Returns when what it has begun has ended.
-
-        Raises:
-            BaseException: what has ended it before.
-        """
-        self._stopping.set()
-        self._thread.join()
-        if self.failure is not None:
-            raise self.failure
-
-    def _main(self) -> None:
-        try:
-            self._run(self._stopping)
-        except BaseException as error:  # raised by `stop`
-            self.failure = error
 
 
 def idempotent(
@@ -71,6 +46,39 @@ def idempotent(
         assert left == 0, f"{left} records were neither written nor refused in {_TIMEOUT_S} s"
 
     return run
+
+
+def keyed(
+    settings: Mapping[str, Any], topic: str, partitions: int, judge: Judge
+) -> Callable[[threading.Event], None]:
+    """Newer and newer values of a few keys, and tombstones; a key is always in one partition."""
+
+    def run(stopping: threading.Event) -> None:
+        producer = Producer({**settings, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+        number = 0
+        while not stopping.is_set():
+            for _ in range(_PARTS * partitions):
+                number += 1
+                _update(producer, topic, partitions, number, judge)
+            producer.poll(_PAUSE_S)
+            stopping.wait(_PAUSE_S)
+        left = producer.flush(_TIMEOUT_S)
+        assert left == 0, f"{left} records were neither written nor refused in {_TIMEOUT_S} s"
+
+    return run
+
+
+def _update(producer: Producer, topic: str, partitions: int, number: int, judge: Judge) -> None:
+    key = number % _KEYS
+    value = None if number % _TOMBSTONE == 0 else b"%d" % number
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            judge.updated(message.partition(), message.key(), message.offset(), value)
+        else:
+            judge.refused(str(error))
+
+    producer.produce(topic, value, b"k%d" % key, partition=key % partitions, on_delivery=delivered)
 
 
 def transactional(

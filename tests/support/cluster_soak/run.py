@@ -1,4 +1,4 @@
-"""A mixed cluster of one real controller, and brokers of Kafka and of Cordwood."""
+"""A mixed cluster, its clients, and what happens to its brokers."""
 
 from __future__ import annotations
 
@@ -8,25 +8,35 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
 
-from support.cluster_broker import ClusterBroker
 from support.cluster_soak.judge import Judge
-from support.cluster_soak.producers import Writer, idempotent, transactional
-from support.kafka import poll_until
-from support.kafka_cluster import KafkaBroker, KafkaController
+from support.cluster_soak.producers import idempotent, keyed, transactional
+from support.cluster_soak.readers import member
+from support.cluster_soak.replicas import difference, dump
+from support.cluster_soak.worker import Worker, stop_all
+from support.kafka import poll_until, read_checkpoint
+from support.kafka_tools import KafkaTools
+from support.mixed_cluster import WAIT_S, MixedCluster
 from support.wire import ConnectionClosedError, Wire
 
 PARTITIONS: Final = 3
-NUMBERS, TRANSACTIONS = "numbers", "transactions"
-_WAIT_S: Final = 120.0
+NUMBERS, TRANSACTIONS, LATEST = "numbers", "transactions", "latest"
+GROUPS: Final = ("classic", "consumer")
+"""A group of each protocol, with its name."""
+STEPS: Final = {
+    "acknowledged": 100,
+    "updated": 100,
+    "transactions": 5,
+    **{f"committed by {group}": 1 for group in GROUPS},
+}
+"""What has been done between two events, at least, as the judge counts it."""
+_MEMBERS: Final = 2
 _CONTROLLER: Final = "kill of the controller"
 _KINDS: Final = {"kill": 4, "suspend": 3, "stop": 2, "leaders": 2, _CONTROLLER: 1}
 _PROPERTIES: Final = {
@@ -37,97 +47,124 @@ _PROPERTIES: Final = {
     "transaction.state.log.min.isr": "2",
     "replica.lag.time.max.ms": "3000",
     "replica.fetch.backoff.ms": "200",
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "log.initial.task.delay.ms": "1000",
 }
-
-Broker = KafkaBroker | ClusterBroker
+_COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "max.compaction.lag.ms": "2000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "min.insync.replicas": "2",
+}
+_PLAIN: Final = {"min.insync.replicas": "2"}
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What happened, and what was wrong."""
+    """What happened, and what was wrong; `cleaned` has the brokers that have compacted."""
 
     events: Counter[str]
-    counts: Counter[str]
+    done: Counter[str]
     transactions: Counter[str]
+    cleaned: set[int]
     complaints: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
         """A line."""
-        return f"{dict(self.events)}; {dict(self.counts)}; {dict(self.transactions)}"
+        return f"{dict(self.events)}; {dict(self.done)}; {dict(self.transactions)}"
 
 
 class ClusterSoak:
     """One run: each partition has a replica on every broker, and needs two to be written."""
 
     def __init__(
-        self, root: Path, *, kafka: Sequence[int], cordwood: Sequence[int], seed: int
+        self,
+        root: Path,
+        *,
+        kafka: Collection[int],
+        cordwood: Collection[int],
+        seed: int,
+        module: str = "support.serve_in_process",
     ) -> None:
-        """The ids of the brokers of each kind."""
-        self._root = root
-        self._kafka, self._cordwood = kafka, cordwood
+        """The ids of the brokers of each kind; `module` is what runs those of Cordwood."""
+        self._kafka = kafka
+        self._cluster = MixedCluster(
+            root, kafka=kafka, cordwood=cordwood, properties=_PROPERTIES, module=module
+        )
         self._random = random.Random(seed)  # noqa: S311  # a schedule
-        self._brokers: dict[int, Broker] = {}
         self._events: Counter[str] = Counter()
 
     def run(self, events: int) -> Outcome:
         """Lets so many things happen, each after the cluster has recovered from the last."""
-        session = {"broker.session.timeout.ms": "3000"}
         judge = Judge()
-        with KafkaController(self._root / "controller", properties=session) as controller:
-            controller.start()
-            with ExitStack() as stack:
-                self._start(controller, stack)
-                self._admin = AdminClient(self._client())
-                self._make_topics()
-                writers = [
-                    Writer(idempotent(self._client(), NUMBERS, PARTITIONS, judge)),
-                    Writer(transactional(self._client(), TRANSACTIONS, PARTITIONS, judge)),
-                ]
-                try:
-                    for _ in range(events):
-                        self._happen(controller)
-                        poll_until(self._is_whole, timeout_s=_WAIT_S, what="all are in sync")
-                finally:
-                    for writer in writers:
-                        writer.stop()
-                poll_until(self._is_whole, timeout_s=_WAIT_S, what="all are in sync")
-                complaints = judge.complaints(
-                    {p: self._numbers(p) for p in range(PARTITIONS)},
-                    {p: self._values(TRANSACTIONS, p) for p in range(PARTITIONS)},
-                )
-                poll_until(self._has_equal_ends, timeout_s=_WAIT_S, what="all have all")
+        with self._cluster as cluster:
+            for name in (NUMBERS, TRANSACTIONS):
+                cluster.create_topic(name, cluster.spread(PARTITIONS), _PLAIN)
+            cluster.create_topic(LATEST, cluster.spread(PARTITIONS), _COMPACTED)
+            self._work(judge, events)
+            complaints = judge.complaints(
+                {p: self._numbers(p) for p in range(PARTITIONS)},
+                {p: self._values(TRANSACTIONS, p) for p in range(PARTITIONS)},
+                {p: self._latest(p) for p in range(PARTITIONS)},
+            )
+            poll_until(self._has_cleaned, timeout_s=WAIT_S, what="every broker has compacted")
+            poll_until(self._has_equal_ends, timeout_s=WAIT_S, what="all have all")
         return Outcome(
-            self._events, judge.counts, judge.outcomes(), complaints + self._differences()
+            self._events,
+            judge.done(),
+            judge.outcomes(),
+            self._cleaned(),
+            complaints + self._differences(),
         )
 
-    # ---- brokers
+    def _work(self, judge: Judge, events: int) -> None:
+        """Has clients work while things happen, and until the groups have read all."""
+        client = self._cluster.client()
+        readers = [
+            Worker(member(client, group, group, NUMBERS, judge))
+            for group in GROUPS
+            for _ in range(_MEMBERS)
+        ]
+        try:
+            writers = [
+                Worker(make(client, topic, PARTITIONS, judge))
+                for make, topic in (
+                    (idempotent, NUMBERS),
+                    (transactional, TRANSACTIONS),
+                    (keyed, LATEST),
+                )
+            ]
+            try:
+                for _ in range(events):
+                    self._wait_for_work(judge)
+                    self._happen()
+                    self._cluster.wait_until_in_sync(NUMBERS, TRANSACTIONS, LATEST)
+            finally:
+                stop_all(writers)
+            self._cluster.wait_until_in_sync()
+            poll_until(self._groups_have_all, timeout_s=WAIT_S, what="the groups have read all")
+        finally:
+            stop_all(readers)
 
-    def _start(self, controller: KafkaController, stack: ExitStack) -> None:
-        for node_id in self._kafka:
-            broker = KafkaBroker(
-                self._root / f"kafka-{node_id}", controller, node_id, properties=_PROPERTIES
-            )
-            self._brokers[node_id] = stack.enter_context(broker)
-            broker.start()
-        for node_id in self._cordwood:
-            own = ClusterBroker(
-                self._root / f"cordwood-{node_id}", controller, node_id, properties=_PROPERTIES
-            )
-            self._brokers[node_id] = stack.enter_context(own)
-        # They have all they need for a clean stop, in any order, while the controller runs.
-        stack.callback(self._stop_kafka)
+    # ---- what happens
 
-    def _stop_kafka(self) -> None:
-        for node_id in self._kafka:
-            self._brokers[node_id].stop()
+    def _wait_for_work(self, judge: Judge) -> None:
+        """Returns when every client has done something since, and some time later."""
+        before = judge.done()
+        wanted = {name: before[name] + STEPS[name] for name in STEPS}
+        poll_until(
+            lambda: all(judge.done()[name] >= count for name, count in wanted.items()),
+            timeout_s=WAIT_S,
+            what="every client does something",
+        )
+        time.sleep(self._random.uniform(0.0, 1.0))
 
-    def _happen(self, controller: KafkaController) -> None:
-        time.sleep(self._random.uniform(0.5, 2.0))  # the producers are at work
+    def _happen(self) -> None:
+        brokers, controller = self._cluster.brokers, self._cluster.controller
         kind = self._random.choices(list(_KINDS), list(_KINDS.values()))[0]
-        node_id = self._random.choice(sorted(self._brokers))
-        broker = self._brokers[node_id]
+        node_id = self._random.choice(sorted(brokers))
+        broker = brokers[node_id]
         if kind == _CONTROLLER:
             controller.kill()
             time.sleep(self._random.uniform(0.0, 4.0))
@@ -140,8 +177,10 @@ class ClusterSoak:
             broker.start()
         elif kind == "suspend":
             os.kill(broker.pid, signal.SIGSTOP)
-            time.sleep(self._random.uniform(1.0, 6.0))
-            os.kill(broker.pid, signal.SIGCONT)
+            try:
+                time.sleep(self._random.uniform(1.0, 6.0))
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
         elif kind == "stop":
             broker.stop()
             broker.start()
@@ -151,46 +190,35 @@ class ClusterSoak:
 
     def _elect(self) -> None:
         """Moves the leaders to the preferred replicas."""
-        port = self._random.choice(list(self._brokers.values())).port
+        port = self._random.choice(list(self._cluster.brokers.values())).port
         with contextlib.suppress(OSError, ConnectionClosedError), Wire(port) as wire:
             wire.ask("elect_leaders", 2, {"election_type": 0, "topic_partitions": None})
 
-    # ---- topics
+    # ---- what is read in the end
 
-    def _client(self, **settings: Any) -> dict[str, Any]:
-        servers = ",".join(each.bootstrap_servers for each in self._brokers.values())
-        return {"bootstrap.servers": servers, "log_level": 0, **settings}
-
-    def _make_topics(self) -> None:
-        ids = sorted(self._brokers)
-        assignment = [ids[n:] + ids[:n] for n in range(PARTITIONS)]
-        configs = {"min.insync.replicas": "2"}
-        made = self._admin.create_topics(
-            [
-                NewTopic(name, PARTITIONS, replica_assignment=assignment, config=configs)
-                for name in (NUMBERS, TRANSACTIONS)
-            ]
-        )
-        for each in made.values():
-            each.result()
-
-    def _is_whole(self) -> bool:
-        """Whether every partition of every topic has all its replicas in sync."""
+    def _groups_have_all(self) -> bool:
+        """Whether each group has committed the end of each partition."""
+        consumer = Consumer(self._cluster.client({"group.id": "ends"}))
         try:
-            topics = self._admin.list_topics(timeout=5).topics
-        except KafkaException:
-            return False
-        return {NUMBERS, TRANSACTIONS} <= topics.keys() and all(
-            set(partition.isrs) == set(partition.replicas)
-            for topic in topics.values()
-            for partition in topic.partitions.values()
-        )
+            ends = {
+                p: consumer.get_watermark_offsets(TopicPartition(NUMBERS, p), timeout=30)[1]
+                for p in range(PARTITIONS)
+            }
+        finally:
+            consumer.close()
+        for group in GROUPS:
+            asked = [ConsumerGroupTopicPartitions(group)]
+            found = self._cluster.admin.list_consumer_group_offsets(asked)[group].result()
+            offsets = {each.partition: each.offset for each in found.topic_partitions}
+            if offsets != ends:
+                return False
+        return True
 
-    def _read(self, topic: str, partition: int) -> list[tuple[int, bytes]]:
+    def _read(self, topic: str, partition: int) -> list[Message]:
         """All that is committed, from the start to the last stable offset."""
         consumer = Consumer(
-            self._client(
-                **{
+            self._cluster.client(
+                {
                     "group.id": "reader",
                     "enable.auto.commit": False,
                     "isolation.level": "read_committed",
@@ -200,47 +228,76 @@ class ClusterSoak:
         )
         consumer.assign([TopicPartition(topic, partition, 0)])
         found = []
-        ends = time.monotonic() + _WAIT_S
+        ends = time.monotonic() + WAIT_S
         try:
             while time.monotonic() < ends:
                 for message in consumer.consume(1000, 1.0):
                     if message.error() is None:
-                        found.append((message.offset(), message.value()))
+                        found.append(message)
                     elif message.error().name() == "_PARTITION_EOF":
                         return found
         finally:
             consumer.close()
-        raise TimeoutError(f"{topic}-{partition} was not read to its end in {_WAIT_S} s")
+        raise TimeoutError(f"{topic}-{partition} was not read to its end in {WAIT_S} s")
 
     def _numbers(self, partition: int) -> list[tuple[int, int]]:
-        return [(offset, int(value)) for offset, value in self._read(NUMBERS, partition)]
+        return [(each.offset(), int(each.value())) for each in self._read(NUMBERS, partition)]
 
     def _values(self, topic: str, partition: int) -> list[bytes]:
-        return [value for _, value in self._read(topic, partition)]
+        return [each.value() for each in self._read(topic, partition)]
+
+    def _latest(self, partition: int) -> dict[bytes, tuple[int, bytes | None]]:
+        return {each.key(): (each.offset(), each.value()) for each in self._read(LATEST, partition)}
 
     # ---- replicas
 
-    def _logs(self, topic: str, partition: int) -> dict[int, bytes]:
+    def _checkpoints(self, partition: int) -> dict[int, int]:
+        """Up to where each broker has compacted a partition of the compacted topic."""
         return {
-            node_id: b"".join(
-                path.read_bytes()
-                for path in sorted((broker.log_dirs[0] / f"{topic}-{partition}").glob("*.log"))
+            node_id: read_checkpoint(broker.log_dirs[0] / "cleaner-offset-checkpoint").get(
+                f"{LATEST}-{partition}", 0
             )
-            for node_id, broker in self._brokers.items()
+            for node_id, broker in self._cluster.brokers.items()
         }
 
+    def _cleaned(self) -> set[int]:
+        return {
+            node_id
+            for partition in range(PARTITIONS)
+            for node_id, offset in self._checkpoints(partition).items()
+            if offset
+        }
+
+    def _has_cleaned(self) -> bool:
+        return self._cleaned() == set(self._cluster.brokers)
+
     def _has_equal_ends(self) -> bool:
+        """Whether the replicas of the topics that are not compacted have the same size."""
         return all(
-            len(set(map(len, self._logs(topic, partition).values()))) == 1
+            len(set(map(len, self._cluster.logs(topic, partition).values()))) == 1
             for topic in (NUMBERS, TRANSACTIONS)
             for partition in range(PARTITIONS)
         )
 
     def _differences(self) -> list[str]:
-        """The partitions whose replicas are not the same bytes."""
-        return [
-            f"the replicas of {topic}-{partition} differ"
+        """The partitions whose replicas differ, by their bytes and in Kafka's dump-log."""
+        found = [
+            f"the replicas of {topic}-{partition} have other bytes"
             for topic in (NUMBERS, TRANSACTIONS)
             for partition in range(PARTITIONS)
-            if len(set(self._logs(topic, partition).values())) != 1
+            if len(set(self._cluster.logs(topic, partition).values())) != 1
         ]
+        with KafkaTools() as tools:
+            for topic in (NUMBERS, TRANSACTIONS, LATEST):
+                for partition in range(PARTITIONS):
+                    horizon = max(self._checkpoints(partition).values()) if topic == LATEST else 0
+                    dumps = {
+                        node_id: dump(tools, broker.log_dirs[0] / f"{topic}-{partition}")
+                        for node_id, broker in self._cluster.brokers.items()
+                    }
+                    assert all(each.batches for each in dumps.values()), "dump-log shows batches"
+                    assert topic != LATEST or all(each.records for each in dumps.values()), "keys"
+                    differs = difference(dumps, horizon)
+                    if differs:
+                        found.append(f"{topic}-{partition}: {differs}")
+        return found

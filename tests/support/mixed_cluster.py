@@ -1,0 +1,187 @@
+"""A cluster of one real Kafka controller, and of brokers of Kafka and of Cordwood on loopback.
+
+`MixedCluster` is a context manager that leaves nothing running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support.cluster_broker import ClusterBroker
+from support.kafka import poll_until
+from support.kafka_cluster import KafkaBroker, KafkaController
+
+WAIT_S: Final = 120.0
+
+Broker = KafkaBroker | ClusterBroker
+
+
+class MixedCluster:
+    """The controller, and the brokers by their ids; a node has its directory at `root / id`."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        kafka: Collection[int] = (),
+        cordwood: Collection[int] = (),
+        properties: Mapping[str, str] | None = None,
+        properties_of: Mapping[int, Mapping[str, str]] | None = None,
+        session_timeout_ms: int = 3000,
+        **own: Any,
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+            root: where all files are.
+            kafka: the ids of Kafka's brokers.
+            cordwood: those of Cordwood's.
+            properties: of every broker.
+            properties_of: of single brokers.
+            session_timeout_ms: `broker.session.timeout.ms` of all nodes.
+            own: arguments of each `ClusterBroker`.
+        """
+        session = {"broker.session.timeout.ms": str(session_timeout_ms)}
+        self.root = root
+        self.controller = KafkaController(root / "controller", properties=session)
+        self.brokers: dict[int, Broker] = {}
+        self._first = [*((each, False) for each in kafka), *((each, True) for each in cordwood)]
+        self._properties = {"broker.heartbeat.interval.ms": "500", **(properties or {}), **session}
+        self._properties_of = properties_of or {}
+        self._own = own
+        self._stack = ExitStack()
+
+    # ---- brokers
+
+    def __enter__(self) -> Self:
+        try:
+            self._stack.enter_context(self.controller)
+            self.controller.start()
+            self._stack.callback(self._end)
+            for node_id, is_cordwood in self._first:
+                self.start(node_id, cordwood=is_cordwood)
+            self.admin = AdminClient(self.client())
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _end(self) -> None:
+        """Stops what runs, Kafka's brokers first; without a controller nothing can stop cleanly."""
+        brokers = sorted(self.brokers.values(), key=lambda each: isinstance(each, ClusterBroker))
+        try:
+            if self.controller.is_running:
+                for broker in brokers:
+                    if broker.is_running:
+                        broker.stop()
+        finally:
+            for broker in brokers:
+                if broker.is_running:
+                    broker.kill()
+
+    def start(self, node_id: int, *, cordwood: bool) -> None:
+        """Starts a node, which does not run, on its directory."""
+        properties = {**self._properties, **self._properties_of.get(node_id, {})}
+        root = self.root / str(node_id)
+        broker: Broker
+        if cordwood:
+            broker = ClusterBroker(
+                root, self.controller, node_id, properties=properties, **self._own
+            )
+        else:
+            broker = KafkaBroker(root, self.controller, node_id, properties=properties)
+        self.brokers[node_id] = broker
+        broker.start()
+
+    def replace(self, node_id: int, *, cordwood: bool) -> None:
+        """Stops a node, and starts the other kind on its directory, until all is in sync."""
+        self.brokers[node_id].stop()
+        self.start(node_id, cordwood=cordwood)
+        self.wait_until_in_sync()
+
+    def client(
+        self, settings: Mapping[str, Any] | None = None, *, node_id: int | None = None
+    ) -> dict[str, Any]:
+        """A librdkafka configuration for one broker, or for all."""
+        brokers = self.brokers.values() if node_id is None else [self.brokers[node_id]]
+        servers = ",".join(each.bootstrap_servers for each in brokers)
+        return {"bootstrap.servers": servers, "log_level": 0, **(settings or {})}
+
+    # ---- topics
+
+    def create_topic(
+        self,
+        name: str,
+        replicas: Sequence[Sequence[int]],
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Makes a topic with these replicas of each partition, and waits until they are in sync."""
+        topic = NewTopic(
+            name,
+            len(replicas),
+            replica_assignment=[list(each) for each in replicas],
+            config=dict(configs or {}),
+        )
+        self.admin.create_topics([topic])[name].result()
+        self.wait_until_in_sync(name)
+
+    def spread(self, partitions: int) -> list[list[int]]:
+        """A replica of each partition on every broker, the leaders in turn."""
+        ids = sorted(self.brokers)
+        return [ids[n % len(ids) :] + ids[: n % len(ids)] for n in range(partitions)]
+
+    def isr(self, name: str, partition: int = 0, *, node_id: int | None = None) -> set[int]:
+        """The replicas in sync, as a broker has them, or any broker; empty without an answer."""
+        admin = self.admin if node_id is None else AdminClient(self.client(node_id=node_id))
+        try:
+            topic = admin.list_topics(timeout=5).topics.get(name)
+        except KafkaException:
+            return set()
+        found = None if topic is None else topic.partitions.get(partition)
+        return set() if found is None else set(found.isrs)
+
+    def leaders(self, name: str) -> dict[int, int]:
+        """The leader of each partition of a topic."""
+        partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
+        return {number: each.leader for number, each in partitions.items()}
+
+    def is_in_sync(self, *names: str) -> bool:
+        """Whether these topics are there, and all replicas of all topics are in sync."""
+        try:
+            topics = self.admin.list_topics(timeout=5).topics
+        except KafkaException:
+            return False
+        return set(names) <= topics.keys() and all(
+            partition.leader >= 0 and set(partition.isrs) == set(partition.replicas)
+            for topic in topics.values()
+            for partition in topic.partitions.values()
+        )
+
+    def wait_until_in_sync(self, *names: str) -> None:
+        """As `is_in_sync`."""
+        what = f"all replicas of {', '.join(names) or 'all topics'} are in sync"
+        poll_until(lambda: self.is_in_sync(*names), timeout_s=WAIT_S, what=what)
+
+    # ---- replicas
+
+    def logs(self, topic: str, partition: int) -> dict[int, bytes]:
+        """The bytes of a partition's segments, on each broker that has it."""
+        return {
+            node_id: b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+            for node_id, broker in self.brokers.items()
+            for log_dir in broker.log_dirs
+            if (directory := log_dir / f"{topic}-{partition}").is_dir()
+        }
+
+    def has_equal_logs(self, topic: str, partitions: int) -> bool:
+        """Whether the replicas of each partition are the same bytes."""
+        return all(len(set(self.logs(topic, each).values())) == 1 for each in range(partitions))
