@@ -19,7 +19,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +29,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
-import measure
-from broker_report import chosen_sections, print_table, report, section_parser
+from broker_report import Chosen, run_benchmark
 from broker_sides import Side, both_sides, cpu_seconds
 from cordwood.format.java_map import absolute_hash
 from load_time import WAIT_S, LoadTime, connected
@@ -345,19 +343,17 @@ def _close(consumer: Consumer) -> None:
 SECTIONS = ("commits", "join", "load")
 
 
+def _measured(chosen: Chosen, work: Path) -> Iterator[Row]:
+    sizes = _QUICK if chosen.is_quick else Sizes()
+    if chosen.turns is not None:
+        sizes = replace(sizes, turns=chosen.turns)
+    yield from Bench(sizes, work).run(chosen.sections)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = section_parser(__doc__, SECTIONS, free="5 GB are free")
-    options = parser.parse_args(arguments)
-    chosen = chosen_sections(parser, options, SECTIONS)
-    sizes = _QUICK if options.quick else Sizes()
-    if options.turns is not None:
-        sizes = replace(sizes, turns=options.turns)
-    target = options.json or measure.results_file("groups-")
-    with tempfile.TemporaryDirectory(prefix="bench-groups-", dir=options.work_dir) as directory:
-        rows = report(Bench(sizes, Path(directory)).run(chosen), target)
-    print_table(rows)
-    print(f"written to {target}")
-    return 0
+    return run_benchmark(
+        __doc__, "groups", SECTIONS, _measured, free="5 GB are free", arguments=arguments
+    )
 
 
 if __name__ == "__main__":

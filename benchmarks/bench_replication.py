@@ -14,39 +14,29 @@ usage: bench_replication.py [--quick] [--sections NAME,...] [--turns N] [--json 
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
-import measure
-from broker_report import chosen_sections, print_table, report, section_parser
+from broker_report import Chosen, run_benchmark
 from log_rows import Row
-from support.cluster_broker import ClusterBroker
 from support.kafka import poll_until
-from support.kafka_cluster import KafkaBroker, KafkaController
+from support.mixed_cluster import MixedCluster
 
 TOPIC, AWAY = "replicated", "away"
 IDS = (1, 2, 3)
 _PARTITIONS = 3
 _WAIT_S = 180.0
-_SESSION = {"broker.session.timeout.ms": "3000"}
 _PROPERTIES = {
     "offsets.topic.replication.factor": "3",
     "replica.lag.time.max.ms": "5000",
-    "broker.heartbeat.interval.ms": "500",
     "log.cleaner.enable": "false",
-    **_SESSION,
 }
-
-Broker = KafkaBroker | ClusterBroker
+_CONFIGS = {"min.insync.replicas": "2"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,52 +52,18 @@ class Sizes:
 _QUICK = Sizes(records=2_000, catch_up_mb=4, turns=1)
 
 
-class Cluster:
+class Cluster(MixedCluster):
     """A controller and three brokers of one kind; a context manager."""
 
     def __init__(self, root: Path, *, is_ours: bool) -> None:
         """Nothing runs yet."""
-        self._root = root
-        self._is_ours = is_ours
-        self._stack = ExitStack()
-        self.brokers: dict[int, Broker] = {}
-
-    def __enter__(self) -> Self:
-        controller = self._stack.enter_context(
-            KafkaController(self._root / "controller", properties=_SESSION)
+        super().__init__(
+            root,
+            kafka=() if is_ours else IDS,
+            cordwood=IDS if is_ours else (),
+            properties=_PROPERTIES,
+            module="cordwood",
         )
-        controller.start()
-        for node_id in IDS:
-            root = self._root / str(node_id)
-            broker: Broker
-            if self._is_ours:
-                broker = ClusterBroker(
-                    root, controller, node_id, properties=_PROPERTIES, module="cordwood"
-                )
-            else:
-                broker = KafkaBroker(root, controller, node_id, properties=_PROPERTIES)
-            broker.start()
-            self.brokers[node_id] = broker
-        self.admin = AdminClient(self.client())
-        self.create(TOPIC, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for broker in self.brokers.values():
-            broker.kill()
-        self._stack.close()
-
-    def client(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """A librdkafka configuration."""
-        servers = ",".join(each.bootstrap_servers for each in self.brokers.values())
-        return {"bootstrap.servers": servers, "log_level": 0, **(settings or {})}
-
-    def create(self, name: str, replicas: list[list[int]]) -> None:
-        """Makes a topic, and returns when all its replicas are in sync."""
-        config = {"min.insync.replicas": "2"}
-        topic = NewTopic(name, len(replicas), replica_assignment=replicas, config=config)
-        self.admin.create_topics([topic])[name].result()
-        self.until_in_sync(name, len(IDS))
 
     def until_in_sync(self, name: str, count: int) -> None:
         """Returns when so many replicas of each partition of a topic are in sync."""
@@ -119,10 +75,6 @@ class Cluster:
             )
 
         poll_until(is_so, timeout_s=_WAIT_S, what=f"{count} replicas in sync", interval_s=0.01)
-
-    def leader(self, name: str) -> int:
-        """The leader of a topic's first partition."""
-        return int(self.admin.list_topics(name, timeout=10).topics[name].partitions[0].leader)
 
 
 class Bench:
@@ -139,6 +91,8 @@ class Bench:
             Cluster(self._work / "cordwood", is_ours=True) as ours,
             Cluster(self._work / "kafka", is_ours=False) as kafka,
         ):
+            for cluster in (ours, kafka):
+                cluster.create_topic(TOPIC, cluster.spread(_PARTITIONS), _CONFIGS)
             for name in names:
                 yield from sections[name](ours, kafka)
 
@@ -184,8 +138,9 @@ class Bench:
         what = f"a broker that was away for {size:,} MB catches up"
         row = Row(what=what, unit="MB/s", other_name="Kafka", ratio_min=1.0)
         for cluster in (ours, kafka):
-            cluster.create(AWAY, [[1, 2, 3]])
-        row.turn(partial(self._caught_up, ours), partial(self._caught_up, kafka))
+            cluster.create_topic(AWAY, [list(IDS)], _CONFIGS)
+        for _ in range(self.sizes.turns):
+            row.turn(partial(self._caught_up, ours), partial(self._caught_up, kafka))
         yield row
 
     def _caught_up(self, cluster: Cluster) -> float:
@@ -232,7 +187,7 @@ def _failed_over(cluster: Cluster) -> float:
     times: list[float] = []
     producer.produce(TOPIC, b"before", partition=0, on_delivery=partial(_delivered, times, 0.0))
     producer.flush(_WAIT_S)
-    leader = cluster.leader(TOPIC)
+    leader = cluster.leaders(TOPIC)[0]
     cluster.brokers[leader].kill()
     begun = time.perf_counter()
     producer.produce(TOPIC, b"after", partition=0, on_delivery=partial(_delivered, times, begun))
@@ -246,19 +201,17 @@ def _failed_over(cluster: Cluster) -> float:
 SECTIONS = ("acks", "catch-up", "failover")
 
 
+def _measured(chosen: Chosen, work: Path) -> Iterator[Row]:
+    sizes = _QUICK if chosen.is_quick else Sizes()
+    if chosen.turns is not None:
+        sizes = replace(sizes, turns=chosen.turns)
+    yield from Bench(sizes, work).run(chosen.sections)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = section_parser(__doc__, SECTIONS, free="10 GB are free")
-    options = parser.parse_args(arguments)
-    chosen = chosen_sections(parser, options, SECTIONS)
-    sizes = _QUICK if options.quick else Sizes()
-    if options.turns is not None:
-        sizes = replace(sizes, turns=options.turns)
-    target = options.json or measure.results_file("replication-")
-    with tempfile.TemporaryDirectory(prefix="bench-replication-", dir=options.work_dir) as work:
-        rows = report(Bench(sizes, Path(work)).run(chosen), target)
-    print_table(rows)
-    print(f"written to {target}")
-    return 0
+    return run_benchmark(
+        __doc__, "replication", SECTIONS, _measured, free="10 GB are free", arguments=arguments
+    )
 
 
 if __name__ == "__main__":

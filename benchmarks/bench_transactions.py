@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +27,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-import measure
 from bench_groups import make_topic
-from broker_report import chosen_sections, print_table, report, section_parser
+from broker_report import Chosen, run_benchmark
 from broker_sides import Side, both_sides, cpu_seconds
 from cordwood.format.java_map import absolute_hash
 from load_time import WAIT_S, LoadTime, connected
@@ -269,19 +267,17 @@ def until_served(port: int, ids: int) -> list[float]:
 SECTIONS = ("rate", "latency", "load")
 
 
+def _measured(chosen: Chosen, work: Path) -> Iterator[Row]:
+    sizes = _QUICK if chosen.is_quick else Sizes()
+    if chosen.turns is not None:
+        sizes = replace(sizes, turns=chosen.turns)
+    yield from Bench(sizes, work).run(chosen.sections)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = section_parser(__doc__, SECTIONS, free="1 GB is free")
-    options = parser.parse_args(arguments)
-    chosen = chosen_sections(parser, options, SECTIONS)
-    sizes = _QUICK if options.quick else Sizes()
-    if options.turns is not None:
-        sizes = replace(sizes, turns=options.turns)
-    target = options.json or measure.results_file("transactions-")
-    with tempfile.TemporaryDirectory(prefix="bench-transactions-", dir=options.work_dir) as work:
-        rows = report(Bench(sizes, Path(work)).run(chosen), target)
-    print_table(rows)
-    print(f"written to {target}")
-    return 0
+    return run_benchmark(
+        __doc__, "transactions", SECTIONS, _measured, free="1 GB is free", arguments=arguments
+    )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import measure
 from log_rows import HEADING, Row
@@ -60,3 +62,44 @@ def print_table(rows: Iterable[Row]) -> None:
     print("| --- | --- | --- | --- |")
     for row in rows:
         print(row.markdown(ours_first=True))
+
+
+class Chosen(NamedTuple):
+    """What a command line asks for; `turns` is None where it does not say."""
+
+    sections: Sequence[str]
+    is_quick: bool
+    turns: int | None
+
+
+def run_benchmark(
+    doc: str | None,
+    name: str,
+    sections: Sequence[str],
+    measured: Callable[[Chosen, Path], Iterable[Row]],
+    *,
+    free: str,
+    arguments: Sequence[str] | None,
+) -> int:
+    """A whole program without flags of its own.
+
+    Args:
+        doc: its description.
+        name: of the benchmark, in the names of files.
+        sections: what it can measure.
+        measured: measures in a directory, which is removed afterwards.
+        free: as `section_parser`.
+        arguments: of the command line; those of the process if None.
+
+    Returns:
+        The exit code.
+    """
+    parser = section_parser(doc, sections, free=free)
+    options = parser.parse_args(arguments)
+    chosen = Chosen(chosen_sections(parser, options, sections), options.quick, options.turns)
+    target = options.json or measure.results_file(f"{name}-")
+    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-", dir=options.work_dir) as work:
+        rows = report(measured(chosen, Path(work)), target)
+    print_table(rows)
+    print(f"written to {target}")
+    return 0

@@ -64,8 +64,8 @@ async def following(
     task = asyncio.create_task(fetcher.run())
     replica = ReplicaLog(
         log,
-        truncate=lambda offset: (log.truncate_to(offset), None)[1],
-        start_at=log.truncate_fully_and_start_at,
+        truncate=lambda offset, _: (log.truncate_to(offset), None)[1],
+        start_at=lambda offset, _: log.truncate_fully_and_start_at(offset),
     )
     epoch = topic.partitions[0].leader_epoch
     fetcher.follow(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from uuid import UUID
 
 from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
@@ -144,7 +143,7 @@ class Partition:
             origin=origin,
             verification_guard=verification_guard,
             transaction_version=transaction_version,
-            require_leader=partial(self._require_led, self.leader_epoch),
+            require_leader=self._require_led,
         )
 
     def resign(self) -> None:
@@ -176,6 +175,7 @@ class Partition:
         """Leads in an epoch, with other replicas or without."""
         self.leader_epoch = leader_epoch
         self.leadership = leadership
+        self._uncommitted.clear()
         if leadership is None:
             self.log.maybe_update_high_watermark(self.log.log_end_offset)
         else:

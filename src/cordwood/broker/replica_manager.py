@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -50,6 +51,9 @@ _log = logging.getLogger(__name__)
 HighWatermarkListener = Callable[[int, int], object]
 """Called with the number of a partition and its high watermark."""
 
+CutPartition = Callable[[TopicPartition, int, Callable[[], bool]], None]
+"""As `ReplicaLog`'s `Cut`, for a partition."""
+
 
 class ReplicaManager:
     """The partitions that this broker leads, and every log that it has."""
@@ -65,8 +69,8 @@ class ReplicaManager:
         settings: BrokerSettings,
         metrics: BrokerMetrics,
         begin_move: BeginMove,
-        truncate: Callable[[TopicPartition, int], None],
-        start_at: Callable[[TopicPartition, int], None],
+        truncate: CutPartition,
+        start_at: CutPartition,
     ) -> None:
         """Creates the object; a `BrokerMetadataPublisher` adds the partitions of the image.
 
@@ -357,8 +361,8 @@ class ReplicaManager:
         partition = log.topic_partition
         return ReplicaLog(
             log,
-            truncate=lambda offset: self._truncate(partition, offset),
-            start_at=lambda offset: self._start_at(partition, offset),
+            truncate=partial(self._truncate, partition),
+            start_at=partial(self._start_at, partition),
         )
 
     def _now_ms(self) -> float:

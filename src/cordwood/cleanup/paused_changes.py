@@ -1,8 +1,9 @@
 """Changes of running logs that their cleaning must stop for: truncation, another policy, a move.
 
 Each stops the cleaning of the partition first, waiting until the cleaner has released it, and
-resumes it afterwards. None may be called with a log's lock held. A log that is deleted needs none
-of these: the `LogManager` notifies the cleaner.
+resumes it afterwards. None may be called with a log's lock held. Other work may run meanwhile if
+this runs in slices (`model.pauses`). A log that is deleted needs none of these: the `LogManager`
+notifies the cleaner.
 
 Source: org.apache.kafka.storage.internals.log.LogManager (truncateTo, truncateFullyAndStartAt,
 updateTopicConfig, replaceCurrentWithFutureLog), kafka.server.ReplicaManager.alterReplicaLogDirs.
@@ -10,12 +11,13 @@ updateTopicConfig, replaceCurrentWithFutureLog), kafka.server.ReplicaManager.alt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.model.config import LogConfig
+from cordwood.model.pauses import background
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_moves import LogMove
@@ -26,17 +28,24 @@ def _paused(manager: CleanerManager, partitions: Sequence[TopicPartition]) -> It
     paused: list[TopicPartition] = []
     try:
         for partition in partitions:
-            manager.abort_and_pause(partition)
+            with background():
+                manager.abort_and_pause(partition)
             paused.append(partition)
         yield
     finally:
         manager.resume_cleaning(paused)
 
 
-def truncate_paused(manager: CleanerManager, offsets: Mapping[TopicPartition, int]) -> None:
+def truncate_paused(
+    manager: CleanerManager,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> None:
     """Cuts logs off, each at its offset; the cleaner's checkpoint follows where it lay beyond.
 
-    A log that is only cut in its active segment is not paused.
+    A log that is only cut in its active segment is not paused. Nothing is done if `is_wanted` says
+    so when the cleaning has stopped.
 
     Raises:
         StorageError: a directory is offline, or has just failed.
@@ -44,6 +53,8 @@ def truncate_paused(manager: CleanerManager, offsets: Mapping[TopicPartition, in
     logs = manager.logs
     deep = [p for p, offset in offsets.items() if offset < logs.require(p).active.base_offset]
     with _paused(manager, deep):
+        if deep and not is_wanted():
+            return
         logs.truncate_to(offsets)
         for partition in deep:
             _lower_checkpoint(manager, logs.require(partition))
@@ -55,13 +66,16 @@ def truncate_fully_paused(
     offset: int,
     *,
     log_start_offset: int | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Empties a log, which continues at `offset`.
+    """Empties a log, which continues at `offset`; `is_wanted` as in `truncate_paused`.
 
     Raises:
         StorageError: the directory is offline, or has just failed.
     """
     with _paused(manager, [partition]):
+        if not is_wanted():
+            return
         manager.logs.truncate_fully_and_start_at(
             partition, offset, log_start_offset=log_start_offset
         )

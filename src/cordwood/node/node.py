@@ -14,10 +14,10 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
@@ -61,6 +61,7 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import CordwoodError
 from cordwood.model.rng import SystemRng
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.uuids import fresh_uuid
@@ -105,6 +106,8 @@ _CONNECTION_KEYS: Final = (
     "max.connections.per.ip",
     "max.connections.per.ip.overrides",
 )
+
+T = TypeVar("T")
 
 EngineFactory = Callable[[], ManagedEngine]
 
@@ -156,7 +159,9 @@ class Node:
 
         Raises:
             DirectoryInUseError, PortInUseError: another process has it.
-            CordwoodError: directories or settings are such that Kafka would not start either.
+            CordwoodError: directories or settings are such that Kafka would not start either, or
+                no directory is left to serve from.
+            asyncio.CancelledError: the start was given up; nothing is left open.
         """
         try:
             await self._start(progress)
@@ -204,17 +209,19 @@ class Node:
         self._undo.append((lambda: self._finish_requests(slices), False))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
-        logs.broker_epoch = await member.join(
-            self._registration(directory_ids, previous_epoch, logs),
-            broker.replicas,
-            metadata,
-            thread,
-            self._fail,
+        logs.broker_epoch = await self._unless_failed(
+            member.join(
+                self._registration(directory_ids, previous_epoch, logs),
+                broker.replicas,
+                metadata,
+                thread,
+                self._fail,
+            )
         )
-        await asyncio.to_thread(logs.load, is_stray=self._is_stray, progress=progress)
+        await _finished_in_thread(partial(logs.load, is_stray=self._is_stray, progress=progress))
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
-        await member.unfence()
+        await self._unless_failed(member.unfence())
         broker.replicas.moves.resume()
         thread.schedule(
             "metadata-snapshot",
@@ -247,11 +254,11 @@ class Node:
             settings=settings,
             metrics=metrics,
             begin_move=lambda partition, to: PausedMove(self.cleaner.manager, partition, to),
-            truncate=lambda partition, offset: truncate_paused(
-                self.cleaner.manager, {partition: offset}
+            truncate=lambda partition, offset, is_wanted: truncate_paused(
+                self.cleaner.manager, {partition: offset}, is_wanted=is_wanted
             ),
-            start_at=lambda partition, offset: truncate_fully_paused(
-                self.cleaner.manager, partition, offset
+            start_at=lambda partition, offset, is_wanted: truncate_fully_paused(
+                self.cleaner.manager, partition, offset, is_wanted=is_wanted
             ),
         )
         groups = self._make_groups(replicas, metadata, thread)
@@ -398,6 +405,22 @@ class Node:
                 f"log.dir.failure.timeout.ms that the log dir {log_dir} has failed: {reason}"
             ),
         )
+
+    async def _unless_failed(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work gives, which may wait for other nodes.
+
+        Raises:
+            CordwoodError: the broker cannot serve any more; the work is given up.
+        """
+        task = asyncio.get_running_loop().create_task(work)
+        either: list[asyncio.Future[Any]] = [task, self.failure]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise CordwoodError(self.failure.result())
+            return await task
+        finally:
+            task.cancel()
 
     def _fail(self, why: str) -> None:
         if not self.failure.done():
@@ -661,6 +684,17 @@ def _by_address(by_host: Mapping[str, int]) -> dict[str, int]:
             continue
         found.update({str(address[4][0]): number for address in addresses})
     return found
+
+
+async def _finished_in_thread(work: Callable[[], object]) -> None:
+    """Does work in a thread; a caller that is cancelled waits for its end nevertheless."""
+    done = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait([done])
+        done.exception()  # the cancellation goes first
+        raise
 
 
 def spark_engine() -> ManagedEngine:

@@ -60,7 +60,7 @@ def no_move(_partition: TopicPartition, _target: Path) -> NoReturn:
     raise AssertionError("no test moves a log")
 
 
-def no_truncation(_partition: TopicPartition, _offset: int) -> NoReturn:
+def no_truncation(_partition: TopicPartition, _offset: int, _: object) -> NoReturn:
     raise AssertionError("no test cuts a log off")
 
 

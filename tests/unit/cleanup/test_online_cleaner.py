@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -31,6 +32,7 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import EngineError, NoSpaceError, StagingError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.network.slices import Slices
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
@@ -648,6 +650,43 @@ def test_a_truncation_within_the_active_segment_disturbs_nobody(tmp_path: Path) 
     truncate_paused(logs.cleaning, {T0: 41})
     assert logs.log().log_end_offset == 41
     logs.cleaning.done_cleaning(T0, logs.directories[0], 0)
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+@pytest.mark.parametrize("how", ["cut off", "emptied"])
+def test_others_run_while_a_truncation_in_slices_waits_for_the_cleaner(
+    tmp_path: Path, how: str, is_wanted: bool
+) -> None:
+    logs = groups_of_one(tmp_path)
+    assert logs.cleaning.grab_filthiest(logs.clock.now_ms()) is not None
+
+    def truncate() -> None:
+        if how == "cut off":
+            truncate_paused(logs.cleaning, {T0: 25}, is_wanted=lambda: is_wanted)
+        else:
+            truncate_fully_paused(logs.cleaning, T0, 7, is_wanted=lambda: is_wanted)
+
+    async def scenario() -> None:
+        slices = Slices(asyncio.get_running_loop())
+        truncation = slices.run(truncate)
+        while not isinstance(logs.cleaning.state(T0), Aborted):
+            await asyncio.sleep(0)
+        release()
+        await truncation
+        await slices.finish()
+
+    def release() -> None:
+        logs.cleaning.done_cleaning(T0, logs.directories[0], 0)
+
+    # An event loop that stands still would never release it.
+    too_late = threading.Timer(60, release)
+    too_late.start()
+    asyncio.run(scenario())
+    too_late.cancel()
+    too_late.join()
+    truncated = 25 if how == "cut off" else 7
+    assert logs.log().log_end_offset == (truncated if is_wanted else 40)
+    assert logs.cleaning.state(T0) is None
 
 
 def test_a_log_that_is_emptied_begins_its_cleaning_anew(tmp_path: Path) -> None:

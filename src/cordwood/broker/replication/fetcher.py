@@ -171,11 +171,14 @@ class ReplicaFetcher:
         if not effects:
             return
 
-        def apply() -> None:
+        def is_followed() -> bool:
             # It may have got another leader since.
-            if self._followed.get(key) is followed:
-                for effect in effects:
-                    followed.log.apply(effect)
+            return self._followed.get(key) is followed
+
+        def apply() -> None:
+            for effect in effects:
+                if is_followed():
+                    followed.log.apply(effect, is_followed)
 
         try:
             await self._run(apply)

@@ -16,6 +16,9 @@ from cordwood.broker.replication.following import (
 from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
 from cordwood.storage.log.partition_log import LEADER_OFFSET_INCREMENT, PartitionLog
 
+Cut = Callable[[int, Callable[[], bool]], None]
+"""Cuts a log off at an offset, if that is wanted still when the log is not cleaned any more."""
+
 
 class ReplicaLog:
     """A `FollowedLog` on disk."""
@@ -24,8 +27,8 @@ class ReplicaLog:
         self,
         log: PartitionLog,
         *,
-        truncate: Callable[[int], None],
-        start_at: Callable[[int], None],
+        truncate: Cut,
+        start_at: Cut,
     ) -> None:
         """Changes nothing yet.
 
@@ -63,8 +66,13 @@ class ReplicaLog:
         found = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
         return None if found.epoch == UNDEFINED_EPOCH else found
 
-    def apply(self, effect: Effect) -> None:
+    def apply(self, effect: Effect, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Does what a follower's step says, but for `AskOffsets`.
+
+        Args:
+            effect: the step.
+            is_wanted: whether it must be done still; asked after a wait, in which others may have
+                run.
 
         Raises:
             KafkaError: the records are damaged or do not follow the log, or the disk refuses.
@@ -78,8 +86,8 @@ class ReplicaLog:
                 if self.log.log_start_offset < offset <= self.log.high_watermark:
                     self.log.maybe_increment_log_start_offset(offset, LEADER_OFFSET_INCREMENT)
             case TruncateTo(offset):
-                self._truncate(offset)
+                self._truncate(offset, is_wanted)
             case StartAt(offset):
-                self._start_at(offset)
+                self._start_at(offset, is_wanted)
             case AskOffsets():
                 raise AssertionError("offsets are asked for by the fetcher")

@@ -313,7 +313,7 @@ class PartitionLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: object | None = None,
         transaction_version: int = 0,
-        require_leader: Callable[[], None] = lambda: None,
+        require_leader: Callable[[int], None] = lambda _: None,
     ) -> AppendResult:
         """Checks records, gives them offsets from the log's end on, and writes them.
 
@@ -325,8 +325,8 @@ class PartitionLog:
             verification_guard: what `maybe_start_verification` gave, for a transaction's first
                 batch (KIP-890).
             transaction_version: the feature level that a marker is written under.
-            require_leader: raises a KafkaError if the partition has got another leader or leader
-                epoch; called when others may have run since the call.
+            require_leader: raises a KafkaError if the partition has got another leader than that of
+                `leader_epoch`, with which it is called when others may have run meanwhile.
 
         Raises:
             KafkaError: as the classes of `model.kafka_errors` say; nothing was written. A
@@ -339,7 +339,7 @@ class PartitionLog:
                 analyzed = self._analyzed(records, origin)
                 if analyzed:
                     checked = self._validated(analyzed, origin, leader_epoch, first_offset=0)
-            require_leader()
+            require_leader(leader_epoch)
         else:
             analyzed = self._analyzed(records, origin)
         with self.lock, self._append_guard:

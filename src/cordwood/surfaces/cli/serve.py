@@ -31,6 +31,7 @@ from cordwood.surfaces.cli.screen import Screen
 if TYPE_CHECKING:
     from cordwood.broker.configs.settings import BrokerSettings
     from cordwood.model.clock import Clock
+    from cordwood.node.node import Node
 
 _USAGE = 2
 _IN_USE = 3
@@ -198,6 +199,17 @@ def _run_until_stopped(
             signal.signal(number, signal.SIG_IGN)
 
 
+async def _start(node: Node, stopped: asyncio.Event, screen: Screen) -> None:
+    """Starts the node; shows how many logs are loaded, and loads no more once it is stopped."""
+    if screen.is_terminal:
+        with screen.bars(transient=True) as progress:
+            bars = load_progress.LoadBars(progress)
+            await node.start(load_progress.StoppableLoading(bars, stopped.is_set))
+    else:
+        lines = load_progress.LoadLines()
+        await node.start(load_progress.StoppableLoading(lines, stopped.is_set))
+
+
 async def _serve(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
@@ -207,21 +219,21 @@ async def _serve(
 
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
+    node = Node(settings, clock=clock, owns_process=True)
+    starting = loop.create_task(_start(node, stopped, screen))
+
+    def stop() -> None:
+        if not stopped.is_set():
+            stopped.set()
+            starting.cancel()  # it may wait for other nodes
+
     for number in STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stopped.set)
-    node = Node(settings, clock=clock, owns_process=True)
+            loop.add_signal_handler(number, stop)
     try:
-        if screen.is_terminal:
-            with screen.bars(transient=True) as progress:
-                bars = load_progress.LoadBars(progress)
-                await node.start(load_progress.StoppableLoading(bars, stopped.is_set))
-        else:
-            await node.start(
-                load_progress.StoppableLoading(load_progress.LoadLines(), stopped.is_set)
-            )
-    except load_progress.StoppedLoadingError:
-        _log.info("Shut down completed, before all logs were loaded")
+        await starting
+    except (asyncio.CancelledError, load_progress.StoppedLoadingError):
+        _log.info("Shut down completed, before the start had ended")
         return
     endpoint = None
     try:

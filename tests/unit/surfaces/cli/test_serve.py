@@ -12,10 +12,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
+from cordwood.metadata.formatting import format_directories
+from cordwood.model.clock import SystemClock
 from cordwood.surfaces.cli.load_progress import LoadLines
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
 from support.no_engine import NoEngine
+from support.ports import free_port
 from support.served import ServedBroker
 
 _IN_USE, _USAGE, _FAILED = 3, 2, 1
@@ -129,6 +132,45 @@ def test_it_stops_in_order_when_it_is_told_to(tmp_path: Path) -> None:
         "log-start-offset-checkpoint",
     } <= names
     assert "Shut down completed" in broker.log
+
+
+def test_it_stops_while_it_waits_for_a_controller(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    format_directories(
+        [log_dir],
+        node_id=1,
+        cluster_id="Y29yZHdvb2QtdGVzdHMtMQ",
+        clock=SystemClock(),
+        controller_endpoints=[],
+        has_dynamic_voters=False,
+    )
+    settings = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{free_port()}",
+    }
+    options = [
+        part for name, value in settings.items() for part in ("--override", f"{name}={value}")
+    ]
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "cordwood", "serve", "--http-port", "-1"),
+            *("--log-dir", str(log_dir), "--port", str(free_port()), *options),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    said = ""
+    while "Unable to reach the controller" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.terminate()
+    _, rest = process.communicate(timeout=30)
+    assert process.returncode == 0, rest
+    assert "Shut down completed, before the start had ended" in rest
+    assert "Traceback" not in rest
 
 
 def test_a_new_group_does_not_wait_for_more_members(tmp_path: Path) -> None:
