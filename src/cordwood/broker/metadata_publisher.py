@@ -309,6 +309,10 @@ class BrokerMetadataPublisher:
         self._deleters.shutdown(wait=True)
 
     def _reconfigure(self) -> None:
+        configs = self._configs
+        self._replicas.throttles.update(
+            (configs.dynamic, configs.dynamic_default), configs.image.configs, self._node_id
+        )
         logs: dict[str, list[PartitionLog]] = {}
         for log in in_steps(self._replicas.logs.logs(), every=64):
             logs.setdefault(log.topic_partition.topic, []).append(log)

@@ -229,6 +229,15 @@ class Partition:
         """As `PartitionLeadership.is_catching_up`."""
         return self.leadership is not None and self.leadership.is_catching_up
 
+    @property
+    def has_others_in_sync(self) -> bool:
+        """Whether another replica is in the ISR, as far as this broker knows."""
+        return self.leadership is not None and len(self.leadership.partition.isr) > 1
+
+    def is_in_sync(self, broker_id: int) -> bool:
+        """Whether a broker's replica is in the ISR, as far as this broker knows."""
+        return self.leadership is not None and broker_id in self.leadership.partition.isr
+
     def nearest_reader(self, brokers: Collection[int], offset: int) -> int | None:
         """As `PartitionLeadership.nearest_reader`."""
         if self.leadership is None:

@@ -31,9 +31,10 @@ from cordwood.broker.replication.leadership import (
 )
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.replication import ImageBrokers, Replication
+from cordwood.broker.replication.throttles import ReplicationThrottles
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
-from cordwood.metadata.image import NO_LEADER, PartitionImage
+from cordwood.metadata.image import LOST_DIRECTORY, NO_LEADER, PartitionImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -113,6 +114,11 @@ class ReplicaManager:
         """The partitions that this broker leads, by topic and number."""
         self.creating: set[tuple[str, int]] = set()
         """The partitions that this broker leads as soon as their logs are created."""
+        self.throttles = ReplicationThrottles(
+            thread.clock.monotonic_s,
+            windows=settings.integer("replication.quota.window.num"),
+            window_s=settings.integer("replication.quota.window.size.seconds"),
+        )
         self._metadata = metadata
         self._metrics = metrics
         self._brokers = ImageBrokers(metadata)
@@ -240,6 +246,8 @@ class ReplicaManager:
             )
         except Exception as error:
             self._metrics.append_refused(partition.topic, error, len(records))
+            if isinstance(error, StorageError) and error.is_out_of_space:
+                self._hand_over(partition)
             raise
         self._metrics.appended(partition.topic, result, len(records))
         return result
@@ -390,6 +398,22 @@ class ReplicaManager:
             listener(partition.index, partition.log.high_watermark)
 
     # ---- directories
+
+    def _hand_over(self, partition: Partition) -> None:
+        """Has another replica in sync lead a partition, since the disk here is full.
+
+        To the controller, a replica in a lost directory cannot lead. The image that says so has
+        the replica reported where it is, and it follows the new leader when there is space.
+
+        Source: ReplicationControlManager.handleAssignReplicasToDirs; KIP-858.
+        """
+        if partition.has_others_in_sync:
+            _log.warning(
+                "The disk is full: another broker is to lead %s-%d",
+                partition.topic,
+                partition.index,
+            )
+            self.directory_reports.assign(partition.topic_id, partition.index, LOST_DIRECTORY)
 
     def report_place(self, log: PartitionLog, topic_id: UUID, known: UUID | None) -> None:
         """Reports the directory of a log to the controller if the image has another.

@@ -313,6 +313,7 @@ class QuorumMember:
             thread=thread,
             run=thread.slices.run,
             changed=replicas.follower_changed,
+            throttle=replicas.throttles.follower,
         )
 
 

@@ -315,16 +315,29 @@ def _read_log(
             start=wanted.own_start_offset,
             broker_epoch=follower.broker_epoch,
         )
-    records = fetched.range
-    if fetched.first_entry_incomplete:
-        records = None  # clients of version 3 and later are never given a part of a batch alone
+    # Clients of version 3 and later are never given a part of a batch alone.
+    is_left_out = fetched.first_entry_incomplete or _is_held_back(fetch, partition)
     return PartitionAnswer(
         wanted,
         high_watermark=high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        records=records,
-        aborted=None if fetched.first_entry_incomplete else fetched.aborted,
+        records=None if is_left_out else fetched.range,
+        aborted=None if is_left_out else fetched.aborted,
+    )
+
+
+def _is_held_back(fetch: _Fetch, partition: Partition) -> bool:
+    """Whether a follower gets no records now: it is not in sync, and the throttle is used up.
+
+    Source: ReplicaManager.shouldLeaderThrottle.
+    """
+    return (
+        fetch.follower is not None
+        and fetch.context.broker.replicas.throttles.leader.holds_back(
+            partition.topic, partition.index
+        )
+        and not partition.is_in_sync(fetch.follower.broker_id)
     )
 
 
@@ -396,7 +409,14 @@ class DelayedFetch:
     def keys(self) -> Iterator[PartitionName]:
         """The partitions whose growth may end the wait."""
         for answer in in_steps(self._read.answers, every=64):
-            yield answer.wanted.key.topic, answer.wanted.key.partition
+            if not self._is_held_back(answer):
+                yield answer.wanted.key.topic, answer.wanted.key.partition
+
+    def _is_held_back(self, read: PartitionAnswer) -> bool:
+        try:
+            return _is_held_back(self._fetch, _partition(self._fetch, read.wanted.key))
+        except KafkaError:
+            return False
 
     def try_complete(self, grown_bytes: int | None) -> bool:
         """As `cordwood.purgatory.purgatory.Operation`: by what its partitions have grown."""
@@ -414,6 +434,8 @@ class DelayedFetch:
         except KafkaError:
             return True
         if self._fetch.follower is not None:
+            if _is_held_back(self._fetch, partition):
+                return False
             return partition.log.log_end_offset > read.wanted.fetch_offset
         return partition.log.high_watermark != read.high_watermark
 
@@ -473,6 +495,8 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
     session = context.session
     answers = read.answers
     _count(fetch.context, answers)
+    if fetch.follower is not None:
+        _count_replication(fetch.context, answers)
     if session is not None:
         if context.is_incremental:
             answers = [answer for answer in in_steps(answers, every=64) if _is_news(answer)]
@@ -524,6 +548,15 @@ def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
         for each in (metrics.topic(topic), metrics.all_topics):
             each.total_fetch_requests += 1
             each.bytes_out += answer.size_bytes
+
+
+def _count_replication(context: RequestContext, answers: list[PartitionAnswer]) -> None:
+    """Source: KafkaApis.sizeOfThrottledPartitions; without what is around the records."""
+    throttle = context.broker.replicas.throttles.leader
+    for answer in in_steps(answers, every=64):
+        key = answer.wanted.key
+        if answer.size_bytes and throttle.counts(key.topic, key.partition):
+            throttle.record(answer.size_bytes)
 
 
 def _is_long(context: RequestContext, request: FetchRequest) -> bool:

@@ -19,6 +19,7 @@ from cordwood.broker.replication.following import (
 )
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
+from cordwood.broker.replication.throttles import ReplicationThrottle
 from cordwood.client.errors import ClientError
 from cordwood.client.node_connection import MovingNodeConnection
 from cordwood.model.clock import Clock
@@ -56,6 +57,7 @@ class ReplicaFetcher:
         clock: Clock,
         changed: Callable[[LedBy], None] = lambda _: None,
         backoff_ms: float = 1000,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """Follows no partition yet.
 
@@ -70,7 +72,9 @@ class ReplicaFetcher:
             clock: for backoff.
             changed: called when a partition's log has more, or more of it is committed.
             backoff_ms: replica.fetch.backoff.ms.
+            throttle: of this broker as a follower; None without one.
         """
+        self._throttle = throttle
         self._leader = leader
         self._session = session
         self._broker_id = broker_id
@@ -131,12 +135,22 @@ class ReplicaFetcher:
         found: dict[LedBy, FetchPosition] = {}
         wait_ms = self._backoff_ms
         for key, followed in self._followed.items():
+            if self._is_held_back(key, followed):
+                continue
             position = followed.following.next_fetch(followed.log, self._now_ms())
             if isinstance(position, FetchPosition):
                 found[key] = position
             elif position is not None:
                 wait_ms = min(wait_ms, position)
         return found, wait_ms
+
+    def _is_held_back(self, key: LedBy, followed: Followed) -> bool:
+        """Source: RemoteLeaderEndPoint.shouldFollowerThrottle."""
+        return (
+            self._throttle is not None
+            and self._throttle.holds_back(followed.topic, key.partition)
+            and not followed.following.is_in_sync(followed.log)
+        )
 
     async def _fetch(self) -> None:
         positions, wait_ms = self._positions()
@@ -161,6 +175,10 @@ class ReplicaFetcher:
                 effects = followed.following.on_fetched(
                     position, answer, followed.log, self._now_ms()
                 )
+                if self._throttle is not None and self._throttle.counts(
+                    followed.topic, key.partition
+                ):
+                    self._throttle.record(len(answer.records))
                 await self._do(key, followed, effects)
 
     async def _do(self, key: LedBy, followed: Followed, effects: Sequence[Effect]) -> None:

@@ -134,6 +134,15 @@ class PartitionFollowing:
         self._is_fenced = False
         self._is_asking = False
         self._has_begun = False
+        self._leaders_high_watermark: int | None = None
+
+    def is_in_sync(self, log: FollowedLog) -> bool:
+        """Whether the log has all that was committed at the last answer.
+
+        Source: PartitionFetchState.isReplicaInSync.
+        """
+        mark = self._leaders_high_watermark
+        return mark is not None and log.log_end_offset >= mark
 
     @property
     def is_fenced(self) -> bool:
@@ -180,6 +189,7 @@ class PartitionFollowing:
         if error is ErrorCode.NONE:
             if answer.diverging is not None:
                 return [TruncateTo(self._common_end(answer.diverging, log))]
+            self._leaders_high_watermark = answer.high_watermark
             return _taken(answer, self.leader_epoch)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._is_asking = True

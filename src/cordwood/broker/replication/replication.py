@@ -13,6 +13,7 @@ from cordwood.broker.replication.fetch_session import FetchLimits, ReplicaFetchS
 from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
 from cordwood.broker.replication.isr_changes import IsrChanges, LedBy
 from cordwood.broker.replication.leadership import IsrProposal
+from cordwood.broker.replication.throttles import ReplicationThrottle
 from cordwood.client.node_connection import MovingNodeConnection, NodeAddress
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.clock import Clock
@@ -110,6 +111,7 @@ class Replication:
         thread: LoopThread,
         run: Callable[[Callable[[], None]], Awaitable[None]],
         changed: Callable[[LedBy], None],
+        throttle: ReplicationThrottle,
     ) -> None:
         """Fetches nothing yet.
 
@@ -123,7 +125,9 @@ class Replication:
             run: does work in slices.
             changed: called when the log of a followed partition has more, or more of it is
                 committed.
+            throttle: of this broker as a follower.
         """
+        self._throttle = throttle
         self._isr_changes = isr_changes
         self._brokers = brokers
         self._node_id = node_id
@@ -218,5 +222,6 @@ class Replication:
             clock=self._thread.clock,
             changed=self._changed,
             backoff_ms=settings.backoff_ms,
+            throttle=self._throttle,
         )
         return _Fetching(fetcher, self._thread)

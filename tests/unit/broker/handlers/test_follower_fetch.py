@@ -17,6 +17,7 @@ from cordwood.client.node_connection import NodeConnection
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.persistent_map import PersistentMap
+from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotLeaderOrFollowerError
 from cordwood.testing.broker import RunningBroker
@@ -131,6 +132,38 @@ def test_a_follower_waits_for_an_append_and_a_consumer_for_what_is_committed(
     fetch(running, 1, replica=OTHER)
     threads[-1].join(60)
     assert len(found[-1].records) == len(BATCH)
+
+
+def test_a_follower_that_is_not_in_sync_gets_no_records_while_the_throttle_is_used_up(
+    running: RunningBroker,
+) -> None:
+    append(running)
+
+    def throttle(it: Broker) -> None:
+        own = it.replicas.throttles.leader
+        own.update_replicas(
+            {(int(ConfigResource.TOPIC), TOPIC): {"leader.replication.throttled.replicas": "*"}}, 1
+        )
+        own.update_rate([{"leader.replication.throttled.rate": "10"}])
+
+    def is_in_sync(it: Broker, *, value: bool) -> None:
+        partition = it.replicas.partition(TOPIC, 0)
+        assert partition.leadership is not None
+        known = partition.leadership.partition
+        isr = known.replicas if value else (it.node_id,)
+        partition.on_metadata(replace(known, isr=isr, partition_epoch=known.partition_epoch + 1))
+
+    running.call(throttle)
+    running.call(lambda it: is_in_sync(it, value=False))
+    assert fetch(running, 0, replica=OTHER)[0].records, "the rate is not used up yet"
+    assert not fetch(running, 0, replica=OTHER)[0].records
+    waited, _ = fetch(running, 0, replica=OTHER, wait_ms=50)
+    assert not waited.records, "and it is not answered at once, again and again"
+    running.call(lambda it: is_in_sync(it, value=True))
+    assert fetch(running, 0, replica=OTHER)[0].records
+    running.call(lambda it: is_in_sync(it, value=False))
+    running.clock.advance(60_000)
+    assert fetch(running, 0, replica=OTHER)[0].records
 
 
 @pytest.mark.parametrize(

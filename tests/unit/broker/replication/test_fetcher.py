@@ -1,0 +1,118 @@
+"""The fetches of a follower from one leader that a throttle holds back."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from cordwood.broker.replication.fetch_session import ReplicaFetchSession
+from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
+from cordwood.broker.replication.following import AppendRecords, Effect, PartitionFollowing
+from cordwood.broker.replication.isr_changes import LedBy
+from cordwood.broker.replication.replica_log import ReplicaLog
+from cordwood.broker.replication.throttles import FOLLOWER, ByteRate, ReplicationThrottle
+from cordwood.client.node_connection import MovingNodeConnection
+from cordwood.model.config import ConfigResource
+from cordwood.testing.manual_clock import ManualClock
+
+TOPIC_ID = UUID(int=7)
+THROTTLED, FREE = LedBy(TOPIC_ID, 0), LedBy(TOPIC_ID, 1)
+RECORDS = b"0123456789"
+LEADERS_END = 100
+
+
+class Log:
+    """A log in which every byte is a record."""
+
+    last_epoch = 1
+    log_start_offset = 0
+    high_watermark = 0
+
+    def __init__(self) -> None:
+        self.log_end_offset = 0
+
+    def apply(self, effect: Effect, _is_wanted: object) -> None:
+        if isinstance(effect, AppendRecords):
+            self.log_end_offset += len(effect.records)
+
+
+class Leader:
+    """Has ten more records in each answer, up to its end."""
+
+    def __init__(self) -> None:
+        self.asked: list[set[int]] = []
+
+    async def call(self, _api: str, fields: dict[str, Any]) -> Any:
+        await asyncio.sleep(0)
+        asked = {
+            each["partition"]: each["fetch_offset"]
+            for topic in fields["topics"]
+            for each in topic["partitions"]
+        }
+        self.asked.append(set(asked))
+        partitions = [
+            SimpleNamespace(
+                partition_index=index,
+                error_code=0,
+                high_watermark=LEADERS_END,
+                log_start_offset=0,
+                diverging_epoch=SimpleNamespace(epoch=-1, end_offset=-1),
+                records=RECORDS if offset < LEADERS_END else b"",
+            )
+            for index, offset in asked.items()
+        ]
+        topic = SimpleNamespace(topic_id=TOPIC_ID, partitions=partitions)
+        return SimpleNamespace(error_code=0, session_id=0, responses=[topic])
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_replica_that_is_not_in_sync_waits_while_the_rate_is_used_up() -> None:
+    clock = ManualClock()
+    throttle = ReplicationThrottle(FOLLOWER, ByteRate(clock.monotonic_s, windows=11, window_s=1))
+    configs = {(int(ConfigResource.TOPIC), "t"): {"follower.replication.throttled.replicas": "0:1"}}
+    throttle.update_replicas(configs, 1)
+    leader = Leader()
+    logs = {THROTTLED: Log(), FREE: Log()}
+
+    async def run(work: Any) -> None:
+        work()
+
+    async def scenario() -> None:
+        fetcher = ReplicaFetcher(
+            cast("MovingNodeConnection", leader),
+            ReplicaFetchSession(1),
+            broker_id=1,
+            broker_epoch=lambda: 1,
+            run=run,
+            call_soon=asyncio.get_running_loop().call_soon,
+            clock=clock,
+            throttle=throttle,
+        )
+        for key, log in logs.items():
+            fetcher.follow(key, Followed("t", PartitionFollowing(2, 1), cast("ReplicaLog", log)))
+        task = asyncio.create_task(fetcher.run())
+
+        async def fetches(count: int) -> list[set[int]]:
+            leader.asked.clear()
+            while len(leader.asked) < count:
+                await asyncio.sleep(0)
+            return leader.asked[:count]
+
+        assert await fetches(3) == [{0, 1}] * 3, "no rate is set"
+        throttle.update_rate([{"follower.replication.throttled.rate": "5"}])
+        assert (await fetches(5))[1:] == [{1}] * 4
+        clock.advance(11_000)
+        assert {0, 1} in await fetches(3), "the rate is that of the last seconds"
+        throttle.update_rate([])
+        while logs[THROTTLED].log_end_offset < LEADERS_END:
+            await asyncio.sleep(0)
+        throttle.record(1_000_000)
+        throttle.update_rate([{"follower.replication.throttled.rate": "5"}])
+        assert (await fetches(5))[1:] == [{0, 1}] * 4, "what is in sync does not wait"
+        task.cancel()
+
+    asyncio.run(scenario())
