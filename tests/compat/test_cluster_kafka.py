@@ -222,6 +222,45 @@ def test_leaders_and_replicas_are_moved_by_kafkas_tools(cluster: Cluster, tmp_pa
     poll_until(lambda: cluster.leaders(MOVED) == {0: KAFKA}, timeout_s=WAIT_S, what="the election")
 
 
+@pytest.mark.parametrize("target", [KAFKA, CORDWOOD], ids=["to kafka", "to cordwood"])
+def test_a_replica_that_is_moved_with_a_throttle_waits_until_there_is_a_higher_one(
+    cluster: Cluster, tmp_path: Path, target: int
+) -> None:
+    source = KAFKA + CORDWOOD - target
+    name = f"throttled-{target}"
+    cluster.create_topic(name, [[source]])
+    producer = Producer(cluster.client({"acks": "all"}))
+    for _ in range(50):  # several fetches of 1 MiB
+        producer.produce(name, b"x" * 100_000, partition=0)
+    assert producer.flush(WAIT_S) == 0
+    plan = tmp_path / "plan.json"
+    partition = {"topic": name, "partition": 0, "replicas": [source, target]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    tool = ("reassign-partitions", "--reassignment-json-file", str(plan))
+    done = cluster.run(CORDWOOD, *tool, "--execute", "--throttle", "1000")
+    assert done.code == 0, done.out + done.err
+    settings = ("configs", "--describe", "--entity-type", "brokers", "--entity-name", str(target))
+    described = cluster.run(CORDWOOD, *settings)
+    assert "follower.replication.throttled.rate=1000" in described.out, described.out
+
+    def copied() -> int:
+        return len(cluster.logs(name, 0).get(target, b""))
+
+    poll_until(lambda: copied() > 0, timeout_s=WAIT_S, what="the first fetch of the replica")
+    for _ in range(3):  # the tool takes longer than all fetches would
+        assert "is still in progress" in cluster.run(CORDWOOD, *tool, "--verify").out
+    assert 0 < copied() < 5_000_000
+    done = cluster.run(CORDWOOD, *tool, "--execute", "--additional", "--throttle", "1000000000")
+    assert done.code == 0, done.out + done.err
+    poll_until(
+        lambda: "is completed" in cluster.run(CORDWOOD, *tool, "--verify").out,
+        timeout_s=WAIT_S,
+        what="the reassignment",
+    )
+    assert cluster.has_equal_logs(name, 1)
+    assert "throttled" not in cluster.run(CORDWOOD, *settings).out
+
+
 def test_a_setting_of_a_topic_is_altered_at_the_broker_and_applied_there(
     cluster: Cluster,
 ) -> None:

@@ -385,6 +385,11 @@ class RealKafka:
         Raises:
             KafkaRunError: the process ended, or did not answer in time.
         """
+        self.launch(properties)
+        return poll_until(self.serving, timeout_s=_START_SECONDS_MAX, what="Kafka starts")
+
+    def launch(self, properties: Mapping[str, str] | None = None) -> None:
+        """As `start`, without waiting."""
         assert not self.is_running, "started twice"
         jars, resources = self.programs()
         self._write_config(properties or {})
@@ -403,7 +408,6 @@ class RealKafka:
                 stdin=subprocess.DEVNULL,
                 cwd=self.root,
             )
-        return poll_until(self.serving, timeout_s=_START_SECONDS_MAX, what="Kafka starts")
 
     def stop(self) -> None:
         """Stops the broker cleanly (SIGTERM)."""

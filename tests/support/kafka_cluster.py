@@ -5,7 +5,7 @@ As `RealKafka`, a node is a context manager that leaves nothing running.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -17,37 +17,49 @@ CONTROLLER_ID = 100
 
 
 class KafkaController(RealKafka):
-    """The only controller of a cluster; `port` is that of its controller listener."""
+    """A controller of a cluster; `port` is that of its controller listener."""
 
     def __init__(
         self,
         root: Path,
         *,
+        node_id: int = CONTROLLER_ID,
         is_dynamic: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """As `RealKafka`.
+        """The only controller of its cluster, unless `be_quorum` is called; as `RealKafka`.
 
         Args:
             root: where its files are.
+            node_id: its own.
             is_dynamic: whether its voters are those of its log (kraft.version 1).
             properties: lines of server.properties.
         """
         super().__init__(root, properties=properties)
+        self.node_id = node_id
         self.is_dynamic = is_dynamic
+        self._voters = f"{node_id}@{self.bootstrap_servers}"
+        self._is_alone = True
+
+    @staticmethod
+    def be_quorum(controllers: Sequence[KafkaController]) -> None:
+        """Makes them the voters of one quorum; none is running."""
+        voters = ",".join(f"{each.node_id}@{each.bootstrap_servers}" for each in controllers)
+        for each in controllers:
+            each.is_dynamic, each._voters, each._is_alone = False, voters, False
 
     @property
     def quorum(self) -> dict[str, str]:
-        """The properties by which a node finds this controller."""
+        """The properties by which a node finds the controllers."""
         if self.is_dynamic:
             return {"controller.quorum.bootstrap.servers": self.bootstrap_servers}
-        return {"controller.quorum.voters": f"{CONTROLLER_ID}@{self.bootstrap_servers}"}
+        return {"controller.quorum.voters": self._voters}
 
     def roles(self) -> dict[str, str]:
         """As `RealKafka.roles`."""
         return {
             "process.roles": "controller",
-            "node.id": str(CONTROLLER_ID),
+            "node.id": str(self.node_id),
             "listeners": f"CONTROLLER://{self.bootstrap_servers}",
             **self.quorum,
         }
@@ -57,11 +69,13 @@ class KafkaController(RealKafka):
         return ["--standalone"] if self.is_dynamic else []
 
     def serving(self) -> AdminClient | None:
-        """As `RealKafka.serving`: it has started, and leads its quorum."""
+        """As `RealKafka.serving`: it has started, and leads its quorum if it is alone."""
         if not self.is_running:
             raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
         log = self.log_since_start
-        if "Kafka Server started" not in log or "Becoming the active controller" not in log:
+        if "Kafka Server started" not in log:
+            return None
+        if self._is_alone and "Becoming the active controller" not in log:
             return None
         return self.admin()
 

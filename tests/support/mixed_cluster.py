@@ -1,4 +1,4 @@
-"""A cluster of one real Kafka controller, and of brokers of Kafka and of Cordwood on loopback.
+"""A cluster of real Kafka controllers, and of brokers of Kafka and of Cordwood on loopback.
 
 `MixedCluster` is a context manager that leaves nothing running.
 """
@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.cluster_broker import ClusterBroker
 from support.kafka import poll_until
-from support.kafka_cluster import KafkaBroker, KafkaController
+from support.kafka_cluster import CONTROLLER_ID, KafkaBroker, KafkaController
 
 WAIT_S: Final = 120.0
 
@@ -23,7 +23,7 @@ Broker = KafkaBroker | ClusterBroker
 
 
 class MixedCluster:
-    """The controller, and the brokers by their ids; a node has its directory at `root / id`."""
+    """The controllers, and the brokers by their ids; a node has its directory at `root / id`."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class MixedCluster:
         properties: Mapping[str, str] | None = None,
         properties_of: Mapping[int, Mapping[str, str]] | None = None,
         session_timeout_ms: int = 3000,
+        controllers: int = 1,
         **own: Any,
     ) -> None:
         """Nothing runs yet.
@@ -45,11 +46,17 @@ class MixedCluster:
             properties: of every broker.
             properties_of: of single brokers.
             session_timeout_ms: `broker.session.timeout.ms` of all nodes.
+            controllers: how many there are.
             own: arguments of each `ClusterBroker`.
         """
         session = {"broker.session.timeout.ms": str(session_timeout_ms)}
         self.root = root
-        self.controller = KafkaController(root / "controller", properties=session)
+        self.controllers = [
+            KafkaController(root / f"controller-{n}", node_id=CONTROLLER_ID + n, properties=session)
+            for n in range(controllers)
+        ]
+        if controllers > 1:
+            KafkaController.be_quorum(self.controllers)
         self.brokers: dict[int, Broker] = {}
         self._first = [*((each, False) for each in kafka), *((each, True) for each in cordwood)]
         self._properties = {"broker.heartbeat.interval.ms": "500", **(properties or {}), **session}
@@ -59,10 +66,18 @@ class MixedCluster:
 
     # ---- brokers
 
+    @property
+    def controller(self) -> KafkaController:
+        """The first controller."""
+        return self.controllers[0]
+
     def __enter__(self) -> Self:
         try:
-            self._stack.enter_context(self.controller)
-            self.controller.start()
+            for each in self.controllers:
+                self._stack.enter_context(each)
+                each.launch()
+            for each in self.controllers:
+                poll_until(each.serving, timeout_s=WAIT_S, what="the start of a controller")
             self._stack.callback(self._end)
             for node_id, is_cordwood in self._first:
                 self.start(node_id, cordwood=is_cordwood)
@@ -79,7 +94,7 @@ class MixedCluster:
         """Stops what runs, Kafka's brokers first; without a controller nothing can stop cleanly."""
         brokers = sorted(self.brokers.values(), key=lambda each: isinstance(each, ClusterBroker))
         try:
-            if self.controller.is_running:
+            if any(each.is_running for each in self.controllers):
                 for broker in brokers:
                     if broker.is_running:
                         broker.stop()

@@ -137,6 +137,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
 LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_chaos.py",  # an hour
     "tests/crash/test_group_soak.py",
+    "tests/crash/test_cluster_soak.py",
     "tests/crash/test_transaction_soak.py",
     "tests/crash/test_transaction_crash.py",
     "tests/compat/test_clean_live.py",

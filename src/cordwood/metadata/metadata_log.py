@@ -9,6 +9,7 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,10 @@ class MetadataLog(ABC):
         for on_commit in self._on_commit:
             on_commit()
 
+    def _writing(self, what: str) -> AbstractContextManager[None]:
+        """As `FailureChannel.guard` in this log's directory."""
+        return self._context.failures.guard(self.directory.parent, "writing", what)
+
     def _quorum_state(self) -> dict[str, Any]:
         path = self.directory / QUORUM_STATE
         try:
@@ -166,7 +171,7 @@ class MetadataLog(ABC):
             kraft_version=self.kraft_version,
             voters=voters,
         )
-        with self._context.failures.guard(self.directory.parent, "writing", QUORUM_STATE):
+        with self._writing(QUORUM_STATE):
             self._fs.replace_durably(self.directory / QUORUM_STATE, state)
 
 

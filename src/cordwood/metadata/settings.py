@@ -13,7 +13,7 @@ class MetadataLogSettings:
 
     `snapshot_bytes` and `snapshot_interval_ms` are metadata.log.max.record.bytes.between.snapshots
     and metadata.log.max.snapshot.interval.ms, `retention_*` metadata.max.retention.*,
-    `segment_*` metadata.log.segment.*.
+    `segment_*` metadata.log.segment.*. `reserve_bytes` of the disk are kept for the metadata log.
     """
 
     snapshot_bytes: int = whole_default("metadata.log.max.record.bytes.between.snapshots")
@@ -22,3 +22,4 @@ class MetadataLogSettings:
     retention_ms: int = whole_default("metadata.max.retention.ms")
     segment_bytes: int = whole_default("metadata.log.segment.bytes")
     segment_ms: int = whole_default("metadata.log.segment.ms")
+    reserve_bytes: int = 0

@@ -193,6 +193,7 @@ class QuorumMember:
         assert self._membership is not None, "joined"
         self._membership.lifecycle.ready_to_unfence()
         await self._reached(self._membership, BrokerState.RUNNING)
+        self.log.take_reserve()
 
     async def _reached(self, membership: QuorumMembership, state: BrokerState) -> None:
         """Returns when the broker is in a state; raises the error of a task that has ended."""
@@ -209,8 +210,10 @@ class QuorumMember:
     def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
         """As `ClusterMember`."""
         assert self._loader is not None, "connected"
-        with self._loader.between_updates, background():
-            snapshots.run_if_due()
+        with self._loader.between_updates:
+            self.log.take_reserve()
+            with background():
+                snapshots.run_if_due()
 
     async def leave(self) -> None:
         """As `ClusterMember`; it returns when the controller has moved the leaders."""

@@ -1,12 +1,13 @@
-"""Members of a cluster soak's groups: they read, and commit what they have read."""
+"""Members of a cluster soak's groups, which commit what they have read, and a reader of all."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from support.cluster_soak.judge import Judge
 
@@ -14,6 +15,7 @@ Protocol = Literal["classic", "consumer"]
 
 _BATCH: Final = 500
 _POLL_S: Final = 0.3
+_WAIT_S: Final = 120.0
 
 
 def member(
@@ -59,3 +61,29 @@ def _commit(consumer: Consumer, group: str, judge: Judge) -> None:
             judge.committed(group, each.partition, each.offset)
         elif each.error is not None:
             judge.not_committed(each.error.name())
+
+
+def read_committed(settings: Mapping[str, Any], topic: str, partition: int) -> list[Message]:
+    """All that is committed, from the start to the last stable offset."""
+    consumer = Consumer(
+        {
+            **settings,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found = []
+    ends = time.monotonic() + _WAIT_S
+    try:
+        while time.monotonic() < ends:
+            for message in consumer.consume(1000, 1.0):
+                if message.error() is None:
+                    found.append(message)
+                elif message.error().name() == "_PARTITION_EOF":
+                    return found
+    finally:
+        consumer.close()
+    raise TimeoutError(f"{topic}-{partition} was not read to its end in {_WAIT_S} s")

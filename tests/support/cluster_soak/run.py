@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Top
 
 from support.cluster_soak.judge import Judge
 from support.cluster_soak.producers import idempotent, keyed, transactional
-from support.cluster_soak.readers import member
+from support.cluster_soak.readers import member, read_committed
 from support.cluster_soak.replicas import difference, dump
 from support.cluster_soak.worker import Worker, stop_all
 from support.kafka import poll_until, read_checkpoint
@@ -215,30 +215,7 @@ class ClusterSoak:
         return True
 
     def _read(self, topic: str, partition: int) -> list[Message]:
-        """All that is committed, from the start to the last stable offset."""
-        consumer = Consumer(
-            self._cluster.client(
-                {
-                    "group.id": "reader",
-                    "enable.auto.commit": False,
-                    "isolation.level": "read_committed",
-                    "enable.partition.eof": True,
-                }
-            )
-        )
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        found = []
-        ends = time.monotonic() + WAIT_S
-        try:
-            while time.monotonic() < ends:
-                for message in consumer.consume(1000, 1.0):
-                    if message.error() is None:
-                        found.append(message)
-                    elif message.error().name() == "_PARTITION_EOF":
-                        return found
-        finally:
-            consumer.close()
-        raise TimeoutError(f"{topic}-{partition} was not read to its end in {WAIT_S} s")
+        return read_committed(self._cluster.client(), topic, partition)
 
     def _numbers(self, partition: int) -> list[tuple[int, int]]:
         return [(each.offset(), int(each.value())) for each in self._read(NUMBERS, partition)]

@@ -25,7 +25,7 @@ from cordwood.client.node_connection import MovingNodeConnection
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
-from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.kafka_errors import KafkaError, StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -201,10 +201,13 @@ class ReplicaFetcher:
         try:
             await self._run(apply)
         except CordwoodError as error:
-            _log.error("Cannot follow partition %s: %s", key, error)
+            # That a disk is full is reported once for its directory, and this often.
+            is_full = isinstance(error, StorageError) and error.is_out_of_space
+            level = logging.DEBUG if is_full else logging.ERROR
+            _log.log(level, "Cannot follow %s-%d: %s", followed.topic, key.partition, error)
             followed.following.on_failure(self._now_ms())
         except Exception:
-            _log.exception("Cannot follow partition %s", key)
+            _log.exception("Cannot follow %s-%d", followed.topic, key.partition)
             followed.following.on_failure(self._now_ms())
         else:
             self._changed(key)
@@ -219,7 +222,9 @@ class ReplicaFetcher:
                 )
                 found.append(_offset_of(answer))
         except (ClientError, KafkaError) as error:
-            _log.info("Cannot ask where partition %s starts and ends: %s", key, error)
+            _log.info(
+                "Cannot ask where %s-%d starts and ends: %s", followed.topic, key.partition, error
+            )
             followed.following.on_failure(self._now_ms())
             return
         effects = followed.following.on_offsets(found[0], found[1], followed.log, self._now_ms())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ from cordwood.model.kafka_errors import InconsistentClusterIdError, KafkaError, 
 
 _log = logging.getLogger(__name__)
 
+# How long after the disk was full it is tried again.
+_FULL_DISK_S = 1.0
 # How long after damaged records they are fetched again.
 _DAMAGED_S = 0.1
 
@@ -177,7 +180,11 @@ class QuorumFollower:
                     each.leader.epoch,
                 )
         before = self._log.end_offset
-        await self._run(lambda: self._apply(effects))
+        pending = deque(effects)
+        while pending:
+            await self._run(lambda: self._apply(pending))
+            if pending:
+                await asyncio.sleep(_FULL_DISK_S)
         if self._log.end_offset == before and isinstance(effects[0], AppendRecords):
             await asyncio.sleep(_DAMAGED_S)
 
@@ -187,16 +194,21 @@ class QuorumFollower:
             return effect.offset > self._log.end.high_watermark
         return True
 
-    def _apply(self, effects: Sequence[Effect]) -> None:
+    def _apply(self, pending: deque[Effect]) -> None:
+        """Does what is pending, in order; stops at what does not fit the disk, which is left."""
         with self._between_updates:
-            for each in effects:
+            while pending:
                 try:
-                    self._log.apply(each)
-                except StorageError:
-                    raise
+                    self._log.apply(pending[0])
+                except StorageError as error:
+                    if not error.is_out_of_space:
+                        raise
+                    return
                 except KafkaError as error:
-                    if not isinstance(each, AppendRecords):
+                    if not isinstance(pending[0], AppendRecords):
                         raise
                     # As in Kafka: what was damaged on the way is fetched again.
                     _log.error("Records of the metadata log are left out: %s", error)
+                    pending.clear()
                     return
+                pending.popleft()

@@ -33,6 +33,8 @@ from cordwood.metadata.replay import Replay, replay_newest_snapshot
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import SnapshotPart
 from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import StorageError
+from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH
 from cordwood.storage.log.log_context import LogContext
 
@@ -51,6 +53,8 @@ class ObservedLog(MetadataLog):
             CorruptError, UnsupportedVersionError: the log or the snapshot cannot be read.
             StorageError: the disk returned an error.
         """
+        self._reserve = DiskReserve(log_dir, size_bytes=settings.reserve_bytes, fs=context.fs)
+        self._reserve.release()
         super().__init__(log_dir, context=context, settings=settings)
         self._high_watermark = UNKNOWN_OFFSET
         self._part: SnapshotPart | None = None
@@ -79,14 +83,41 @@ class ObservedLog(MetadataLog):
             offset=self.end_offset, epoch=self._last_epoch(), high_watermark=self._high_watermark
         )
 
+    def take_reserve(self) -> None:
+        """Takes the disk reserve, or what was released of it, as far as there is space."""
+        self._reserve.take()
+
+    def close(self) -> None:
+        """As `MetadataLog`."""
+        self._reserve.release()
+        super().close()
+
+    def abandon(self) -> None:
+        """As `MetadataLog`."""
+        self._reserve.release()
+        super().abandon()
+
     def apply(self, effect: Effect) -> None:
-        """Does what an observer's step says.
+        """Does what an observer's step says, on a full disk in the space that is reserved.
+
+        It may be called again with an effect for which there was no space.
 
         Raises:
             CorruptError: the leader's records or its snapshot are malformed, or the leader would
                 have what is committed truncated.
             KafkaError: the records do not follow the log, or the disk refuses.
         """
+        try:
+            self._apply(effect)
+        except StorageError as error:
+            if not error.is_out_of_space or not self._reserve.release():
+                raise
+            try:
+                self._apply(effect)
+            finally:
+                self._reserve.take()
+
+    def _apply(self, effect: Effect) -> None:
         match effect:
             case AppendRecords(records):
                 self._log.append_as_follower(records, leader_epoch=self.leader.epoch)
@@ -99,12 +130,14 @@ class ObservedLog(MetadataLog):
             case TruncateTo(diverging):
                 self._truncate(diverging)
             case BeginSnapshot(snapshot_id):
-                self._part = SnapshotPart(
-                    self.directory, snapshot_id.offset, snapshot_id.epoch, self._fs
-                )
+                with self._writing("a snapshot"):
+                    self._part = SnapshotPart(
+                        self.directory, snapshot_id.offset, snapshot_id.epoch, self._fs
+                    )
             case AppendSnapshot(data):
                 assert self._part is not None, "a snapshot has begun"
-                self._part.append(data)
+                with self._writing("a snapshot"):
+                    self._part.append(data)
             case FinishSnapshot(snapshot_id):
                 self._finish_snapshot(snapshot_id)
             case DropSnapshot():
@@ -145,23 +178,24 @@ class ObservedLog(MetadataLog):
         return OffsetAndEpoch(found.end_offset, found.epoch)
 
     def _finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        assert self._part is not None, "a snapshot has begun"
-        part, self._part = self._part, None
-        part.finish()
-        try:
-            self.replay = self._read_snapshot()
-        except CorruptError:
-            self._fs.remove(part.path)
-            raise
+        if self._part is not None:
+            with self._writing("a snapshot"):
+                self._part.finish()
+            part, self._part = self._part, None
+            try:
+                self.replay = self._read_snapshot()
+            except CorruptError:
+                self._fs.remove(part.path)
+                raise
+            _log.info(
+                "Fetched the metadata snapshot that ends at offset %d, epoch %d, and %d bytes",
+                snapshot_id.offset,
+                snapshot_id.epoch,
+                part.size_bytes,
+            )
         self._snapshot_epoch = snapshot_id.epoch
         self._log.truncate_fully_and_start_at(snapshot_id.offset)
         self._context.scheduler.run_due()
-        _log.info(
-            "Fetched the metadata snapshot that ends at offset %d, epoch %d, and %d bytes",
-            snapshot_id.offset,
-            snapshot_id.epoch,
-            part.size_bytes,
-        )
 
     # ---- what is on disk
 

@@ -1,0 +1,210 @@
+"""Disks of a Cordwood broker that fail or fill up in a cluster, and controllers that change.
+
+A producer with acks=all writes all the time: what is acknowledged is there in the end, in order.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from support.cluster_broker import ClusterBroker
+from support.cluster_soak.judge import Judge
+from support.cluster_soak.producers import idempotent
+from support.cluster_soak.readers import read_committed
+from support.cluster_soak.worker import Worker
+from support.failing_disks import break_directory, fill, may_mount, mend_directory, small_disk
+from support.kafka import CLUSTER_ID, poll_until
+from support.kafka_tools import KafkaTools
+from support.mixed_cluster import WAIT_S, MixedCluster
+from support.scrape import Scrape
+from support.served import ServeError
+
+KAFKA, CORDWOOD = 1, 2
+TOPIC = "t"
+PARTITIONS = 4
+_PROPERTIES = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "2",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+    "auto.leader.rebalance.enable": "false",
+}
+_QUICK = {"log.flush.offset.checkpoint.interval.ms": "200"}
+
+
+@contextmanager
+def writing(cluster: MixedCluster, partitions: int) -> Iterator[Judge]:
+    """Meanwhile a producer writes; afterwards all that was acknowledged is there."""
+    judge = Judge()
+    worker = Worker(idempotent(cluster.client(), TOPIC, partitions, judge))
+    try:
+        yield judge
+    finally:
+        worker.stop()
+    numbers = {
+        partition: [
+            (each.offset(), int(each.value()))
+            for each in read_committed(cluster.client(), TOPIC, partition)
+        ]
+        for partition in range(partitions)
+    }
+    assert judge.complaints(numbers, {}, {}) == []
+
+
+def wait_for_more(judge: Judge, count: int = 200) -> None:
+    """Returns when so many more records are acknowledged."""
+    wanted = judge.done()["acknowledged"] + count
+    poll_until(
+        lambda: judge.done()["acknowledged"] >= wanted, timeout_s=WAIT_S, what="records are written"
+    )
+
+
+def cordwood_of(cluster: MixedCluster) -> ClusterBroker:
+    broker = cluster.brokers[CORDWOOD]
+    assert isinstance(broker, ClusterBroker)
+    return broker
+
+
+def test_a_directory_that_fails_moves_its_leaders_and_the_others_stay(tmp_path: Path) -> None:
+    with MixedCluster(
+        tmp_path,
+        kafka=[KAFKA],
+        cordwood=[CORDWOOD],
+        properties=_PROPERTIES,
+        properties_of={CORDWOOD: _QUICK},
+        directories=2,
+    ) as cluster:
+        broker = cordwood_of(cluster)
+        cluster.create_topic(TOPIC, [[CORDWOOD, KAFKA]] * PARTITIONS)
+        whole, failing = broker.log_dirs
+        lost = {int(path.name.rpartition("-")[2]) for path in failing.glob(f"{TOPIC}-*")}
+        assert 0 < len(lost) < PARTITIONS
+        kept = set(range(PARTITIONS)) - lost
+        with writing(cluster, PARTITIONS) as judge:
+            wait_for_more(judge)
+            break_directory(failing)
+            poll_until(
+                lambda: all(cluster.isr(TOPIC, each, node_id=KAFKA) == {KAFKA} for each in lost),
+                timeout_s=WAIT_S,
+                what="the partitions in the failed directory have another leader",
+            )
+            assert cluster.leaders(TOPIC) == {
+                **dict.fromkeys(lost, KAFKA),
+                **dict.fromkeys(kept, CORDWOOD),
+            }
+            assert all(
+                cluster.isr(TOPIC, each, node_id=KAFKA) == {KAFKA, CORDWOOD} for each in kept
+            )
+            wait_for_more(judge)
+            with urllib.request.urlopen(f"{broker.url}/metrics") as answer:
+                metrics = Scrape(answer.read().decode())
+            assert metrics.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
+            assert broker.stop() == 0
+            mend_directory(failing)
+            broker.start()
+            cluster.wait_until_in_sync(TOPIC)
+            wait_for_more(judge)
+        assert (whole / f"{TOPIC}-{min(kept)}").is_dir()
+        poll_until(
+            lambda: cluster.has_equal_logs(TOPIC, PARTITIONS),
+            timeout_s=WAIT_S,
+            what="the replicas are equal",
+        )
+
+
+@pytest.mark.skipif(bool(may_mount()), reason=may_mount())
+def test_a_full_disk_hands_its_leaders_over_and_catches_up_when_there_is_space(
+    tmp_path: Path,
+) -> None:
+    with (
+        small_disk(tmp_path / str(CORDWOOD) / "data", megabytes=64) as disk,
+        MixedCluster(
+            tmp_path, kafka=[KAFKA], cordwood=[CORDWOOD], properties=_PROPERTIES
+        ) as cluster,
+    ):
+        broker = cordwood_of(cluster)
+        cluster.create_topic(TOPIC, [[CORDWOOD, KAFKA], [KAFKA, CORDWOOD]])
+        pid = broker.pid
+        with writing(cluster, 2) as judge:
+            wait_for_more(judge)
+            ballast = fill(disk)
+            poll_until(
+                lambda: all(cluster.isr(TOPIC, each, node_id=KAFKA) == {KAFKA} for each in (0, 1)),
+                timeout_s=WAIT_S,
+                what="the broker whose disk is full neither leads nor is in sync",
+            )
+            wait_for_more(judge, 2_000)
+            assert cluster.leaders(TOPIC) == {0: KAFKA, 1: KAFKA}
+            ballast.unlink()
+            cluster.wait_until_in_sync(TOPIC)
+            wait_for_more(judge)
+        assert broker.pid == pid
+        assert broker.exit_code is None
+        poll_until(
+            lambda: cluster.has_equal_logs(TOPIC, 2), timeout_s=WAIT_S, what="equal replicas"
+        )
+
+
+@pytest.mark.parametrize(
+    ("node_id", "cluster_id", "why"),
+    [
+        (CORDWOOD, "AAAAAAAAAAAAAAAAAAAAAA", "is of another cluster than AAAAAAAAAAAAAAAAAAAAAA"),
+        (KAFKA, CLUSTER_ID, "unable to register with the controller quorum"),
+    ],
+    ids=["another cluster", "an id in use"],
+)
+def test_a_broker_that_does_not_belong_there_does_not_start(
+    tmp_path: Path, node_id: int, cluster_id: str, why: str
+) -> None:
+    with MixedCluster(tmp_path, kafka=[KAFKA]) as cluster:
+        stranger = ClusterBroker(
+            tmp_path / "stranger",
+            cluster.controller,
+            node_id,
+            properties={"initial.broker.registration.timeout.ms": "3000"},
+            cluster_id=cluster_id,
+        )
+        with pytest.raises(ServeError, match=why):
+            stranger.start()
+        assert stranger.exit_code == 1
+        assert set(cluster.admin.list_topics(timeout=10).brokers) == {KAFKA}
+
+
+def test_brokers_follow_the_controllers_of_a_quorum_that_fail_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    with (
+        KafkaTools() as tools,
+        MixedCluster(
+            tmp_path, kafka=[KAFKA], cordwood=[CORDWOOD], properties=_PROPERTIES, controllers=3
+        ) as cluster,
+    ):
+
+        def active() -> int:
+            servers = ("--bootstrap-server", cordwood_of(cluster).bootstrap_servers)
+            done = tools.run("metadata-quorum", *servers, "describe", "--status")
+            found = [line.split()[1] for line in done.out.splitlines() if "LeaderId:" in line]
+            return int(found[0]) if found else -1
+
+        cluster.create_topic(TOPIC, [[CORDWOOD, KAFKA], [KAFKA, CORDWOOD]])
+        with writing(cluster, 2) as judge:
+            for turn in range(3):
+                wait_for_more(judge)
+                before = active()
+                (controller,) = [c for c in cluster.controllers if c.node_id == before]
+                controller.kill()
+                poll_until(
+                    lambda: active() not in {-1, before},  # noqa: B023  # called at once
+                    timeout_s=WAIT_S,
+                    what="another controller is active",
+                )
+                made = NewTopic(f"made-{turn}", 1, replica_assignment=[[CORDWOOD, KAFKA]])
+                cluster.admin.create_topics([made])[made.topic].result()
+                cluster.wait_until_in_sync(TOPIC, made.topic)
+                controller.start()
