@@ -112,6 +112,12 @@ def test_records_and_groups_pass_from_either_broker_to_the_other(cluster: Cluste
         ("consumer-groups", "--describe", "--group", "g", "--offsets"),
         ("get-offsets", "--topic", TOPIC),
         ("cluster", "cluster-id"),
+        ("features", "describe"),
+        ("broker-api-versions",),
+        ("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1"),
+        ("configs", "--describe", "--entity-type", "brokers", "--entity-name", "2"),
+        ("transactions", "list"),
+        ("groups", "--list"),
     ],
     ids=" ".join,
 )

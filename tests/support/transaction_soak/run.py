@@ -157,7 +157,8 @@ class TransactionSoak:
             self._judge.take(report)
 
     def _start(self, name: str) -> None:
-        begun = [each.number for each in self._judge.plans if each.producer == name]
+        with self._lock:  # the others report meanwhile
+            begun = [each.number for each in self._judge.plans if each.producer == name]
         first = max(begun, default=-1) + 1
         self._workers[name] = Worker(name, self._broker.bootstrap_servers, first, self._take)
 
