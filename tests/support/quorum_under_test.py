@@ -37,6 +37,7 @@ from cordwood.metadata.replay import Replay, valid_batches
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import control_batch, data_batch, snapshot_batches
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
@@ -45,7 +46,11 @@ from support.watched import SeededRng, WatchedScheduler
 
 VOTERS = {number: NodeAddress(f"voter-{number}", 9093) for number in (1, 2, 3)}
 LOG_DIR = Path("/metadata")
+FITTED, WAITED = "in the reserve", "when there was space"
+"""How an effect on a full disk was applied."""
 NAMES_MAX = 20
+RESERVE_BYTES = 600
+"""As much as a few batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +267,10 @@ class ObserverUnderTest:
             resources=ResourceCache(self.fs),
             scheduler=WatchedScheduler(self.clock),
         )
-        self.log = ObservedLog(LOG_DIR, context=context, settings=MetadataLogSettings())
+        self.fs.capacity_bytes = None
+        settings = MetadataLogSettings(reserve_bytes=RESERVE_BYTES)
+        self.log = ObservedLog(LOG_DIR, context=context, settings=settings)
+        self.log.take_reserve()
         self.observer = QuorumObserver(
             servers=list(VOTERS.values()), leader=self.log.leader, rng=SeededRng(self.rng)
         )
@@ -281,6 +289,26 @@ class ObserverUnderTest:
         else:
             self.fs = self.fs.process_crash()
         self._open()
+
+    def fill_disk(self) -> None:
+        """There is no space left but what is reserved."""
+        plenty = 1 << 40
+        self.fs.capacity_bytes = plenty
+        self.fs.capacity_bytes = plenty - self.fs.free_bytes(LOG_DIR)
+
+    def _apply(self, effect: Effect) -> None:
+        before = self.log.end_offset
+        is_full = self.fs.capacity_bytes is not None
+        try:
+            self.log.apply(effect)
+        except StorageError as error:
+            if not (error.is_out_of_space and is_full):
+                raise
+            self.done[WAITED] += 1
+            self.fs.capacity_bytes = None  # somebody has made space
+            self.log.apply(effect)
+        else:
+            self.done[FITTED] += is_full and self.log.end_offset > before
 
     def step(self) -> None:
         """One request and its answer, or a wait; then what is committed is published."""
@@ -306,7 +334,7 @@ class ObserverUnderTest:
             else:
                 self.observer.on_failure(now_ms)
         for effect in effects:
-            self.log.apply(effect)
+            self._apply(effect)
             self.done[type(effect).__name__] += 1
         self.loader.catch_up()
         self.check()
@@ -353,10 +381,13 @@ def run_random_quorum(seed: int, steps: int) -> ObserverUnderTest:
         elif rng.random() < 0.03:
             observer.crash(loses_power=rng.random() < 0.5)
         elif rng.random() < 0.05:
+            observer.fill_disk()
+        elif rng.random() < 0.05:
             quorum.down = {rng.choice(list(VOTERS))} - {quorum.leader_id}
         else:
             observer.step()
     quorum.down.clear()
+    observer.fs.capacity_bytes = None
     quorum.append()
     quorum.commit()
     for _ in range(400):

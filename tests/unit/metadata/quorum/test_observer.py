@@ -28,7 +28,7 @@ from cordwood.metadata.quorum.observer import (
 )
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError
-from support.quorum_under_test import run_random_quorum
+from support.quorum_under_test import FITTED, WAITED, run_random_quorum
 
 SEEDS, SEEDS_NIGHTLY = 60, 1500
 ONE, TWO = NodeAddress("one", 9093), NodeAddress("two", 9093)
@@ -268,3 +268,5 @@ def test_what_a_random_quorum_commits_is_published_and_nothing_else(seeds: range
     done = check_random_quorums(seeds)
     effects = (AppendRecords, TruncateTo, FinishSnapshot, DropSnapshot, KeepLeader)
     assert all(done[each.__name__] for each in effects), done
+    assert done[FITTED]
+    assert done[WAITED]
