@@ -56,10 +56,11 @@ measure:
 
 - request queues, handler and network threads and how idle they are, the parts of a request's
   time, memory pools: requests are answered one after the other, by one thread
-- replication, fetchers, reassignment traffic, channels between nodes, quotas: there is one broker
+- clients' quotas, and channels of a controller to brokers
 - share and streams groups, tiered storage, client telemetry, authentication
 
-And these, although there is: errors by request (`RequestMetrics,name=ErrorsPerSec`), sizes of
+And these, although there is: fetchers, bytes of replication and of reassignments, and the rates
+that are throttled; errors by request (`RequestMetrics,name=ErrorsPerSec`), sizes of
 requests, bytes by listener, `linux-disk-read-bytes` and `-write-bytes`,
 `PartitionsWithLateTransactionsCount`, ages and sizes of metadata snapshots, and
 `remainingLogsToRecover`, since nothing answers before logs are recovered; `cordwood serve` logs

@@ -83,6 +83,11 @@ def test_a_directory_that_fails_moves_its_leaders_and_the_others_stay(tmp_path: 
         broker = cordwood_of(cluster)
         cluster.create_topic(TOPIC, [[CORDWOOD, KAFKA]] * PARTITIONS)
         whole, failing = broker.log_dirs
+        poll_until(
+            lambda: len(list(tmp_path.glob(f"{CORDWOOD}/data*/{TOPIC}-*"))) == PARTITIONS,
+            timeout_s=WAIT_S,
+            what="all logs are there",
+        )
         lost = {int(path.name.rpartition("-")[2]) for path in failing.glob(f"{TOPIC}-*")}
         assert 0 < len(lost) < PARTITIONS
         kept = set(range(PARTITIONS)) - lost
@@ -125,7 +130,11 @@ def test_a_full_disk_hands_its_leaders_over_and_catches_up_when_there_is_space(
     with (
         small_disk(tmp_path / str(CORDWOOD) / "data", megabytes=64) as disk,
         MixedCluster(
-            tmp_path, kafka=[KAFKA], cordwood=[CORDWOOD], properties=_PROPERTIES
+            tmp_path,
+            kafka=[KAFKA],
+            cordwood=[CORDWOOD],
+            # No leader would take a replica out of the ISR in this time: the controller does.
+            properties={**_PROPERTIES, "replica.lag.time.max.ms": "600000"},
         ) as cluster,
     ):
         broker = cordwood_of(cluster)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.metadata.controller_channel import ControllerChannel
@@ -19,6 +20,13 @@ from cordwood.model.errors import CordwoodError
 _log = logging.getLogger(__name__)
 
 _RETRY_MS = 500
+
+
+class _Assignment(NamedTuple):
+    """A replica's directory, to be reported if `is_wanted` says so."""
+
+    directory: UUID
+    is_wanted: Callable[[], bool]
 
 
 class DirectoryReports:
@@ -44,15 +52,25 @@ class DirectoryReports:
         self._call_soon = call_soon
         self._call_later_ms = call_later_ms
         self._failure_timeout_ms = failure_timeout_ms
-        self._assigned: dict[tuple[UUID, int], UUID] = {}
+        self._assigned: dict[tuple[UUID, int], _Assignment] = {}
         self._failed: set[UUID] = set()
         self._is_due = False
         self._is_closed = False
         self._reporting: asyncio.Task[None] | None = None
 
-    def assign(self, topic_id: UUID, partition: int, directory: UUID) -> None:
-        """Reports that a replica is in another directory than in the image."""
-        self._assigned[topic_id, partition] = directory
+    def assign(
+        self,
+        topic_id: UUID,
+        partition: int,
+        directory: UUID,
+        *,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Reports that a replica is in another directory than in the image.
+
+        Nothing is reported if `is_wanted` says so when it would be sent.
+        """
+        self._assigned[topic_id, partition] = _Assignment(directory, is_wanted)
         self._soon()
 
     def failed(self, directory: UUID, on_timeout: Callable[[], None]) -> None:
@@ -98,14 +116,24 @@ class DirectoryReports:
     async def _report(self) -> None:
         self._is_due = False
         # In this order: the directories of replicas must be known before a failure is reported.
-        assigned = dict(self._assigned)
+        # It is reported nevertheless where they cannot be recorded.
+        try:
+            await self._report_assigned()
+        finally:
+            await self._report_failed()
+
+    async def _report_assigned(self) -> None:
+        assigned = {key: each for key, each in self._assigned.items() if each.is_wanted()}
+        self._assigned = dict(assigned)
         if assigned:
             await self._controller.assign_directories(
-                [(*key, directory) for key, directory in assigned.items()]
+                [(*key, each.directory) for key, each in assigned.items()]
             )
         self._assigned = {
-            key: each for key, each in self._assigned.items() if assigned.get(key) != each
+            key: each for key, each in self._assigned.items() if assigned.get(key) is not each
         }
+
+    async def _report_failed(self) -> None:
         failed = set(self._failed)
         if failed:
             await self._controller.directories_failed(failed)

@@ -219,6 +219,7 @@ class BrokerMetadataPublisher:
                     _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
                     if isinstance(error, StorageError) and error.is_out_of_space:
                         full[each.topic.name] = each.topic
+                        self._replicas.give_up(each.topic.name, each.number, None)
         finally:
             self._replicas.creating.difference_update(
                 (each.topic.name, each.number) for each in wanted
@@ -239,7 +240,8 @@ class BrokerMetadataPublisher:
         """Leads or follows a partition; adds it to `elected` if it was not led in this epoch."""
         if isinstance(log, KafkaError):
             return log
-        topic, _, image, _ = wanted
+        topic, number, image, _ = wanted
+        self._replicas.has_log(topic.topic_id, number)
         self._replicas.report_place(log, topic.topic_id, image.directory_of(self._node_id))
         try:
             if image.leader != self._node_id:

@@ -230,9 +230,9 @@ class Partition:
         return self.leadership is not None and self.leadership.is_catching_up
 
     @property
-    def has_others_in_sync(self) -> bool:
-        """Whether another replica is in the ISR, as far as this broker knows."""
-        return self.leadership is not None and len(self.leadership.partition.isr) > 1
+    def others_in_sync(self) -> frozenset[int]:
+        """As `PartitionLeadership.others_in_sync`."""
+        return frozenset() if self.leadership is None else self.leadership.others_in_sync
 
     def is_in_sync(self, broker_id: int) -> bool:
         """Whether a broker's replica is in the ISR, as far as this broker knows."""

@@ -23,6 +23,7 @@ from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.replication.fetcher import Followed
 from cordwood.broker.replication.following import PartitionFollowing
+from cordwood.broker.replication.full_replicas import FullReplicas
 from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
 from cordwood.broker.replication.leadership import (
     IsrProposal,
@@ -34,7 +35,7 @@ from cordwood.broker.replication.replication import ImageBrokers, Replication
 from cordwood.broker.replication.throttles import ReplicationThrottles
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
-from cordwood.metadata.image import LOST_DIRECTORY, NO_LEADER, PartitionImage
+from cordwood.metadata.image import NO_LEADER, PartitionImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -123,6 +124,16 @@ class ReplicaManager:
         self._metrics = metrics
         self._brokers = ImageBrokers(metadata)
         self._clock = thread.clock
+        self._full = FullReplicas(
+            node_id=node_id,
+            metadata=metadata,
+            reports=self.directory_reports,
+            others_in_sync=self._others_in_sync,
+            free_bytes=logs.context.fs.free_bytes,
+            now_ms=self._now_ms,
+            call_later_ms=thread.call_later_ms,
+            back=self._serve_again,
+        )
         self._lag_max_ms = settings.integer("replica.lag.time.max.ms")
         self._listeners: dict[str, HighWatermarkListener] = {}
         #: The partitions that are followed, for readers, and the high watermarks that these saw.
@@ -247,7 +258,7 @@ class ReplicaManager:
         except Exception as error:
             self._metrics.append_refused(partition.topic, error, len(records))
             if isinstance(error, StorageError) and error.is_out_of_space:
-                self._hand_over(partition)
+                self.give_up(partition.topic, partition.index, partition.log.log_dir)
             raise
         self._metrics.appended(partition.topic, result, len(records))
         return result
@@ -307,7 +318,9 @@ class ReplicaManager:
         self._followed[key] = Partition(
             log, topic_id=topic_id, leader_epoch=image.leader_epoch, find=self.logs.get
         )
-        if image.leader == NO_LEADER:
+        if key in self._full:
+            self.give_up(name, index, log.log_dir)
+        if image.leader == NO_LEADER or key in self._full:
             replication.unfollow(key)
             return
         following = PartitionFollowing(
@@ -339,6 +352,23 @@ class ReplicaManager:
         if self._seen_high_watermarks.get(key) != high_watermark:
             self._seen_high_watermarks[key] = high_watermark
             self.delayed.fetch.check((followed.topic, followed.index), 0)
+
+    def follower_full(self, key: LedBy) -> None:
+        """The log of a partition that is followed does not fit the disk."""
+        followed = self._followed.get(key)
+        if followed is not None and self.replication is not None:
+            self.give_up(followed.topic, followed.index, followed.log.log_dir)
+            if key in self._full:
+                self.replication.unfollow(key)
+
+    def give_up(self, topic: str, index: int, log_dir: Path | None) -> None:
+        """As `FullReplicas.give_up`; does nothing where no other broker is in the cluster."""
+        if self.replication is not None:
+            self._full.give_up(topic, index, log_dir)
+
+    def has_log(self, topic_id: UUID, index: int) -> None:
+        """As `FullReplicas.has_log`."""
+        self._full.has_log(LedBy(topic_id, index))
 
     def remove_lagging(self) -> None:
         """Proposes ISRs without the followers that lag.
@@ -373,6 +403,14 @@ class ReplicaManager:
             start_at=partial(self._start_at, partition),
         )
 
+    def _others_in_sync(self, topic: str, index: int) -> frozenset[int] | None:
+        here = self.partitions.get(topic, {}).get(index)
+        return None if here is None else here.others_in_sync
+
+    @staticmethod
+    def _key_of(log: PartitionLog, topic_id: UUID) -> LedBy:
+        return LedBy(topic_id, log.topic_partition.partition)
+
     def _now_ms(self) -> float:
         return self._clock.monotonic_s() * 1000
 
@@ -399,22 +437,6 @@ class ReplicaManager:
 
     # ---- directories
 
-    def _hand_over(self, partition: Partition) -> None:
-        """Has another replica in sync lead a partition, since the disk here is full.
-
-        To the controller, a replica in a lost directory cannot lead. The image that says so has
-        the replica reported where it is, and it follows the new leader when there is space.
-
-        Source: ReplicationControlManager.handleAssignReplicasToDirs; KIP-858.
-        """
-        if partition.has_others_in_sync:
-            _log.warning(
-                "The disk is full: another broker is to lead %s-%d",
-                partition.topic,
-                partition.index,
-            )
-            self.directory_reports.assign(partition.topic_id, partition.index, LOST_DIRECTORY)
-
     def report_place(self, log: PartitionLog, topic_id: UUID, known: UUID | None) -> None:
         """Reports the directory of a log to the controller if the image has another.
 
@@ -425,7 +447,7 @@ class ReplicaManager:
         """
         ids = {d.path: d.directory_id for d in self.logs.directories}
         found = ids.get(log.log_dir)
-        if found is None or known is None:
+        if found is None or known is None or self._key_of(log, topic_id) in self._full:
             return
         if found != known:
             self.directory_reports.assign(topic_id, log.topic_partition.partition, found)
@@ -435,6 +457,10 @@ class ReplicaManager:
         for log in self.logs.logs():
             yield log, self.logs.get(log.topic_partition) is not log
 
+    def _serve_again(self, topic: str, index: int) -> None:
+        """There is space for a replica again."""
+        self.moved(TopicPartition(topic, index))
+
     def moved(self, partition: TopicPartition) -> None:
         """Serves a partition from the directory that its log was moved to, and reports that."""
         log = self.logs.get(partition)
@@ -443,6 +469,7 @@ class ReplicaManager:
         image = None if topic is None else topic.partitions.get(partition.partition)
         if log is None or topic is None or image is None:
             return
+        self._full.forget(LedBy(topic.topic_id, partition.partition))
         if here is not None:
             here.log = log
             here.wake(0)

@@ -78,7 +78,9 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Its cleaning has to stop."""
+    """Its cleaning, by a thread, has to stop."""
+
+    thread: threading.Thread
 
     def __str__(self) -> str:
         return "LogCleaningAborted"
@@ -291,7 +293,7 @@ class CleanerManager:
         """Stops the cleaning of a partition, if one is under way, and returns when it has stopped.
 
         Raises:
-            CleaningStateError: somebody else is stopping it, or this thread cleans it itself.
+            CleaningStateError: this thread cleans it itself.
         """
         with self._lock:
             self.abort_and_pause(partition)
@@ -300,20 +302,26 @@ class CleanerManager:
     def abort_and_pause(self, partition: TopicPartition) -> None:
         """As `abort_cleaning`; it is not cleaned again before `resume_cleaning`.
 
+        Differs: Kafka refuses what another caller is stopping; here that is waited for.
+
         Raises:
-            CleaningStateError: another caller is stopping it, or this thread cleans it itself.
+            CleaningStateError: this thread cleans it itself.
         """
         with self._lock:
             state = self._states.get(partition)
-            if isinstance(state, Aborted) or (
-                isinstance(state, InProgress) and state.thread is threading.current_thread()
+            if (
+                isinstance(state, (InProgress, Aborted))
+                and state.thread is threading.current_thread()
             ):
                 raise CleaningStateError(
                     f"Compaction for partition {partition} cannot be aborted and paused since it "
                     f"is in {state} state."
                 )
+            while isinstance(state, Aborted):
+                self._let_go.wait(_WAIT_S)
+                state = self._states.get(partition)
             if isinstance(state, InProgress):
-                self._states[partition] = Aborted()
+                self._states[partition] = Aborted(state.thread)
             else:
                 self._states[partition] = Paused(state.count + 1 if state is not None else 1)
             while not isinstance(self._states.get(partition), Paused):

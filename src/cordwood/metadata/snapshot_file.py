@@ -15,7 +15,7 @@ from cordwood.format.file_names import metadata_snapshot_name
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.metadata.records import ApiRecord
-from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.filesystem import File, FileSystem
 
 _BATCH_RECORDS_MAX = 1024
 _PART_SUFFIX = ".part"
@@ -105,7 +105,7 @@ class SnapshotPart:
         self._part = self.path.with_name(self.path.name + _PART_SUFFIX)
         self._fs = fs
         fs.remove(self._part)
-        self._file = fs.create(self._part)
+        self._file: File | None = fs.create(self._part)
 
     def append(self, data: bytes) -> None:
         """Writes the next bytes.
@@ -114,18 +114,23 @@ class SnapshotPart:
             NoSpaceError: the disk is full.
             OSError: the disk returned an error.
         """
+        assert self._file is not None, "not finished"
         self._file.write_at([data], self.size_bytes)
         self.size_bytes += len(data)
 
     def finish(self) -> Path:
         """Syncs the file and gives it its name, which lasts when this returns.
 
+        It may be called again after an error.
+
         Raises:
             OSError: the disk returned an error.
         """
         fs = self._fs
-        self._file.sync()
-        self._file.close()
+        if self._file is not None:
+            self._file.sync()
+            self._file.close()
+            self._file = None
         fs.take_after(self._part, replace(fs.facts_of(self._part), mode=_SNAPSHOT_MODE))
         fs.rename(self._part, self.path)
         fs.sync_directory(self.path.parent)
@@ -133,7 +138,8 @@ class SnapshotPart:
 
     def abandon(self) -> None:
         """Removes what was written."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         self._fs.remove(self._part)
 
 

@@ -91,6 +91,8 @@ _SWITCH_S: Final = 0.0005
 _GARBAGE_MIN: Final = 20_000
 _SNAPSHOT_CHECK_MS: Final = 60_000
 _RESERVE_BYTES: Final = 1 << 20
+# The metadata log of a cluster grows by 12 MB a day though nothing happens.
+_MEMBER_RESERVE_BYTES: Final = 8 << 20
 _CLEANER_KEYS: Final = (
     "log.cleaner.threads",
     "log.cleaner.dedupe.buffer.size",
@@ -716,5 +718,5 @@ def _controller_settings(settings: BrokerSettings) -> ControllerSettings:
         retention_ms=settings.metadata_max_retention_ms,
         segment_bytes=settings.metadata_log_segment_bytes,
         segment_ms=settings.metadata_log_segment_ms,
-        reserve_bytes=_RESERVE_BYTES,
+        reserve_bytes=_RESERVE_BYTES if settings.is_controller else _MEMBER_RESERVE_BYTES,
     )

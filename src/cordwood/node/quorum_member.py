@@ -41,6 +41,7 @@ from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.errors import CordwoodError
 from cordwood.model.pauses import background
 from cordwood.network.api import Api
+from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.network.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 
@@ -274,7 +275,9 @@ class QuorumMember:
     ) -> asyncio.Task[None]:
         def ended(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
-            if error is not None and not self._is_leaving:
+            # While a start is given up, nothing is answered any more.
+            is_stopping = self._is_leaving or isinstance(error, UnansweredRequestError)
+            if error is not None and not is_stopping:
                 fail(f"Shutdown broker because it cannot be in its cluster: {error}")
 
         task = asyncio.get_running_loop().create_task(work)
@@ -317,6 +320,7 @@ class QuorumMember:
             run=thread.slices.run,
             changed=replicas.follower_changed,
             throttle=replicas.throttles.follower,
+            full=replicas.follower_full,
         )
 
 

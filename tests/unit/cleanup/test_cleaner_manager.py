@@ -495,14 +495,16 @@ def test_resuming_what_is_not_paused_is_refused(tmp_path: Path) -> None:
         logs.cleaning.resume_cleaning([T0])
 
 
-def test_aborting_what_is_being_aborted_is_refused(tmp_path: Path) -> None:
+def test_several_may_abort_a_cleaning_but_not_the_thread_that_does_it(tmp_path: Path) -> None:
     logs = one(tmp_path, count=3)
     assert grabbed(logs) == "t-0"
-    aborter = aborting(logs.cleaning, logs.cleaning.abort_and_pause)
+    aborters = [aborting(logs.cleaning, logs.cleaning.abort_and_pause) for _ in range(3)]
     with pytest.raises(CleaningStateError, match="since it is in LogCleaningAborted state"):
         logs.cleaning.abort_and_pause(T0)
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
-    aborter.join(120)
+    for aborter in aborters:
+        aborter.join(120)
+    assert logs.cleaning.state(T0) == Paused(3)
 
 
 def test_a_thread_that_aborts_its_own_cleaning_is_refused_instead_of_waiting_for_ever(

@@ -409,7 +409,7 @@ class DelayedFetch:
     def keys(self) -> Iterator[PartitionName]:
         """The partitions whose growth may end the wait."""
         for answer in in_steps(self._read.answers, every=64):
-            if not self._is_held_back(answer):
+            if self._fetch.follower is None or not self._is_held_back(answer):
                 yield answer.wanted.key.topic, answer.wanted.key.partition
 
     def _is_held_back(self, read: PartitionAnswer) -> bool:

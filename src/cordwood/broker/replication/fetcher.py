@@ -58,6 +58,7 @@ class ReplicaFetcher:
         changed: Callable[[LedBy], None] = lambda _: None,
         backoff_ms: float = 1000,
         throttle: ReplicationThrottle | None = None,
+        full: Callable[[LedBy], None] = lambda _: None,
     ) -> None:
         """Follows no partition yet.
 
@@ -73,7 +74,9 @@ class ReplicaFetcher:
             changed: called when a partition's log has more, or more of it is committed.
             backoff_ms: replica.fetch.backoff.ms.
             throttle: of this broker as a follower; None without one.
+            full: called when a partition's log does not fit the disk.
         """
+        self._full = full
         self._throttle = throttle
         self._leader = leader
         self._session = session
@@ -206,6 +209,8 @@ class ReplicaFetcher:
             level = logging.DEBUG if is_full else logging.ERROR
             _log.log(level, "Cannot follow %s-%d: %s", followed.topic, key.partition, error)
             followed.following.on_failure(self._now_ms())
+            if is_full and self._followed.get(key) is followed:
+                self._full(key)
         except Exception:
             _log.exception("Cannot follow %s-%d", followed.topic, key.partition)
             followed.following.on_failure(self._now_ms())

@@ -211,6 +211,12 @@ class PartitionLeadership:
         return committed if self._pending is None else committed | self._pending.members
 
     @property
+    def others_in_sync(self) -> frozenset[int]:
+        """The followers that are in sync whatever the controller answers to a proposal."""
+        committed = frozenset(self._partition.isr) - {self._node_id}
+        return committed if self._pending is None else committed & self._pending.members
+
+    @property
     def effective_min_isr(self) -> int:
         """`min.insync.replicas`, and at most the number of replicas."""
         return min(self.min_insync_replicas, len(self._partition.replicas))

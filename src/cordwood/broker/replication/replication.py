@@ -112,6 +112,7 @@ class Replication:
         run: Callable[[Callable[[], None]], Awaitable[None]],
         changed: Callable[[LedBy], None],
         throttle: ReplicationThrottle,
+        full: Callable[[LedBy], None],
     ) -> None:
         """Fetches nothing yet.
 
@@ -126,7 +127,9 @@ class Replication:
             changed: called when the log of a followed partition has more, or more of it is
                 committed.
             throttle: of this broker as a follower.
+            full: called when the log of a followed partition does not fit the disk.
         """
+        self._full = full
         self._throttle = throttle
         self._isr_changes = isr_changes
         self._brokers = brokers
@@ -223,5 +226,6 @@ class Replication:
             changed=self._changed,
             backoff_ms=settings.backoff_ms,
             throttle=self._throttle,
+            full=self._full,
         )
         return _Fetching(fetcher, self._thread)

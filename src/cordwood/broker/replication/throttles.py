@@ -43,6 +43,8 @@ class ByteRate:
     def record(self, size_bytes: int) -> None:
         """Counts bytes."""
         now_s = self._monotonic_s()
+        while self._windows and now_s - self._windows[0][0] >= self._span_s:
+            self._windows.popleft()
         if not self._windows or now_s - self._windows[-1][0] >= self._window_s:
             self._windows.append((now_s, 0))
         start_s, before = self._windows[-1]
@@ -51,12 +53,11 @@ class ByteRate:
     def value(self) -> float:
         """The rate now."""
         now_s = self._monotonic_s()
-        while self._windows and now_s - self._windows[0][0] >= self._span_s:
-            self._windows.popleft()
-        if not self._windows:
+        windows = [each for each in self._windows if now_s - each[0] < self._span_s]
+        if not windows:
             return 0.0
-        elapsed_s = max(now_s - self._windows[0][0], self._window_s)
-        return sum(size for _, size in self._windows) / elapsed_s
+        elapsed_s = max(now_s - windows[0][0], self._window_s)
+        return sum(size for _, size in windows) / elapsed_s
 
 
 class ReplicationThrottle:

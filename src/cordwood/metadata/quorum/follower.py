@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from cordwood.client.errors import ClientError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
@@ -38,12 +38,21 @@ from cordwood.model.kafka_errors import InconsistentClusterIdError, KafkaError, 
 
 _log = logging.getLogger(__name__)
 
-# How long after the disk was full it is tried again.
+T = TypeVar("T")
+
+# How long after the disk was full it is tried again, and how long in all: without the cluster's
+# metadata a broker must not work on.
 _FULL_DISK_S = 1.0
+_FULL_DISK_MAX_S = 30.0
 # How long after damaged records they are fetched again.
 _DAMAGED_S = 0.1
 
-Run = Callable[[Callable[[], None]], Awaitable[None]]
+
+class Run(Protocol):
+    """Does work, and gives what it returns."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """What the work gives, when it is done."""
 
 
 class QuorumFollower:
@@ -97,7 +106,7 @@ class QuorumFollower:
         Raises:
             CorruptError: the log cannot follow that of the leader, or not be read.
             InconsistentClusterIdError: these controllers are of another cluster.
-            StorageError: the disk refuses.
+            StorageError: the disk refuses, or has been full for too long.
         """
         try:
             while True:
@@ -181,10 +190,14 @@ class QuorumFollower:
                 )
         before = self._log.end_offset
         pending = deque(effects)
+        full: StorageError | None = None
+        full_since_s = self._clock.monotonic_s()
         while pending:
-            await self._run(lambda: self._apply(pending))
-            if pending:
+            if full is not None:
+                if self._clock.monotonic_s() - full_since_s > _FULL_DISK_MAX_S:
+                    raise full
                 await asyncio.sleep(_FULL_DISK_S)
+            full = await self._run(lambda: self._apply(pending))
         if self._log.end_offset == before and isinstance(effects[0], AppendRecords):
             await asyncio.sleep(_DAMAGED_S)
 
@@ -194,8 +207,8 @@ class QuorumFollower:
             return effect.offset > self._log.end.high_watermark
         return True
 
-    def _apply(self, pending: deque[Effect]) -> None:
-        """Does what is pending, in order; stops at what does not fit the disk, which is left."""
+    def _apply(self, pending: deque[Effect]) -> StorageError | None:
+        """Does what is pending, in order; what does not fit the disk is left, with the error."""
         with self._between_updates:
             while pending:
                 try:
@@ -203,12 +216,13 @@ class QuorumFollower:
                 except StorageError as error:
                     if not error.is_out_of_space:
                         raise
-                    return
+                    return error
                 except KafkaError as error:
                     if not isinstance(pending[0], AppendRecords):
                         raise
                     # As in Kafka: what was damaged on the way is fetched again.
                     _log.error("Records of the metadata log are left out: %s", error)
                     pending.clear()
-                    return
+                    return None
                 pending.popleft()
+        return None
