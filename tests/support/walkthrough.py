@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from cordwood.model.clock import pause
+from support.applied import wait_until_applied
 from support.kafka import read_checkpoint
-from support.side_by_side import Line, Run, Station, answer_of
+from support.side_by_side import Line, Run, Station, answer_of, changes_metadata
 
 RETENTION: Final = "products.prices-retention"
 COMPACTION: Final = "products.prices-compaction"
@@ -76,6 +77,7 @@ class Stage(ABC):
         self.station = stations[0]
         self.replicas = len(stations)
         self._logs = [each.logs for each in stations]
+        self._ports = [int(each.bootstrap.rpartition(":")[2]) for each in stations]
         self._run = run
         self.notes: list[str] = []
 
@@ -102,6 +104,9 @@ class Stage(ABC):
         for part in (said.out, said.err):
             self.notes += [f"  {shown}".rstrip() for shown in part.splitlines() if shown.strip()]
         self.notes.append("")
+        if changes_metadata(text):
+            for port in self._ports:
+                wait_until_applied(port)
 
     def files(self, partition: str) -> list[str]:
         """The files of a partition's directory."""
