@@ -28,7 +28,7 @@ compiled: setup  ## compile the request path, as a wheel has it, into build/comp
 compat: compiled  ## the other tests of CI, over the compiled form: comparisons with Kafka and its clients, Spark
 	@$(COMPILED) -m pytest $(SIDE_BY_SIDE) --randomly-seed=1 -m "compat and not nightly"
 nightly: setup lint  ## every test, in its full form
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "nightly or not nightly"
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --junitxml build/nightly.xml -m "nightly or not nightly"
 lint: setup    ## ruff, mypy, import contracts, import cycles
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/python tools/import_cycles.py && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
 format: setup  ## let ruff mend what it can
