@@ -36,7 +36,8 @@ class Replicas:
     def __init__(self, cluster: MixedCluster) -> None:
         self.cluster = cluster
         self._settings = cluster.client(node_id=LEADER)
-        cluster.create_topic(TOPIC, [[LEADER, SECOND, THIRD]])
+        # The records are old.
+        cluster.create_topic(TOPIC, [[LEADER, SECOND, THIRD]], {"retention.ms": "-1"})
 
     def isr(self) -> set[int]:
         return self.cluster.isr(TOPIC, node_id=LEADER)
