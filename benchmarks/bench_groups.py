@@ -22,14 +22,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
-from broker_report import Chosen, run_benchmark
+from broker_report import run_benchmark
 from broker_sides import Side, both_sides, cpu_seconds
 from cordwood.format.java_map import absolute_hash
 from load_time import WAIT_S, LoadTime, connected
@@ -343,16 +343,16 @@ def _close(consumer: Consumer) -> None:
 SECTIONS = ("commits", "join", "load")
 
 
-def _measured(chosen: Chosen, work: Path) -> Iterator[Row]:
-    sizes = _QUICK if chosen.is_quick else Sizes()
-    if chosen.turns is not None:
-        sizes = replace(sizes, turns=chosen.turns)
-    yield from Bench(sizes, work).run(chosen.sections)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(
-        __doc__, "groups", SECTIONS, _measured, free="5 GB are free", arguments=arguments
+        __doc__,
+        "groups",
+        SECTIONS,
+        Bench,
+        sizes=Sizes(),
+        quick=_QUICK,
+        free="5 GB are free",
+        arguments=arguments,
     )
 
 

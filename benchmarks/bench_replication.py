@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from broker_report import Chosen, run_benchmark
+from broker_report import run_benchmark
 from log_rows import Row
 from support.kafka import poll_until
 from support.mixed_cluster import MixedCluster
@@ -201,16 +201,16 @@ def _failed_over(cluster: Cluster) -> float:
 SECTIONS = ("acks", "catch-up", "failover")
 
 
-def _measured(chosen: Chosen, work: Path) -> Iterator[Row]:
-    sizes = _QUICK if chosen.is_quick else Sizes()
-    if chosen.turns is not None:
-        sizes = replace(sizes, turns=chosen.turns)
-    yield from Bench(sizes, work).run(chosen.sections)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(
-        __doc__, "replication", SECTIONS, _measured, free="10 GB are free", arguments=arguments
+        __doc__,
+        "replication",
+        SECTIONS,
+        Bench,
+        sizes=Sizes(),
+        quick=_QUICK,
+        free="10 GB are free",
+        arguments=arguments,
     )
 
 

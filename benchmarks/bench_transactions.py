@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench_groups import make_topic
-from broker_report import Chosen, run_benchmark
+from broker_report import run_benchmark
 from broker_sides import Side, both_sides, cpu_seconds
 from cordwood.format.java_map import absolute_hash
 from load_time import WAIT_S, LoadTime, connected
@@ -267,16 +267,16 @@ def until_served(port: int, ids: int) -> list[float]:
 SECTIONS = ("rate", "latency", "load")
 
 
-def _measured(chosen: Chosen, work: Path) -> Iterator[Row]:
-    sizes = _QUICK if chosen.is_quick else Sizes()
-    if chosen.turns is not None:
-        sizes = replace(sizes, turns=chosen.turns)
-    yield from Bench(sizes, work).run(chosen.sections)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_benchmark(
-        __doc__, "transactions", SECTIONS, _measured, free="1 GB is free", arguments=arguments
+        __doc__,
+        "transactions",
+        SECTIONS,
+        Bench,
+        sizes=Sizes(),
+        quick=_QUICK,
+        free="1 GB is free",
+        arguments=arguments,
     )
 
 

@@ -6,8 +6,9 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import measure
 from log_rows import HEADING, Row
@@ -64,20 +65,34 @@ def print_table(rows: Iterable[Row]) -> None:
         print(row.markdown(ours_first=True))
 
 
-class Chosen(NamedTuple):
-    """What a command line asks for; `turns` is None where it does not say."""
+class Sizes(Protocol):
+    """How much is measured: a dataclass."""
 
-    sections: Sequence[str]
-    is_quick: bool
-    turns: int | None
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def turns(self) -> int:
+        """How often each is measured."""
+
+
+S = TypeVar("S", bound=Sizes)
+
+
+class Bench(Protocol):
+    """Measures sections."""
+
+    def run(self, names: Sequence[str], /) -> Iterable[Row]:
+        """The rows of the sections of those names."""
 
 
 def run_benchmark(
     doc: str | None,
     name: str,
     sections: Sequence[str],
-    measured: Callable[[Chosen, Path], Iterable[Row]],
+    bench: Callable[[S, Path], Bench],
     *,
+    sizes: S,
+    quick: S,
     free: str,
     arguments: Sequence[str] | None,
 ) -> int:
@@ -87,7 +102,9 @@ def run_benchmark(
         doc: its description.
         name: of the benchmark, in the names of files.
         sections: what it can measure.
-        measured: measures in a directory, which is removed afterwards.
+        bench: measures in a directory, which is removed afterwards.
+        sizes: how much.
+        quick: how much with --quick.
         free: as `section_parser`.
         arguments: of the command line; those of the process if None.
 
@@ -96,10 +113,14 @@ def run_benchmark(
     """
     parser = section_parser(doc, sections, free=free)
     options = parser.parse_args(arguments)
-    chosen = Chosen(chosen_sections(parser, options, sections), options.quick, options.turns)
+    chosen = chosen_sections(parser, options, sections)
+    if options.quick:
+        sizes = quick
+    if options.turns is not None:
+        sizes = replace(sizes, turns=options.turns)
     target = options.json or measure.results_file(f"{name}-")
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-", dir=options.work_dir) as work:
-        rows = report(measured(chosen, Path(work)), target)
+        rows = report(bench(sizes, Path(work)).run(chosen), target)
     print_table(rows)
     print(f"written to {target}")
     return 0

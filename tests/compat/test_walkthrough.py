@@ -6,8 +6,6 @@ Three brokers have a controller of Kafka's.
 
 from __future__ import annotations
 
-import importlib
-import io
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,15 +18,13 @@ from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.properties import parse_properties
 from cordwood.surfaces.cli.dump_log import dump_log
-from cordwood.surfaces.cli.tools.table import TOOLS
-from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import ManagedInProcessEngine
 from support.kafka import poll_until
 from support.kafka_tools import KafkaTools, ToolResult
 from support.mixed_cluster import MixedCluster
 from support.served import ServedBroker
-from support.side_by_side import Run, Station, kafkas_tools
+from support.side_by_side import Run, Station, kafkas_tools, own_tools
 from support.walkthrough import Stage, walk
 
 #: Between the first record of a batch and another: then the difference takes one byte.
@@ -77,10 +73,7 @@ def cordwoods_tools(capsys: pytest.CaptureFixture[str]) -> Run:
             capsys.readouterr()
             code = dump_log(words)
             return ToolResult(code, *capsys.readouterr())
-        out, err = io.BytesIO(), io.BytesIO()
-        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[tool].module}")
-        code = module.run(words, Terminal(io.BytesIO(stdin), out, err))
-        return ToolResult(code, out.getvalue().decode(), err.getvalue().decode())
+        return own_tools(tool, words, stdin)
 
     return run
 

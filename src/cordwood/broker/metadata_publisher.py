@@ -161,7 +161,7 @@ class BrokerMetadataPublisher:
                 if leads and index not in led:
                     self._replicas.creating.add((topic.name, index))
             elif before is not None and self._node_id in before.replicas:
-                self._replicas.unfollow(topic.topic_id, index)
+                self._replicas.removed(topic.topic_id, index)
                 removed.append(TopicPartition(topic.name, index))
         if removed:
             # Before the next update, which may bring them back.
@@ -272,7 +272,7 @@ class BrokerMetadataPublisher:
             for partition in led.values():
                 partition.resign()
             for index in topic.partitions:
-                self._replicas.unfollow(topic.topic_id, index)
+                self._replicas.removed(topic.topic_id, index)
             self._replicas.creating.difference_update(
                 (topic.name, index) for index in topic.partitions
             )

@@ -132,7 +132,7 @@ class ReplicaManager:
             free_bytes=logs.context.fs.free_bytes,
             now_ms=self._now_ms,
             call_later_ms=thread.call_later_ms,
-            back=self._serve_again,
+            back=self.moved,
         )
         self._lag_max_ms = settings.integer("replica.lag.time.max.ms")
         self._listeners: dict[str, HighWatermarkListener] = {}
@@ -336,6 +336,11 @@ class ReplicaManager:
         if self.replication is not None:
             self.replication.unfollow(key)
 
+    def removed(self, topic_id: UUID, index: int) -> None:
+        """This broker has no replica of a partition any more."""
+        self.unfollow(topic_id, index)
+        self._full.forget(LedBy(topic_id, index))
+
     def isr_answered(self, answer: AnsweredIsr) -> None:
         """The controller has answered the proposal of an ISR."""
         name = self._metadata.image.topic_names.get(answer.key.topic_id, "")
@@ -407,10 +412,6 @@ class ReplicaManager:
         here = self.partitions.get(topic, {}).get(index)
         return None if here is None else here.others_in_sync
 
-    @staticmethod
-    def _key_of(log: PartitionLog, topic_id: UUID) -> LedBy:
-        return LedBy(topic_id, log.topic_partition.partition)
-
     def _now_ms(self) -> float:
         return self._clock.monotonic_s() * 1000
 
@@ -447,22 +448,22 @@ class ReplicaManager:
         """
         ids = {d.path: d.directory_id for d in self.logs.directories}
         found = ids.get(log.log_dir)
-        if found is None or known is None or self._key_of(log, topic_id) in self._full:
+        index = log.topic_partition.partition
+        if found is None or known is None or LedBy(topic_id, index) in self._full:
             return
         if found != known:
-            self.directory_reports.assign(topic_id, log.topic_partition.partition, found)
+            self.directory_reports.assign(topic_id, index, found)
 
     def logs_with_futures(self) -> Iterator[tuple[PartitionLog, bool]]:
         """Every log, and whether it is the future log of a move."""
         for log in self.logs.logs():
             yield log, self.logs.get(log.topic_partition) is not log
 
-    def _serve_again(self, topic: str, index: int) -> None:
-        """There is space for a replica again."""
-        self.moved(TopicPartition(topic, index))
-
     def moved(self, partition: TopicPartition) -> None:
-        """Serves a partition from the directory that its log was moved to, and reports that."""
+        """Serves a partition from the directory where its log is now, and reports that.
+
+        To be called after a move, and when there is space for the log again.
+        """
         log = self.logs.get(partition)
         topic = self._metadata.image.topics.get(partition.topic)
         here = self.partitions.get(partition.topic, {}).get(partition.partition)

@@ -533,15 +533,7 @@ class Controller:
 
     def _commit_at_need(self, records: Sequence[ApiRecord]) -> None:
         """As `_commit`; on a full disk it releases the disk reserve first and retries."""
-        try:
-            self._commit(records)
-        except StorageError as error:
-            if not error.is_out_of_space or not self._reserve.release():
-                raise
-            try:
-                self._commit(records)
-            finally:
-                self._reserve.take()
+        self._reserve.at_need(lambda: self._commit(records))
 
     def _commit_parts_at_need(self, records: Sequence[ApiRecord]) -> None:
         for start in range(0, len(records), BATCH_RECORDS_MAX):

@@ -10,15 +10,20 @@ Differs: Kafka has no reserve; it halts when its disk is full.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from cordwood.model.errors import NoSpaceError
+from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.filesystem import FileSystem
 
 _log = logging.getLogger(__name__)
 
 RESERVE = "cordwood.reserve"
 _PART_BYTES = 1 << 16
+
+T = TypeVar("T")
 
 
 class DiskReserve:
@@ -54,6 +59,22 @@ class DiskReserve:
         except (NoSpaceError, OSError) as error:
             # Any other error occurs at the next write of a log too, and is reported there.
             _log.debug("Only %d bytes are reserved: %s", self._held_bytes, error)
+
+    def at_need(self, work: Callable[[], T]) -> T:
+        """What `work` gives; on a full disk it is done again in the space of the reserve.
+
+        Raises:
+            StorageError: as `work`, which does not fit the reserve either.
+        """
+        try:
+            return work()
+        except StorageError as error:
+            if not error.is_out_of_space or not self.release():
+                raise
+            try:
+                return work()
+            finally:
+                self.take()
 
     def release(self) -> bool:
         """Removes the file, even one of another process; returns whether space was reserved."""

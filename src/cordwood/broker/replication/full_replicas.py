@@ -23,6 +23,7 @@ from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import LOST_DIRECTORY, NO_LEADER, MetadataImage, PartitionImage
+from cordwood.model.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class FullReplicas:
         free_bytes: Callable[[Path], int],
         now_ms: Callable[[], float],
         call_later_ms: Callable[[float, Callable[[], None]], object],
-        back: Callable[[str, int], None],
+        back: Callable[[TopicPartition], None],
     ) -> None:
         """None is full.
 
@@ -168,7 +169,7 @@ class FullReplicas:
             self._look_ms = min(self._look_ms * 2, _LOOK_MAX_MS)
         for key, full in found:
             del self._given_up[key]
-            self._back(full.topic, key.partition)
+            self._back(TopicPartition(full.topic, key.partition))
         if with_log - free:
             self._look_later()
 

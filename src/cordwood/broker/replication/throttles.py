@@ -12,12 +12,16 @@ org.apache.kafka.server.config.QuotaConfig, org.apache.kafka.common.metrics.stat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from cordwood.model.config import ConfigResource
+from cordwood.model.pauses import in_steps
 
 LEADER, FOLLOWER = "leader", "follower"
+_REPLICAS: Final = frozenset(
+    f"{side}.replication.throttled.replicas" for side in (LEADER, FOLLOWER)
+)
 _UNLIMITED: Final = (1 << 63) - 1
 _ALL: Final = frozenset({-1})
 _NONE: Final[frozenset[int]] = frozenset()
@@ -71,7 +75,7 @@ class ReplicationThrottle:
         self._limit = _UNLIMITED
         self._partitions: dict[str, frozenset[int]] = {}
 
-    def update_rate(self, levels: Iterable[Mapping[str, str]]) -> None:
+    def update_rate(self, levels: Sequence[Mapping[str, str]]) -> None:
         """Takes the rate from a broker's recorded settings, the most specific first."""
         texts = (each[self._rate_name] for each in levels if self._rate_name in each)
         try:
@@ -79,19 +83,12 @@ class ReplicationThrottle:
         except ValueError:
             self._limit = _UNLIMITED
 
-    def update_replicas(
-        self, configs: Mapping[tuple[int, str], Mapping[str, str]], node_id: int
-    ) -> None:
-        """Takes the throttled partitions from the recorded settings of all topics.
-
-        Args:
-            configs: settings by the kind and the name of their resource.
-            node_id: of this broker.
-        """
+    def update_replicas(self, topics: Mapping[str, Mapping[str, str]], node_id: int) -> None:
+        """Takes the throttled partitions from the recorded settings of topics, by their names."""
         self._partitions = {
             name: _throttled(texts[self._replicas_name], node_id)
-            for (kind, name), texts in configs.items()
-            if kind == ConfigResource.TOPIC and self._replicas_name in texts
+            for name, texts in topics.items()
+            if self._replicas_name in texts
         }
 
     def counts(self, topic: str, index: int) -> bool:
@@ -125,15 +122,25 @@ class ReplicationThrottles:
 
     def update(
         self,
-        levels: Iterable[Mapping[str, str]],
+        levels: Sequence[Mapping[str, str]],
         configs: Mapping[tuple[int, str], Mapping[str, str]],
         node_id: int,
     ) -> None:
-        """Takes the recorded settings: as `update_rate` and `update_replicas`."""
-        levels = list(levels)
+        """Takes the recorded settings.
+
+        Args:
+            levels: of this broker, the most specific first.
+            configs: of all resources, by their kinds and names.
+            node_id: of this broker.
+        """
+        topics = {
+            name: texts
+            for (kind, name), texts in in_steps(configs.items(), every=64)
+            if kind == ConfigResource.TOPIC and not _REPLICAS.isdisjoint(texts)
+        }
         for each in (self.leader, self.follower):
             each.update_rate(levels)
-            each.update_replicas(configs, node_id)
+            each.update_replicas(topics, node_id)
 
 
 def _throttled(text: str, node_id: int) -> frozenset[int]:

@@ -33,7 +33,6 @@ from cordwood.metadata.replay import Replay, replay_newest_snapshot
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import SnapshotPart
 from cordwood.model.errors import CorruptError
-from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH
 from cordwood.storage.log.log_context import LogContext
@@ -107,15 +106,7 @@ class ObservedLog(MetadataLog):
                 have what is committed truncated.
             KafkaError: the records do not follow the log, or the disk refuses.
         """
-        try:
-            self._apply(effect)
-        except StorageError as error:
-            if not error.is_out_of_space or not self._reserve.release():
-                raise
-            try:
-                self._apply(effect)
-            finally:
-                self._reserve.take()
+        self._reserve.at_need(lambda: self._apply(effect))
 
     def _apply(self, effect: Effect) -> None:
         match effect:

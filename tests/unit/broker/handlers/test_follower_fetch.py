@@ -17,7 +17,6 @@ from cordwood.client.node_connection import NodeConnection
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.persistent_map import PersistentMap
-from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotLeaderOrFollowerError
 from cordwood.testing.broker import RunningBroker
@@ -141,9 +140,7 @@ def test_a_follower_that_is_not_in_sync_gets_no_records_while_the_throttle_is_us
 
     def throttle(it: Broker) -> None:
         own = it.replicas.throttles.leader
-        own.update_replicas(
-            {(int(ConfigResource.TOPIC), TOPIC): {"leader.replication.throttled.replicas": "*"}}, 1
-        )
+        own.update_replicas({TOPIC: {"leader.replication.throttled.replicas": "*"}}, 1)
         own.update_rate([{"leader.replication.throttled.rate": "10"}])
 
     def is_in_sync(it: Broker, *, value: bool) -> None:

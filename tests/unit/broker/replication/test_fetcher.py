@@ -14,7 +14,6 @@ from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.throttles import FOLLOWER, ByteRate, ReplicationThrottle
 from cordwood.client.node_connection import MovingNodeConnection
-from cordwood.model.config import ConfigResource
 from cordwood.testing.manual_clock import ManualClock
 
 TOPIC_ID = UUID(int=7)
@@ -73,8 +72,7 @@ class Leader:
 def test_a_replica_that_is_not_in_sync_waits_while_the_rate_is_used_up() -> None:
     clock = ManualClock()
     throttle = ReplicationThrottle(FOLLOWER, ByteRate(clock.monotonic_s, windows=11, window_s=1))
-    configs = {(int(ConfigResource.TOPIC), "t"): {"follower.replication.throttled.replicas": "0:1"}}
-    throttle.update_replicas(configs, 1)
+    throttle.update_replicas({"t": {"follower.replication.throttled.replicas": "0:1"}}, 1)
     leader = Leader()
     logs = {THROTTLED: Log(), FREE: Log()}
 

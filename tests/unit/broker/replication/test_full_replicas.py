@@ -24,6 +24,7 @@ from cordwood.metadata.image import (
     TopicImage,
 )
 from cordwood.metadata.persistent_map import PersistentMap
+from cordwood.model.topic_partition import TopicPartition
 
 OWN, OTHER, THIRD = 1, 2, 3
 TOPIC, TOPIC_ID, INDEX = "t", UUID(int=77), 0
@@ -66,7 +67,7 @@ class Place:
         self.others: frozenset[int] | None = frozenset({OTHER})
         self.free_bytes = 0
         self.now_ms = 0.0
-        self.back: list[tuple[str, int]] = []
+        self.back: list[TopicPartition] = []
         self.looks: list[tuple[float, Callable[[], None]]] = []
         self._sent: dict[tuple[UUID, int], tuple[UUID, Callable[[], bool]]] = {}
         self.replicas = FullReplicas(
@@ -77,7 +78,7 @@ class Place:
             free_bytes=lambda _: self.free_bytes,
             now_ms=lambda: self.now_ms,
             call_later_ms=lambda delay, run: self.looks.append((delay, run)),
-            back=lambda topic, index: self.back.append((topic, index)),
+            back=self.back.append,
         )
 
     @property
@@ -182,7 +183,7 @@ def test_it_comes_back_when_there_is_space_and_later_each_time(place: Place) -> 
         place.free_bytes = PLENTY
         waits.append(place.looks[-1][0])
         place.look()
-        assert place.back.pop() == (TOPIC, INDEX)
+        assert place.back.pop() == TopicPartition(TOPIC, INDEX)
         assert KEY not in place.replicas
         assert place.looks == []
     assert waits == [5_000, 10_000, 20_000, 40_000, 60_000, 60_000]

@@ -60,8 +60,8 @@ def throttle(time: Time, side: str = LEADER) -> ReplicationThrottle:
     return ReplicationThrottle(side, ByteRate(time, windows=11, window_s=1))
 
 
-def configs(text: str, topic: str = "t") -> dict[tuple[int, str], dict[str, str]]:
-    return {(ConfigResource.TOPIC, topic): {REPLICAS: text}}
+def topics(text: str) -> dict[str, dict[str, str]]:
+    return {"t": {REPLICAS: text}}
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def configs(text: str, topic: str = "t") -> dict[tuple[int, str], dict[str, str]
 )
 def test_replicas_of_this_broker_count(time: Time, text: str, counted: set[int]) -> None:
     under_test = throttle(time)
-    under_test.update_replicas(configs(text), NODE_ID)
+    under_test.update_replicas(topics(text), NODE_ID)
     assert {index for index in range(3) if under_test.counts("t", index)} == counted
     assert not under_test.counts("other", 0)
 
 
 def test_replica_waits_while_the_rate_is_used_up(time: Time) -> None:
     under_test = throttle(time)
-    under_test.update_replicas(configs("0:2"), NODE_ID)
+    under_test.update_replicas(topics("0:2"), NODE_ID)
     under_test.record(10_000)
     assert not under_test.holds_back("t", 0), "no rate is set"
     under_test.update_rate([{RATE: "1000"}, {RATE: "5"}])
@@ -101,7 +101,7 @@ def test_replica_waits_while_the_rate_is_used_up(time: Time) -> None:
 @pytest.mark.parametrize("text", [{}, {RATE: "none"}], ids=["no rate", "no number"])
 def test_without_a_rate_nothing_waits(time: Time, text: dict[str, str]) -> None:
     under_test = throttle(time)
-    under_test.update_replicas(configs("*"), NODE_ID)
+    under_test.update_replicas(topics("*"), NODE_ID)
     under_test.update_rate([{RATE: "1"}])
     under_test.record(100)
     assert under_test.is_exceeded
@@ -111,7 +111,8 @@ def test_without_a_rate_nothing_waits(time: Time, text: dict[str, str]) -> None:
 
 def test_each_side_has_its_own_settings(time: Time) -> None:
     both = ReplicationThrottles(time, windows=11, window_s=1)
-    both.update([{f"{FOLLOWER}.replication.throttled.rate": "1"}], configs("*"), NODE_ID)
+    configs = {(int(ConfigResource.TOPIC), "t"): {REPLICAS: "*"}, (4, "t"): {REPLICAS: "0:1"}}
+    both.update([{f"{FOLLOWER}.replication.throttled.rate": "1"}], configs, NODE_ID)
     for side in (both.leader, both.follower):
         side.record(100)
     assert both.leader.counts("t", 0)
